@@ -1,0 +1,114 @@
+"""Room for what comes: measured, and made by evicting clean, closed files.
+
+Eviction drops files that the store has; nothing that is dirty, open, pinned or linked from elsewhere goes. The free-space
+reserve is also looked after in the background, because working directories fill the same disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, choose
+from holdfast.errors import CacheFullError
+from holdfast.index import Entry, EntryState, Index
+from holdfast.store import DiskSpace
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import Residence
+
+_CHECK_SECONDS = 5.0
+
+
+class Room:
+    """Admission and eviction. ``space`` measures the disk."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        index: Index,
+        residence: Residence,
+        *,
+        space: Callable[[], DiskSpace],
+        events: EventLog,
+        counters: Counters,
+    ) -> None:
+        self.limits = limits
+        self._index = index
+        self._residence = residence
+        self._space = space
+        self._events = events
+        self._counters = counters
+        self._lock = trio.Lock()
+
+    def usage(self) -> Usage:
+        """Return how full cache and disk are."""
+        return Usage(self._index.entries.cached_bytes, self._space().free_bytes)
+
+    async def make_room(self, wanted_bytes: int) -> None:
+        """Return when ``wanted_bytes`` may be written. Raises ``CacheFullError``."""
+        if bytes_to_free(self.limits, self.usage(), wanted_bytes) == 0:
+            return
+        async with self._lock:
+            missing = bytes_to_free(self.limits, self.usage(), wanted_bytes)
+            if missing:
+                await self.evict(missing)
+            if self._is_short(wanted_bytes):
+                usage = self.usage()
+                raise CacheFullError(
+                    f"no room for {wanted_bytes} bytes: {usage.cached_bytes} cached, {usage.free_bytes} free on the disk, "
+                    "and nothing more can be evicted; raise cache.max_bytes or lower cache.min_free_bytes, or free some disk"
+                )
+
+    async def evict(self, wanted_bytes: int) -> int:
+        """Evict until ``wanted_bytes`` became free or nothing is left that may go; return how many bytes went."""
+        self._index.entries.flush_uses()
+        candidates = await trio.to_thread.run_sync(self._candidates)
+        freed = 0
+        for candidate in choose(candidates, wanted_bytes):
+            if self.evict_file(candidate.inode):
+                freed += candidate.size_bytes
+            await trio.lowlevel.checkpoint()
+        if freed:
+            self._events.emit("evicted", bytes=freed)
+        return freed
+
+    def evict_file(self, inode: int) -> bool:
+        """Drop one file if it may go; say whether it went."""
+        entry = self._index.entries.get(inode)
+        if entry is None or not self._may_go(entry) or self._residence.listener.is_open(inode):
+            return False
+        if not self._residence.all_names_known(inode, entry):
+            return False
+        for name in list(entry.names):
+            self._residence.drop(name.path, inode, same_object=True)
+        self._counters.files_evicted += 1
+        self._counters.bytes_evicted += entry.size_bytes
+        return True
+
+    async def run(self) -> None:
+        """Keep the reserve free, until cancelled."""
+        while True:
+            await trio.sleep(_CHECK_SECONDS)
+            self._index.entries.flush_uses()
+            missing = bytes_to_free(self.limits, self.usage(), 0)
+            if missing:
+                async with self._lock:
+                    await self.evict(missing)
+
+    def _is_short(self, wanted_bytes: int) -> bool:
+        usage = self.usage()
+        too_much = bool(self.limits.max_bytes) and usage.cached_bytes + wanted_bytes > self.limits.max_bytes
+        return too_much or usage.free_bytes - wanted_bytes < self.limits.min_free_bytes
+
+    def _candidates(self) -> list[Candidate]:
+        return [
+            Candidate(inode, entry.size_bytes, entry.used_seconds)
+            for inode, entry in self._index.entries.scan()
+            if self._may_go(entry)
+        ]
+
+    def _may_go(self, entry: Entry) -> bool:
+        if entry.state is not EntryState.CLEAN or not entry.names:
+            return False
+        return not any(self._index.marks.is_pinned(name.path) for name in entry.names)

@@ -1,0 +1,49 @@
+"""The command's tree, and the one place where an error becomes a line and an exit status."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli import configuration, doctor, entries, mounting, observing, workdirs
+from holdfast.cli.output import fail
+from holdfast.errors import HoldfastError
+
+app = typer.Typer(
+    name="holdfast",
+    help="State next to the process that uses it: working directories that survive restarts, checkpoints through a cache.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for module in (mounting, observing, entries):
+    module.register(app)
+app.command("doctor")(doctor.doctor)
+app.add_typer(workdirs.app, name="workdir")
+app.add_typer(configuration.app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run the command; an error of Holdfast's ends it with one line and status 1."""
+    try:
+        app()
+    except HoldfastError as problem:
+        fail(str(problem))
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(141)

@@ -1,0 +1,28 @@
+"""config show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.cli.output import print_json, print_table
+from holdfast.config import load
+
+app = typer.Typer(help="The configuration.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print every setting in force and where its value comes from."""
+    rows = load(config, os.environ).rows()
+    if as_json:
+        print_json([{"key": key, "value": value, "source": source} for key, value, source in rows])
+    else:
+        print_table(("key", "value", "from"), rows, "")

@@ -1,0 +1,170 @@
+"""doctor: is this machine fit, is everything there, and how is each fault mended."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast import mountpoint
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
+from holdfast.cli.output import console, print_json, size
+from holdfast.config import Config, ZoneSection, load
+from holdfast.control.client import ControlClient
+from holdfast.errors import DaemonUnreachableError, HoldfastError, StoreInUseError
+from holdfast.remote import open_store
+from holdfast.store import StoreDirectory
+
+_OLDEST_KERNEL = (5, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: ``level`` is ok, warn or fail; ``mend`` says what to do."""
+
+    check: str
+    level: str
+    found: str
+    mend: str = ""
+
+
+def doctor(
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Check kernel, FUSE, rights, disk, stores and daemon, and say how to mend what is wrong. Exits with 1 on a failure."""
+    settings = load(config, os.environ).config
+    findings = [finding for check in _checks(settings, socket) for finding in check()]
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+        for finding in findings:
+            console.print(f"[{colours[finding.level]}]{finding.level:>4}[/]  {finding.check:<12} {finding.found}")
+            if finding.mend:
+                console.print(f"      {'':<12} → {finding.mend}", markup=False)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _checks(settings: Config, socket: Path) -> list[Callable[[], Iterator[Finding]]]:
+    return [
+        _kernel,
+        _fuse,
+        lambda: _rights(settings),
+        lambda: _disk(settings),
+        lambda: _remote("checkpoints", settings.checkpoints, settings),
+        lambda: _remote("blobs", settings.blobs, settings),
+        lambda: _daemon(socket),
+    ]
+
+
+def _kernel() -> Iterator[Finding]:
+    release = platform.release()
+    version = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
+    if version < _OLDEST_KERNEL:
+        yield Finding("kernel", "fail", release, "install a kernel of 5.4 or newer (rename flags and pidfds are needed)")
+    else:
+        yield Finding("kernel", "ok", release)
+
+
+def _fuse() -> Iterator[Finding]:
+    device = Path("/dev/fuse")
+    if not device.exists():
+        yield Finding("fuse", "fail", "/dev/fuse is missing", "modprobe fuse; in a container pass --device /dev/fuse")
+        return
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as problem:
+        yield Finding("fuse", "fail", f"/dev/fuse: {problem.strerror}", "run as root, or chmod 666 /dev/fuse")
+        return
+    yield Finding("fuse", "ok", "/dev/fuse can be opened")
+
+
+def _rights(settings: Config) -> Iterator[Finding]:
+    if os.geteuid() == 0:
+        yield Finding("rights", "ok", "root")
+        return
+    if shutil.which("fusermount3") is None:
+        yield Finding("rights", "fail", "not root, and fusermount3 is missing", "apt-get install fuse3, or run as root")
+        return
+    allowed = any(line.strip() == "user_allow_other" for line in _lines(Path("/etc/fuse.conf")))
+    if settings.mount.allow_other and not allowed:
+        mend = "add user_allow_other to /etc/fuse.conf, or set mount.allow_other = false"
+        yield Finding("rights", "fail", "not root, and other users may not be let in", mend)
+    else:
+        yield Finding("rights", "warn", "not root: owners of files can't be kept apart", "run the daemon as root")
+
+
+def _disk(settings: Config) -> Iterator[Finding]:
+    directory = Path(settings.store.directory)
+    if not directory.exists():
+        yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
+        return
+    try:
+        store = StoreDirectory.open(directory)
+    except StoreInUseError:
+        yield Finding("store", "ok", f"{directory} is in use by a daemon")
+        return
+    except HoldfastError as problem:
+        yield Finding("store", "fail", str(problem))
+        return
+    store.close()
+    free = shutil.disk_usage(directory).free
+    if free < settings.cache.min_free_bytes:
+        mend = "free some disk, or lower cache.min_free_bytes"
+        yield Finding("store", "fail", f"{size(free)} free in {directory}, less than the reserve", mend)
+    else:
+        yield Finding("store", "ok", f"{size(free)} free in {directory}")
+
+
+def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Finding]:
+    try:
+        store = open_store(
+            section.url,
+            section.options,
+            os.environ,
+            request_timeout_seconds=settings.remote.request_timeout_seconds,
+            connect_timeout_seconds=settings.remote.connect_timeout_seconds,
+        )
+        store.probe()
+    except HoldfastError as problem:
+        yield Finding(
+            name, "fail", str(problem), f"check {name}.url, the network and the credentials (docs/configuration.md)"
+        )
+        return
+    if not store.capabilities.conditional_create:
+        mend = "use S3, GCS, Azure or file:// if several nodes write"
+        yield Finding(name, "warn", f"{store.url} answers, but can't keep two writers apart", mend)
+    else:
+        yield Finding(name, "ok", f"{store.url} answers")
+
+
+def _daemon(socket: Path) -> Iterator[Finding]:
+    try:
+        with ControlClient(socket) as client:
+            status = client.status()
+    except DaemonUnreachableError:
+        dead = [mount.mountpoint for mount in mountpoint.mounts() if mount.file_system == mountpoint.FILE_SYSTEM]
+        dead = [path for path in dead if not mountpoint.is_alive(path)]
+        if dead:
+            mend = f"holdfast mount {dead[0]} takes it away and mounts afresh"
+            yield Finding("daemon", "fail", f"the mount at {dead[0]} has no daemon any more", mend)
+        else:
+            yield Finding("daemon", "warn", f"none answers on {socket}", "holdfast mount, or systemctl start holdfastd")
+        return
+    yield Finding("daemon", "ok", f"{status.pid} serves {status.mountpoint}, data {status.data_mode}")
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,154 @@
+"""ls, stat, why, verify, prefetch, evict, pin, unpin: files and directories in the mount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, client
+from holdfast.cli.output import console, moment, print_json, print_table, size
+from holdfast.control.messages import EntryInfo, Progress
+from holdfast.errors import ConfigurationError
+
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the mount.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    for command in (ls, stat, why, verify, prefetch, evict, pin, unpin):
+        app.command()(command)
+
+
+def ls(
+    path: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="A directory in the mount; default: its root.")
+    ] = None,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """List a directory with the state of each file."""
+    with client(socket) as daemon:
+        entries = daemon.entries(absolute(path) if path else daemon.status().mountpoint)
+        if as_json:
+            print_json(list(entries))
+        else:
+            rows = (
+                (_flags(entry), size(entry.size_bytes), moment(entry.modified), Path(entry.path).name) for entry in entries
+            )
+            print_table(("state", "size", "modified", "name"), rows, "empty")
+
+
+def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Show what is known about a file: which object it is, its digest, its state."""
+    with client(socket) as daemon:
+        entry = daemon.entry(absolute(path))
+    if as_json:
+        print_json(entry)
+        return
+    rows = [
+        ("path", entry.path),
+        ("type", entry.type),
+        ("zone", entry.zone),
+        ("state", _flags(entry)),
+        ("size", f"{size(entry.size_bytes)} ({entry.size_bytes} bytes)"),
+        ("modified", moment(entry.modified)),
+    ]
+    optional = (("name", entry.kind), ("object", entry.object), ("etag", entry.etag), ("digest", entry.digest))
+    rows += [(name, value) for name, value in optional if value]
+    if entry.used:
+        rows.append(("last used", moment(entry.used)))
+    print_table(("", ""), rows, "")
+
+
+def why(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Say why a file is as it is, and what an open would do."""
+    with client(socket) as daemon:
+        explanation = daemon.why(absolute(path))
+    if as_json:
+        print_json(explanation)
+    else:
+        console.print(explanation.path, markup=False)
+        for reason in explanation.reasons:
+            console.print(f"  {reason}", markup=False)
+
+
+def verify(
+    path: Annotated[str | None, typer.Argument(metavar="[PATH]")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All files in the cache.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Hash files and compare with their digests; what differs is dropped. Exits with 1 if anything was."""
+    if (path is None) != everything:
+        raise ConfigurationError("verify: give a PATH or --all")
+    with client(socket) as daemon:
+        problems = _follow("verifying", daemon.verify(absolute(path) if path else None), "verified", as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+def prefetch(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Fetch what is not here, a whole directory at a time. Exits with 1 if something could not be fetched."""
+    with client(socket) as daemon:
+        problems = _follow("fetching", daemon.prefetch(absolute(path)), "fetched", as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Drop copies that the store has too, to make room."""
+    with client(socket) as daemon:
+        _follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
+
+
+def pin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Keep a file, or all below a directory, from being evicted."""
+    with client(socket) as daemon:
+        daemon.pin(absolute(path))
+    _done(f"pinned {absolute(path)}", as_json=as_json)
+
+
+def unpin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Take a pin away."""
+    with client(socket) as daemon:
+        daemon.unpin(absolute(path))
+    _done(f"unpinned {absolute(path)}", as_json=as_json)
+
+
+def _done(sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"done": sentence})
+    else:
+        console.print(sentence, markup=False)
+
+
+def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -> int:
+    """Show an action's progress and result; return how many files had a problem."""
+    problems: list[Progress] = []
+    last = Progress(done=0, total=0, bytes_done=0)
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), DownloadColumn())
+    with Bar(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
+        task = bar.add_task(doing)
+        for last in steps:
+            bar.update(task, completed=last.done, total=last.total)
+            if last.problem:
+                problems.append(last)
+    if as_json:
+        print_json({"done": last.done, "total": last.total, "bytes": last.bytes_done, "problems": problems})
+        return len(problems)
+    for step in problems:
+        console.print(f"{step.path}: {step.problem}", markup=False)
+    console.print(
+        f"{did} {last.done} of {last.total} files, {size(last.bytes_done)}; {len(problems)} problems", markup=False
+    )
+    return len(problems)
+
+
+def _flags(entry: EntryInfo) -> str:
+    words = [entry.state, *(["open"] if entry.open else []), *(["pinned"] if entry.pinned else [])]
+    return f"{entry.type}, {' '.join(words)}" if entry.type != "file" else " ".join(words)

@@ -1,0 +1,167 @@
+"""mount, umount, restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast import mountpoint as mountpoints
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
+from holdfast.cli.output import console, print_json
+from holdfast.config import load
+from holdfast.control.client import ControlClient
+from holdfast.errors import HoldfastError, MountpointError
+
+_START_SECONDS = 180.0
+_STOP_SECONDS = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command()(mount)
+    app.command()(umount)
+    app.command()(restart)
+
+
+def mount(
+    mountpoint: Annotated[str | None, typer.Argument(help="An empty directory.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="The directory on the local disk for cache and working directories.")
+    ] = None,
+    checkpoints: Annotated[
+        str | None, typer.Option(help="URL of the checkpoint store: file:///…, s3://bucket/prefix, …")
+    ] = None,
+    blobs: Annotated[str | None, typer.Option(help="URL of the blob store.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    socket: Annotated[Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.")] = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start the daemon and mount; return when the mount answers."""
+    options = {
+        "mount.mountpoint": str(Path(mountpoint).absolute()) if mountpoint else None,
+        "store.directory": str(Path(store).absolute()) if store else None,
+        "checkpoints.url": checkpoints,
+        "blobs.url": blobs,
+        "control.socket": str(socket.absolute()) if socket else None,
+    }
+    loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
+    command = [sys.executable, "-m", "holdfast.daemon"]
+    if config:
+        command += ["--config", str(config.absolute())]
+    for key, value in options.items():
+        if value is not None:
+            command += ["--set", f"{key}={value}"]
+    if foreground:
+        os.execv(sys.executable, command)
+    started = _start([*command, "--background"])
+    if as_json:
+        print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
+    else:
+        console.print(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
+
+
+def umount(
+    mountpoint: Annotated[str, typer.Argument(help="Where Holdfast is mounted.")],
+    lazy: Annotated[bool, typer.Option("--lazy", help="Take the mount away even though files are open in it.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Unmount; return when the daemon has ended."""
+    path = str(Path(mountpoint).absolute())
+    mounted = mountpoints.mount_at(path)
+    if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
+        raise MountpointError(f"no Holdfast is mounted at {mountpoint}")
+    pid = _daemon_of(path, socket)
+    if lazy or not mountpoints.is_alive(path):
+        mountpoints.detach(path)
+    else:
+        mountpoints.unmount(path)
+    if pid:
+        _wait_end(pid)
+    if as_json:
+        print_json({"mountpoint": path, "pid": pid})
+    else:
+        console.print(f"unmounted {path}")
+
+
+def restart(
+    lazy: Annotated[bool, typer.Option("--lazy", help="Do it even though files are open in the mount.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """End the daemon and start it again with the same options."""
+    with ControlClient(socket) as client:
+        status = client.status()
+    command = Path(f"/proc/{status.pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    if "--background" not in command:
+        raise HoldfastError(
+            f"the daemon {status.pid} runs under another supervisor; restart it there (systemctl restart holdfastd)"
+        )
+    (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
+    _wait_end(status.pid)
+    started = _start(_without_ready_fd(command))
+    if as_json:
+        print_json({**started, "mountpoint": status.mountpoint})
+    else:
+        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']})")
+
+
+def _start(command: list[str]) -> dict[str, object]:
+    """Start the daemon in the background; return what it says of itself. Raises ``HoldfastError`` with its reason."""
+    reader, writer = os.pipe()
+    with open(reader) as channel:
+        process = subprocess.Popen(
+            [*command, "--ready-fd", str(writer)],
+            pass_fds=[writer],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(writer)
+        ready, _, _ = select.select([channel], [], [], _START_SECONDS)
+        line = channel.readline() if ready else ""
+    if not line:
+        what = "ended without a word" if ready else f"did not get ready within {_START_SECONDS:.0f} s"
+        raise HoldfastError(f"the daemon (pid {process.pid}) {what}; its log tells more (holdfast config show: log.file)")
+    message: dict[str, object] = json.loads(line)
+    if not message["ready"]:
+        raise HoldfastError(str(message["message"]))
+    return message
+
+
+def _without_ready_fd(command: list[str]) -> list[str]:
+    at = command.index("--ready-fd")
+    return command[:at] + command[at + 2 :]
+
+
+def _daemon_of(path: str, socket: Path) -> int | None:
+    """Return the pid of the daemon behind ``socket`` if it is the one that mounted ``path``."""
+    try:
+        with ControlClient(socket) as client:
+            status = client.status()
+    except HoldfastError:  # it may be the one at fault: the mount goes all the same
+        return None
+    return status.pid if status.mountpoint == os.path.realpath(path) else None
+
+
+def _wait_end(pid: int) -> None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        deadline = time.monotonic() + _STOP_SECONDS
+        if not select.select([fd], [], [], deadline - time.monotonic())[0]:
+            raise HoldfastError(f"the mount is gone, but the daemon {pid} has not ended within {_STOP_SECONDS:.0f} s")
+    finally:
+        os.close(fd)

@@ -1,0 +1,73 @@
+"""status and events: what the daemon is, and what happened."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, client
+from holdfast.cli.output import console, duration, moment, print_json, print_table, size
+from holdfast.control.messages import EventInfo, Status
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command()(status)
+    app.command()(events)
+
+
+def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Show the daemon: since when, how full, what is pending."""
+    with client(socket) as daemon:
+        found = daemon.status()
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("", ""), _rows(found), "")
+
+
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    since: Annotated[int, typer.Option(help="Only events after this number.")] = 0,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Show what happened: leases, corrupt files, stores that went away."""
+    with client(socket) as daemon:
+        for event in daemon.follow_events(since) if follow else daemon.events(since):
+            if as_json:
+                print_json(event)
+            else:
+                console.print(_line(event), markup=False)
+
+
+def _rows(found: Status) -> list[tuple[str, str]]:
+    limit = f" of {size(found.max_bytes)}" if found.max_bytes else ""
+    rows = [
+        (
+            "mounted",
+            f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
+        ),
+        ("data", found.data_mode),
+        ("cached", f"{size(found.cached_bytes)}{limit} in {found.cached_files} files"),
+        ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
+    ]
+    for name, remote in found.remotes.items():
+        state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
+        pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
+        rows.append((name, f"{remote.url} ({state}{pending})"))
+    counters = found.counters
+    rows.append(("opens", f"{counters['hits']} hits, {counters['misses']} misses"))
+    rows.append(("moved", f"{size(counters['bytes_fetched'])} fetched, {size(counters['bytes_uploaded'])} sent"))
+    rows.append(("requests", ", ".join(f"{count} {kind}" for kind, count in counters["requests"].items())))
+    if counters["corrupt_dropped"] or found.quarantined:
+        rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
+    if found.unsent:
+        rows.append(("unsent", f"{len(found.unsent)} files, {found.unsent[0]} among them"))
+    return rows
+
+
+def _line(event: EventInfo) -> str:
+    fields = "  ".join(f"{name}={value}" for name, value in event.fields.items())
+    return f"{event.number:>5}  {moment(event.time)}  {event.kind:<18} {fields}"

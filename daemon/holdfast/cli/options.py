@@ -1,0 +1,31 @@
+"""Options that every command has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.control.client import ControlClient
+
+DEFAULT_SOCKET = Path("/run/holdfast/control.sock")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Socket = Annotated[
+    Path, typer.Option("--socket", envvar="HOLDFAST_SOCKET", help="The daemon's control socket.", show_envvar=True)
+]
+
+
+def client(socket: Path) -> ControlClient:
+    """Return a client of the daemon behind ``socket``; for who may not write to it, of the read-only one beside it."""
+    readable = socket.with_name("status.sock")
+    if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
+        return ControlClient(readable)
+    return ControlClient(socket)
+
+
+def absolute(path: str) -> str:
+    """Return an absolute path without touching the file system, which may hang."""
+    return path if path.startswith("/") else f"{Path.cwd()}/{path}"

@@ -1,0 +1,69 @@
+"""workdir acquire, release, ls."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, client
+from holdfast.cli.output import console, moment, print_json, print_table
+from holdfast.control.messages import WorkdirInfo
+
+app = typer.Typer(help="Working directories of processes.", no_args_is_help=True)
+
+Role = Annotated[str, typer.Option(help="What kind of process, as in worker.")]
+Id = Annotated[str, typer.Option("--id", help="Which one: the same over its restarts, as in HOST-PORT.")]
+
+
+@app.command()
+def acquire(
+    role: Role,
+    resource_id: Id,
+    pid: Annotated[
+        int | None, typer.Option(help="The process that holds it; default: the one that runs this command.")
+    ] = None,
+    shell: Annotated[bool, typer.Option("--shell", help="Print assignments for a shell to eval.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Give a process its working directory: create it or find it again; print its path.
+
+    It is held until the process ends; or, with the lease file kept open, until the last process that inherited it does.
+    """
+    with client(socket) as daemon:
+        found = daemon.acquire(role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid())
+    if as_json:
+        print_json(found)
+    elif shell:
+        print(f"HOLDFAST_WORKDIR={shlex.quote(found.path)} HOLDFAST_LEASE_FILE={shlex.quote(found.lease_file)}")
+    else:
+        print(found.path)
+
+
+@app.command()
+def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """End the hold on a working directory; it is kept for its retention time."""
+    with client(socket) as daemon:
+        found = daemon.release(role, resource_id)
+    if as_json:
+        print_json(found)
+    else:
+        console.print(f"released {found.path}; kept until {moment(found.expires)}", markup=False)
+
+
+@app.command("ls")
+def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """List working directories, who holds them, and until when the others are kept."""
+    with client(socket) as daemon:
+        found = daemon.workdirs()
+    if as_json:
+        print_json(found)
+        return
+    print_table(("path", "held by", "since", "kept until", "times"), map(_row, found), "no working directories")
+
+
+def _row(info: WorkdirInfo) -> tuple[str, str, str, str, str]:
+    return info.path, info.holder or "-", moment(info.acquired), moment(info.expires), str(info.acquisitions)

@@ -1,0 +1,142 @@
+"""What can be done to files through the control socket: verify, prefetch, evict, pin."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from collections.abc import AsyncIterator
+
+import trio
+
+from holdfast.control.messages import Progress
+from holdfast.control.paths import Paths
+from holdfast.errors import FileBusyError, HoldfastError
+from holdfast.fs.filesystem import FileSystem, Node
+from holdfast.fs.lookup import Found
+from holdfast.index import EntryState
+
+_PARALLEL_FETCHES = 8
+
+
+class Actions:
+    """Each action over a tree yields its progress, and goes on after a file that fails."""
+
+    def __init__(self, files: FileSystem, paths: Paths) -> None:
+        self._files = files
+        self._core = files.core
+        self._paths = paths
+
+    async def verify(self, path: str | None) -> AsyncIterator[Progress]:
+        """Hash every file here whose digest is known, at or below ``path`` (None: everywhere); what differs is dropped."""
+        wanted = self._paths.relative(path) if path is not None else b""
+        candidates = await trio.to_thread.run_sync(self._with_digest, wanted)
+        done = bytes_done = 0
+        for inode, file in candidates:
+            problem = None
+            try:
+                if not await self._files.verifier.check_at(file, inode):
+                    problem = "its bytes differ from its digest: it is in quarantine, the next open fetches it again"
+            except (OSError, HoldfastError) as error:
+                problem = str(error)
+            done += 1
+            bytes_done += self._size(inode)
+            yield Progress(
+                done=done, total=len(candidates), bytes_done=bytes_done, path=self._paths.absolute(file), problem=problem
+            )
+        yield Progress(done=done, total=len(candidates), bytes_done=bytes_done, finished=True)
+
+    async def prefetch(self, path: str) -> AsyncIterator[Progress]:
+        """Fetch every object at or below ``path`` that is not here."""
+        found = await self._paths.find(path)
+        wanted = [file async for file in self._remote_files(found)]
+        done = bytes_done = 0
+        results_in, results = trio.open_memory_channel[tuple[Found, str | None]](0)
+        async with trio.open_nursery() as nursery:
+            queue = iter(wanted)
+
+            async def fetch_all() -> None:
+                async with results_in.clone() as channel:
+                    for file in queue:
+                        await channel.send((file, await self._fetch(file.node)))
+
+            for _ in range(min(_PARALLEL_FETCHES, len(wanted))):
+                nursery.start_soon(fetch_all)
+            await results_in.aclose()
+            async for file, problem in results:
+                done += 1
+                bytes_done += 0 if problem else file.stat.st_size
+                yield Progress(
+                    done=done, total=len(wanted), bytes_done=bytes_done, path=os.fsdecode(file.node.name), problem=problem
+                )
+        yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
+
+    async def evict(self, path: str) -> AsyncIterator[Progress]:
+        """Drop the copies at or below ``path`` that the store has too. A single file that can't go is an error."""
+        wanted = self._paths.relative(path)
+        found = await self._paths.find(path)
+        inodes = await trio.to_thread.run_sync(self._clean, wanted)
+        done = bytes_done = 0
+        for inode, file in inodes:
+            size_bytes = self._size(inode)
+            if self._core.room.evict_file(inode):
+                done += 1
+                bytes_done += size_bytes
+                yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, path=self._paths.absolute(file))
+            await trio.lowlevel.checkpoint()
+        if not found.node.is_directory and not done and found.node.backing:
+            raise FileBusyError(
+                f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
+            )
+        yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
+
+    def pin(self, path: str) -> None:
+        """Keep what is here, or comes, at or below ``path`` from being evicted."""
+        self._core.index.marks.pin(self._paths.relative(path))
+
+    def unpin(self, path: str) -> bool:
+        """Take a pin away; False when exactly this path was not pinned."""
+        return self._core.index.marks.unpin(self._paths.relative(path))
+
+    async def _remote_files(self, found: Found) -> AsyncIterator[Found]:
+        if not found.node.is_directory:
+            if stat_module.S_ISREG(found.stat.st_mode) and found.node.backing == 0:
+                yield found
+            return
+        for name in sorted(await self._files.listings.names(found.node)):
+            child = self._files.listings.entry(found.node, name)
+            if child is not None:
+                async for file in self._remote_files(child):
+                    yield file
+
+    async def _fetch(self, node: Node) -> str | None:
+        try:
+            await self._files.opens.make_local(node)
+        except HoldfastError as problem:
+            return str(problem)
+        return None
+
+    def _with_digest(self, wanted: bytes) -> list[tuple[int, bytes]]:
+        return [
+            (inode, path)
+            for inode, entry in self._core.index.entries.scan()
+            if entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL)
+            for path in [entry.names[0].path if entry.names else entry.path]
+            if _is_below(path, wanted)
+        ]
+
+    def _clean(self, wanted: bytes) -> list[tuple[int, bytes]]:
+        return [
+            (inode, name.path)
+            for inode, entry in self._core.index.entries.scan()
+            if entry.state is EntryState.CLEAN
+            for name in entry.names[:1]
+            if _is_below(name.path, wanted)
+        ]
+
+    def _size(self, inode: int) -> int:
+        entry = self._core.index.entries.get(inode)
+        return entry.size_bytes if entry is not None else 0
+
+
+def _is_below(path: bytes, wanted: bytes) -> bool:
+    return not wanted or path == wanted or path.startswith(wanted + b"/")

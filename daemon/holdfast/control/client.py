@@ -1,0 +1,170 @@
+"""The client of the control socket: typed calls, and the daemon's refusals as exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from holdfast.control.messages import (
+    AcquireRequest,
+    EntryInfo,
+    EntryPage,
+    EventInfo,
+    Explanation,
+    Failure,
+    Message,
+    PathRequest,
+    Progress,
+    ReleaseRequest,
+    Status,
+    WorkdirInfo,
+)
+from holdfast.errors import DaemonUnreachableError, HoldfastError
+
+_T = TypeVar("_T")
+_SECONDS = 150.0  # a miss may wait for the store as long as its deadline
+
+
+class RefusedError(HoldfastError):
+    """The daemon refused; ``code`` and ``errno`` are its."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ControlClient:
+    """Talks to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``."""
+
+    def __init__(self, socket: Path | str) -> None:
+        self._socket = socket
+        self._http = httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(socket)), base_url="http://holdfast", timeout=_SECONDS
+        )
+
+    def __enter__(self) -> ControlClient:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._http.close()
+
+    def status(self) -> Status:
+        """Return the state of the daemon."""
+        return self._get("/v1/status", Status)
+
+    def workdirs(self) -> list[WorkdirInfo]:
+        """Return all working directories."""
+        return self._get("/v1/workdirs", list[WorkdirInfo])
+
+    def acquire(self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1) -> WorkdirInfo:
+        """Acquire a working directory for the process ``pid``."""
+        return self._post(
+            "/v1/workdirs/acquire", AcquireRequest(role=role, id=resource_id, pid=pid, uid=uid, gid=gid), WorkdirInfo
+        )
+
+    def release(self, role: str, resource_id: str) -> WorkdirInfo:
+        """Release a working directory."""
+        return self._post("/v1/workdirs/release", ReleaseRequest(role=role, id=resource_id), WorkdirInfo)
+
+    def entries(self, path: str) -> Iterator[EntryInfo]:
+        """Yield the entries of the directory ``path``, page by page."""
+        after: str | None = ""
+        while after is not None:
+            page = self._get("/v1/entries", EntryPage, path=path, after=after)
+            yield from page.entries
+            after = page.next
+
+    def entry(self, path: str) -> EntryInfo:
+        """Return what is known about ``path``."""
+        return self._get("/v1/entry", EntryInfo, path=path)
+
+    def why(self, path: str) -> Explanation:
+        """Return why ``path`` is as it is."""
+        return self._get("/v1/why", Explanation, path=path)
+
+    def events(self, since: int = 0) -> list[EventInfo]:
+        """Return the events after number ``since``."""
+        return self._get("/v1/events", list[EventInfo], since=str(since))
+
+    def follow_events(self, since: int = 0) -> Iterator[EventInfo]:
+        """Yield the events after number ``since`` as they come, for ever."""
+        headers = {"accept": "text/event-stream"}
+        try:
+            with self._http.stream("GET", "/v1/events", params={"since": since}, headers=headers, timeout=None) as reply:
+                for line in reply.iter_lines():
+                    if line.startswith("data: "):
+                        yield msgspec.json.decode(line.removeprefix("data: "), type=EventInfo)
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+
+    def verify(self, path: str | None) -> Iterator[Progress]:
+        """Verify at or below ``path``; yield progress."""
+        return self._stream("/v1/verify", path)
+
+    def prefetch(self, path: str) -> Iterator[Progress]:
+        """Fetch at or below ``path``; yield progress."""
+        return self._stream("/v1/prefetch", path)
+
+    def evict(self, path: str) -> Iterator[Progress]:
+        """Evict at or below ``path``; yield progress."""
+        return self._stream("/v1/evict", path)
+
+    def pin(self, path: str) -> None:
+        """Keep ``path`` from being evicted."""
+        self._post("/v1/pin", PathRequest(path=path), dict)
+
+    def unpin(self, path: str) -> None:
+        """Take the pin of ``path`` away."""
+        self._post("/v1/unpin", PathRequest(path=path), dict)
+
+    def _get(self, route: str, kind: type[_T], **query: str) -> _T:
+        try:
+            reply = self._http.get(route, params=query)
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+        return _decoded(reply.status_code, reply.content, kind)
+
+    def _post(self, route: str, body: Message, kind: type[_T]) -> _T:
+        try:
+            reply = self._http.post(route, content=msgspec.json.encode(body))
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+        return _decoded(reply.status_code, reply.content, kind)
+
+    def _stream(self, route: str, path: str | None) -> Iterator[Progress]:
+        body = msgspec.json.encode(PathRequest(path=path))
+        try:
+            with self._http.stream("POST", route, content=body, timeout=None) as reply:
+                if reply.status_code != httpx.codes.OK:
+                    _decoded(reply.status_code, reply.read(), Progress)
+                for line in reply.iter_lines():
+                    step: dict[str, Any] = msgspec.json.decode(line)
+                    if "failure" in step:
+                        raise RefusedError(msgspec.convert(step["failure"], Failure))
+                    yield msgspec.convert(step, Progress)
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+
+    def _unreachable(self, problem: httpx.TransportError) -> DaemonUnreachableError:
+        return DaemonUnreachableError(
+            f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
+            "or name its socket with --socket or $HOLDFAST_SOCKET"
+        )
+
+
+def _decoded(status: int, content: bytes, kind: type[_T]) -> _T:
+    if status == httpx.codes.OK:
+        return msgspec.json.decode(content, type=kind)
+    try:
+        failure = msgspec.json.decode(content, type=Failure)
+    except msgspec.DecodeError:
+        failure = Failure(code="protocol", errno=71, message=f"the daemon answered {status}: {content[:200]!r}")
+    raise RefusedError(failure)

@@ -1,0 +1,202 @@
+"""Questions: what there is, in which state, and why."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat as stat_module
+import time
+from collections.abc import Iterator
+
+import trio
+
+from holdfast import __version__
+from holdfast.control.messages import EntryInfo, EntryPage, Explanation, RemoteStatus, Status, WorkdirInfo
+from holdfast.control.paths import Paths
+from holdfast.fs.filesystem import FileSystem, Node
+from holdfast.fs.lookup import Found
+from holdfast.index import Entry, EntryState
+from holdfast.workdirs import Workdir, Workdirs
+from holdfast.zones import NameKind, Place
+
+_STATES = {
+    EntryState.CLEAN: "cached",
+    EntryState.DIRTY: "unsent",
+    EntryState.UPLOADING: "uploading",
+    EntryState.LOCAL: "local",
+}
+_TYPES = {
+    stat_module.S_IFREG: "file",
+    stat_module.S_IFDIR: "directory",
+    stat_module.S_IFLNK: "symlink",
+    stat_module.S_IFIFO: "fifo",
+    stat_module.S_IFSOCK: "socket",
+}
+_MOST_UNSENT_SHOWN = 100
+
+
+class Inspector:
+    """Answers that change nothing."""
+
+    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, data_mode: str) -> None:
+        self._files = files
+        self._core = files.core
+        self._paths = paths
+        self._workdirs = workdirs
+        self._data_mode = data_mode
+        self._started = time.monotonic()
+
+    async def status(self) -> Status:
+        """Return the state of the daemon."""
+        core = self._core
+        usage = core.room.usage()
+        unsent = await trio.to_thread.run_sync(self._unsent)
+        return Status(
+            pid=os.getpid(),
+            version=__version__,
+            mountpoint=self._paths.mountpoint,
+            store=str(core.store.path),
+            data_mode=self._data_mode,
+            uptime_seconds=time.monotonic() - self._started,
+            remotes={
+                name: RemoteStatus(
+                    url=remote.access.store.url,
+                    up=remote.access.health.up,
+                    since=remote.access.health.since,
+                    problem=remote.access.health.problem,
+                    pending_deletions=len(remote.deletions),
+                )
+                for name, remote in core.remotes.items()
+            },
+            cached_bytes=usage.cached_bytes,
+            cached_files=core.index.entries.count(),
+            max_bytes=core.room.limits.max_bytes,
+            free_bytes=usage.free_bytes,
+            min_free_bytes=core.room.limits.min_free_bytes,
+            known_nodes=len(core.nodes),
+            fetching=len(core.fetcher.flights()),
+            unsent=unsent,
+            quarantined=len(core.store.quarantine.files()),
+            counters=core.counters.as_dict(),
+        )
+
+    def workdirs(self) -> list[WorkdirInfo]:
+        """Return all working directories."""
+        return [self.workdir(workdir) for workdir in self._workdirs.all()]
+
+    def workdir(self, workdir: Workdir) -> WorkdirInfo:
+        """Return one working directory as a message."""
+        record = workdir.record
+        path = self._paths.absolute(workdir.path)
+        return WorkdirInfo(
+            path=path,
+            role=record.role,
+            id=record.resource_id,
+            holder=workdir.holder,
+            created=record.created_seconds,
+            acquired=record.acquired_seconds,
+            released=record.released_seconds or None,
+            expires=workdir.expires_seconds,
+            acquisitions=record.acquisitions,
+            lease_file=f"{path}/.lease",
+        )
+
+    async def page(self, path: str, after: str, limit: int) -> EntryPage:
+        """Return up to ``limit`` entries of the directory ``path``, in the order of names, from the one after ``after``."""
+        directory = (await self._paths.find(path)).node
+        if not directory.is_directory:
+            return EntryPage(entries=[await self.entry(path)], next=None)
+        names = sorted(await self._files.listings.names(directory))
+        wanted = [name for name in names if name > os.fsencode(after)]
+        entries = []
+        for name in wanted[:limit]:
+            found = self._files.listings.entry(directory, name)
+            if found is not None:
+                entries.append(self._describe(self._paths.relative(path), name, directory, found))
+            await trio.lowlevel.checkpoint_if_cancelled()
+        return EntryPage(entries=entries, next=os.fsdecode(wanted[limit - 1]) if len(wanted) > limit else None)
+
+    async def entry(self, path: str) -> EntryInfo:
+        """Return what is known about ``path``."""
+        found = await self._paths.find(path)
+        directory, _, name = self._paths.relative(path).rpartition(b"/")
+        return self._describe(directory, name, found.node.parent or found.node, found)
+
+    async def why(self, path: str) -> Explanation:
+        """Say in sentences what ``path`` is, where its bytes are, and what an open would do."""
+        info = await self.entry(path)
+        return Explanation(path=info.path, reasons=list(_reasons(info)))
+
+    def _describe(self, directory_path: bytes, name: bytes, directory: Node, found: Found) -> EntryInfo:
+        core = self._core
+        place = core.directories.place(found.node if found.node.is_directory else directory)
+        path = directory_path + b"/" + name if directory_path else name
+        is_file = stat_module.S_ISREG(found.stat.st_mode)
+        entry = core.index.entries.get(found.node.backing) if found.node.backing and is_file else None
+        cached = entry.name_at(path) if entry is not None else None
+        known = core.listing(place).object(name) if is_file and place.zone.is_store else None
+        in_store = place.zone.remote is not None and is_file
+        return EntryInfo(
+            path=self._paths.absolute(path),
+            type=_TYPES.get(stat_module.S_IFMT(found.stat.st_mode), "device"),
+            zone=place.zone.kind.value if not place.zone.is_store else str(place.zone.remote),
+            state=self._state(place, name, found.node, entry, is_file),
+            size_bytes=found.stat.st_size,
+            modified=found.stat.st_mtime_ns / 1e9,
+            kind=core.kind_of(place, name).value if in_store and place.zone.sends else None,
+            object=f"{core.remote_of(place.zone).access.store.url.rstrip('/')}/{os.fsdecode(place.zone.key_of(path))}"
+            if cached or known
+            else None,
+            etag=cached.etag if cached else known.etag if known else None,
+            digest=f"xxh3-128:{entry.digest.hex()}" if entry is not None and entry.digest else None,
+            used=float(entry.used_seconds) if entry is not None and entry.used_seconds else None,
+            pinned=core.index.marks.is_pinned(path),
+            open=found.node.opened is not None,
+        )
+
+    def _state(self, place: Place, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
+        if not is_file:
+            return "local" if node.backing else "remote"
+        if node.backing == 0:
+            path = place.child_path(name)
+            return "fetching" if self._core.fetcher.flight_to(path) else "remote"
+        if entry is not None:
+            return _STATES[entry.state]
+        if place.zone.sends and self._core.kind_of(place, name) not in (NameKind.TEMPORARY, NameKind.SIDECAR):
+            return "unknown"
+        return "local"
+
+    def _unsent(self) -> list[str]:
+        entries = (entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY)
+        return [self._paths.absolute(entry.path) for entry in itertools.islice(entries, _MOST_UNSENT_SHOWN)]
+
+
+_WHERE = {
+    "cached": "The store has it, and this node has a copy: reads are served from the disk.",
+    "unsent": "Its bytes are only on this node: it is being written, or sending it failed; the next close sends it.",
+    "uploading": "It is being sent to the store now.",
+    "local": "It is only on this node and is never sent.",
+    "remote": "Only the store has it: the next open fetches it.",
+    "fetching": "It is being fetched from the store now.",
+    "unknown": "The index does not know it: the next open compares it with the store.",
+}
+_KINDS = {
+    "temporary": "Its name is temporary: it stays on this node until it is renamed to a final name.",
+    "sidecar": "It is Hadoop's checksum of a neighbour: it stays on this node.",
+    "write-once": "Its name is write-once: a second creation fails with EEXIST on whichever node, until it is removed.",
+    "immutable": "Its name stands for its content: a copy is never asked about again.",
+    "replaceable": "It may be replaced on other nodes: an open asks the store if its last answer is older than the TTL.",
+}
+
+
+def _reasons(info: EntryInfo) -> Iterator[str]:
+    yield f"It is a {info.type} in the zone {info.zone}."
+    yield _WHERE[info.state]
+    if info.kind is not None:
+        yield _KINDS[info.kind]
+    if info.digest is not None:
+        yield f"Its digest is {info.digest}; a copy that differs is never served."
+    if info.open:
+        yield "It is open, so it can't be evicted."
+    if info.pinned:
+        yield "It is pinned, so it won't be evicted."

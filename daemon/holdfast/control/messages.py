@@ -1,0 +1,141 @@
+"""The messages of the control socket, as JSON. Fields are only ever added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all messages."""
+
+
+class Failure(Message, frozen=True):
+    """Why a request was refused: a stable code, the errno's number, and a sentence that says what to do."""
+
+    code: str
+    errno: int
+    message: str
+
+
+class RemoteStatus(Message, frozen=True):
+    """A store: ``since`` is when ``up`` last changed, in seconds since the epoch (0: since the start)."""
+
+    url: str
+    up: bool
+    since: float
+    problem: str
+    pending_deletions: int
+
+
+class Status(Message, frozen=True):
+    """The daemon and its mount."""
+
+    pid: int
+    version: str
+    mountpoint: str
+    store: str
+    data_mode: str
+    uptime_seconds: float
+    remotes: dict[str, RemoteStatus]
+    cached_bytes: int
+    cached_files: int
+    max_bytes: int
+    free_bytes: int
+    min_free_bytes: int
+    known_nodes: int
+    fetching: int
+    unsent: list[str]
+    quarantined: int
+    counters: dict[str, Any]
+
+
+class WorkdirInfo(Message, frozen=True):
+    """A working directory. Times are seconds since the epoch; ``expires`` is None while it is held."""
+
+    path: str
+    role: str
+    id: str
+    holder: str | None
+    created: float
+    acquired: float
+    released: float | None
+    expires: float | None
+    acquisitions: int
+    lease_file: str
+
+
+class EntryInfo(Message, frozen=True):
+    """A file or directory. ``state`` is where its bytes are: see ``docs/operations.md``, "States"."""
+
+    path: str
+    type: str
+    zone: str
+    state: str
+    size_bytes: int
+    modified: float
+    kind: str | None = None
+    object: str | None = None
+    etag: str | None = None
+    digest: str | None = None
+    used: float | None = None
+    pinned: bool = False
+    open: bool = False
+
+
+class EntryPage(Message, frozen=True):
+    """Part of a listing; ``next`` goes into the next request's ``after``, None at the end."""
+
+    entries: list[EntryInfo]
+    next: str | None
+
+
+class Explanation(Message, frozen=True):
+    """Why an entry is as it is: sentences, in order."""
+
+    path: str
+    reasons: list[str]
+
+
+class EventInfo(Message, frozen=True):
+    """An event: see ``docs/operations.md``, "Events"."""
+
+    number: int
+    time: float
+    kind: str
+    fields: dict[str, str | int | float | bool]
+
+
+class AcquireRequest(Message, frozen=True):
+    """Who wants which working directory. uid and gid are the owner of a new one."""
+
+    role: str
+    id: str
+    pid: int
+    uid: int = -1
+    gid: int = -1
+
+
+class ReleaseRequest(Message, frozen=True):
+    """Which working directory is to be released."""
+
+    role: str
+    id: str
+
+
+class PathRequest(Message, frozen=True):
+    """What an action is about: an absolute path in the mount; None means everything."""
+
+    path: str | None = None
+
+
+class Progress(Message, frozen=True):
+    """How far an action is. The last line of a stream has ``finished``."""
+
+    done: int
+    total: int
+    bytes_done: int
+    path: str = ""
+    problem: str | None = None
+    finished: bool = False

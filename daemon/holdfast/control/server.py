@@ -1,0 +1,260 @@
+"""The routes, and the two sockets that serve them.
+
+``control.sock`` (0660, of the control group) may change things; ``status.sock`` beside it (0666) has the read-only routes.
+Rights are the sockets' file modes: nothing is checked per request.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+import trio
+from hypercorn.config import Config as HypercornConfig
+from hypercorn.trio import serve
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from holdfast.control.actions import Actions
+from holdfast.control.inspect import Inspector
+from holdfast.control.messages import AcquireRequest, EventInfo, Failure, Message, PathRequest, Progress, ReleaseRequest
+from holdfast.errors import ConfigurationError, HoldfastError, StoreInUseError
+from holdfast.telemetry import Event, EventLog
+from holdfast.workdirs import Workdirs
+
+_log = logging.getLogger("holdfast.control")
+_LARGEST_PAGE = 1000
+_M = TypeVar("_M", bound=Message)
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class ControlServer:
+    """Serves the control sockets until cancelled."""
+
+    def __init__(self, inspector: Inspector, actions: Actions, workdirs: Workdirs, events: EventLog) -> None:
+        self._inspector = inspector
+        self._actions = actions
+        self._workdirs = workdirs
+        self._events = events
+
+    async def run(
+        self, control_socket: Path, group: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve on ``control_socket`` and on ``status.sock`` beside it; ready when both accept connections.
+
+        Raises ``StoreInUseError`` when another daemon answers there.
+        """
+        status_socket = control_socket.with_name("status.sock")
+        sockets = [_bind(control_socket, 0o660, group), _bind(status_socket, 0o666, group)]
+        try:
+            async with trio.open_nursery() as nursery:
+                for routes, listener in zip((self._all_routes(), self._reading_routes()), sockets, strict=True):
+                    config = HypercornConfig()
+                    config.bind = [f"fd://{os.dup(listener.fileno())}"]
+                    config.loglevel = "WARNING"
+                    config.graceful_timeout = 1.0
+                    await nursery.start(_serve, Starlette(routes=routes), config)
+                task_status.started()
+        finally:
+            for path, listener in zip((control_socket, status_socket), sockets, strict=True):
+                listener.close()
+                path.unlink(missing_ok=True)
+
+    def _reading_routes(self) -> list[Route]:
+        return [
+            Route("/v1/status", _guarded(self._status)),
+            Route("/v1/workdirs", _guarded(self._list_workdirs)),
+            Route("/v1/entries", _guarded(self._entries)),
+            Route("/v1/entry", _guarded(self._entry)),
+            Route("/v1/why", _guarded(self._why)),
+            Route("/v1/events", _guarded(self._list_events)),
+        ]
+
+    def _all_routes(self) -> list[Route]:
+        changing = {
+            "/v1/workdirs/acquire": self._acquire,
+            "/v1/workdirs/release": self._release,
+            "/v1/verify": self._verify,
+            "/v1/prefetch": self._prefetch,
+            "/v1/evict": self._evict,
+            "/v1/pin": self._pin,
+            "/v1/unpin": self._unpin,
+        }
+        return [
+            *self._reading_routes(),
+            *(Route(path, _guarded(handler), methods=["POST"]) for path, handler in changing.items()),
+        ]
+
+    async def _status(self, request: Request) -> Response:
+        del request
+        return _reply(await self._inspector.status())
+
+    async def _list_workdirs(self, request: Request) -> Response:
+        del request
+        return _reply(self._inspector.workdirs())
+
+    async def _entries(self, request: Request) -> Response:
+        query = request.query_params
+        limit = min(_LARGEST_PAGE, _number(query.get("limit", "200"), "limit"))
+        return _reply(await self._inspector.page(_path(request), query.get("after", ""), limit))
+
+    async def _entry(self, request: Request) -> Response:
+        return _reply(await self._inspector.entry(_path(request)))
+
+    async def _why(self, request: Request) -> Response:
+        return _reply(await self._inspector.why(_path(request)))
+
+    async def _list_events(self, request: Request) -> Response:
+        since = _number(request.query_params.get("since", "0"), "since")
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return StreamingResponse(self._event_stream(since), media_type="text/event-stream")
+        return _reply([_event(event) for event in self._events.since(since)])
+
+    async def _event_stream(self, since: int) -> AsyncIterator[bytes]:
+        while True:
+            for event in self._events.since(since):
+                since = event.number
+                yield b"id: %d\ndata: %s\n\n" % (event.number, msgspec.json.encode(_event(event)))
+            await self._events.wait_beyond(since)
+
+    async def _acquire(self, request: Request) -> Response:
+        wanted = await _body(request, AcquireRequest)
+        workdir = self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, (wanted.uid, wanted.gid))
+        return _reply(self._inspector.workdir(workdir))
+
+    async def _release(self, request: Request) -> Response:
+        wanted = await _body(request, ReleaseRequest)
+        return _reply(self._inspector.workdir(self._workdirs.release(wanted.role, wanted.id)))
+
+    async def _verify(self, request: Request) -> Response:
+        return _stream(self._actions.verify((await _body(request, PathRequest)).path))
+
+    async def _prefetch(self, request: Request) -> Response:
+        return _stream(self._actions.prefetch(await _required_path(request)))
+
+    async def _evict(self, request: Request) -> Response:
+        return _stream(self._actions.evict(await _required_path(request)))
+
+    async def _pin(self, request: Request) -> Response:
+        self._actions.pin(await _required_path(request))
+        return _reply({})
+
+    async def _unpin(self, request: Request) -> Response:
+        path = await _required_path(request)
+        if not self._actions.unpin(path):
+            raise ConfigurationError(f"{path} is not pinned")
+        return _reply({})
+
+
+async def _serve(
+    app: Starlette, config: HypercornConfig, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+) -> None:
+    await serve(cast(Any, app), config, mode="asgi", task_status=task_status, shutdown_trigger=trio.sleep_forever)
+
+
+def _bind(path: Path, mode: int, group: str) -> socket.socket:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        _refuse_if_alive(path)
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        path.chmod(mode)
+        if os.geteuid() == 0 and mode != 0o666:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    except KeyError:
+        _log.warning("there is no group %s: only root may use %s", group, path)
+    except OSError as problem:
+        listener.close()
+        raise ConfigurationError(f"control.socket: can't listen on {path}: {problem.strerror}") from None
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+def _refuse_if_alive(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
+
+
+def _guarded(handler: _Handler) -> _Handler:
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HoldfastError as problem:
+            return _failure(problem)
+        except OSError as problem:
+            return _failure(HoldfastError(str(problem)))
+        except Exception:  # noqa: BLE001 the boundary of the control socket
+            _log.exception("%s failed: this is a fault of Holdfast's, please report it", request.url.path)
+            return _failure(HoldfastError("the daemon failed at this request; its log has the details"))
+
+    return guarded
+
+
+def _failure(problem: HoldfastError) -> Response:
+    failure = Failure(code=problem.code, errno=problem.errno, message=str(problem))
+    return Response(msgspec.json.encode(failure), status_code=409, media_type="application/json")
+
+
+def _reply(message: object) -> Response:
+    return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+def _stream(progress: AsyncIterator[Progress]) -> Response:
+    """Reply with one JSON line for each step; an error after the first line is the last line."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async for step in progress:
+                yield msgspec.json.encode(step) + b"\n"
+        except HoldfastError as problem:
+            failure = Failure(code=problem.code, errno=problem.errno, message=str(problem))
+            yield json.dumps({"failure": msgspec.to_builtins(failure)}).encode() + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+async def _body(request: Request, kind: type[_M]) -> _M:
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+    except msgspec.DecodeError as problem:
+        raise ConfigurationError(f"the request's body: {problem}") from None
+
+
+async def _required_path(request: Request) -> str:
+    path = (await _body(request, PathRequest)).path
+    if path is None:
+        raise ConfigurationError("the request's body: Object missing required field `path`")
+    return path
+
+
+def _path(request: Request) -> str:
+    path = request.query_params.get("path")
+    if path is None:
+        raise ConfigurationError("the request's query: missing path=/absolute/path")
+    return path
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isdecimal():
+        raise ConfigurationError(f"the request's query: {name} must be a number, not {text!r}")
+    return int(text)
+
+
+def _event(event: Event) -> EventInfo:
+    return EventInfo(number=event.number, time=event.time, kind=event.kind, fields=event.fields)

@@ -1,0 +1,120 @@
+"""``holdfastd``: the process. It reads its configuration, sets up its log, runs the supervisor, and says how it went.
+
+Whoever starts it learns that through ``--ready-fd`` (one JSON line) or systemd's notification socket; else by exit status
+and log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import logging.handlers
+import os
+import socket
+import sys
+from pathlib import Path
+
+import trio
+
+from holdfast import __version__, supervisor
+from holdfast.config import LoadedConfig, LogSection, load
+from holdfast.errors import ConfigurationError, HoldfastError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the daemon; return its exit status."""
+    options = _parser().parse_args(arguments)
+    starter = _Starter(options.ready_fd)
+    try:
+        loaded = load(options.config, os.environ, _settings(options.set))
+        _set_up_log(loaded.config.log, loaded, in_background=options.background)
+        trio.run(supervisor.run, loaded, starter.ready)
+    except HoldfastError as problem:
+        starter.failed(problem)
+        return 1
+    return 0
+
+
+class _Starter:
+    """Whoever started this process and waits to hear how the start went."""
+
+    def __init__(self, ready_fd: int | None) -> None:
+        self._ready_fd = ready_fd
+
+    def ready(self) -> None:
+        """The mount answers."""
+        self._tell({"ready": True, "pid": os.getpid()})
+        _notify_systemd(f"READY=1\nMAINPID={os.getpid()}")
+
+    def failed(self, problem: HoldfastError) -> None:
+        """The daemon could not start, or had to stop."""
+        if not self._tell({"ready": False, "code": problem.code, "message": str(problem)}):
+            sys.stderr.write(f"holdfastd: {problem}\n")
+        _notify_systemd(f"STATUS={problem}")
+
+    def _tell(self, message: dict[str, object]) -> bool:
+        if self._ready_fd is None:
+            return False
+        os.write(self._ready_fd, json.dumps(message).encode() + b"\n")
+        os.close(self._ready_fd)
+        self._ready_fd = None
+        return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="holdfastd", description="The Holdfast daemon: one per node, one mount.")
+    parser.add_argument("--config", type=Path, help="configuration file (default: /etc/holdfast/holdfast.toml)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in cache.max_bytes=20GiB"
+    )
+    parser.add_argument("--background", action="store_true", help="log to the file, not to stderr")
+    parser.add_argument(
+        "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"
+    )
+    parser.add_argument("--version", action="version", version=f"holdfastd {__version__}")
+    return parser
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or "." not in key:
+            raise ConfigurationError(f"--set {pair}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
+        settings[key] = value
+    return settings
+
+
+def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: bool) -> None:
+    level = logging.getLevelNamesMapping().get(section.level.upper())
+    if level is None:
+        source = loaded.sources.get("log.level", "default")
+        raise ConfigurationError(f"log.level ({source}): {section.level!r}; allowed are debug, info, warning, error")
+    handler: logging.Handler
+    if section.file or in_background:
+        file = Path(section.file or f"{loaded.config.store.directory}.log")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handler = logging.handlers.RotatingFileHandler(file, maxBytes=section.max_bytes, backupCount=1)
+        except OSError as problem:
+            raise ConfigurationError(f"log.file: can't write {file}: {problem.strerror}") from None
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _notify_systemd(message: str) -> None:
+    """Write to systemd's notification socket, if there is one (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.connect("\0" + address[1:] if address.startswith("@") else address)
+        channel.sendall(message.encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

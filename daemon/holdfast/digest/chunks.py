@@ -1,0 +1,69 @@
+"""The geometry of chunks, and what is stored with an object to check it by.
+
+A file of more than one chunk carries a 64-bit digest for each chunk beside the digest of the whole, so that a part can be
+checked, and served, before the rest has arrived. The chunk size follows from the file's size alone, so that there are at
+most 64 chunks: their digests must fit into the 2 KiB of metadata that S3 allows for an object.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+SMALLEST_CHUNK_BYTES = 8 * 2**20
+_MOST_CHUNKS = 64
+_CHUNK_DIGEST_BYTES = 8
+_ALGORITHM = "xxh3-128"
+
+METADATA_DIGEST = "holdfast-digest"
+METADATA_CHUNKS = "holdfast-chunks"
+
+
+def chunk_bytes_for(size_bytes: int) -> int:
+    """Return the chunk size of a file of ``size_bytes``: a power of two, at least 8 MiB."""
+    chunk = SMALLEST_CHUNK_BYTES
+    while chunk * _MOST_CHUNKS < size_bytes:
+        chunk *= 2
+    return chunk
+
+
+def chunk_count(size_bytes: int) -> int:
+    """Return how many chunks a file of ``size_bytes`` has; an empty file has one."""
+    chunk = chunk_bytes_for(size_bytes)
+    return max(1, -(-size_bytes // chunk))
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a file's bytes are checked by: ``digest`` of 16 bytes and, for more than one chunk, ``chunks`` of 8 each."""
+
+    digest: bytes
+    chunks: tuple[bytes, ...] = ()
+
+    def metadata(self) -> dict[str, str]:
+        """Return the object metadata that carries this fingerprint."""
+        fields = {METADATA_DIGEST: f"{_ALGORITHM}:{self.digest.hex()}"}
+        if self.chunks:
+            fields[METADATA_CHUNKS] = base64.b64encode(b"".join(self.chunks)).decode()
+        return fields
+
+    @classmethod
+    def from_metadata(cls, fields: dict[str, str], size_bytes: int) -> Fingerprint | None:
+        """Read what ``metadata`` wrote for an object of ``size_bytes``.
+
+        None when there is nothing, or nothing that this version understands: the object is then not checked by digest.
+        Chunk digests whose number does not fit the size are left out.
+        """
+        algorithm, _, text = fields.get(METADATA_DIGEST, "").partition(":")
+        try:
+            digest = bytes.fromhex(text)
+            packed = base64.b64decode(fields.get(METADATA_CHUNKS, ""), validate=True)
+        except (ValueError, binascii.Error):
+            return None
+        if algorithm != _ALGORITHM or len(digest) != 16:
+            return None
+        chunks = tuple(packed[i : i + _CHUNK_DIGEST_BYTES] for i in range(0, len(packed), _CHUNK_DIGEST_BYTES))
+        if len(chunks) != chunk_count(size_bytes) or len(packed) % _CHUNK_DIGEST_BYTES:
+            chunks = ()
+        return cls(digest, chunks)

@@ -1,0 +1,101 @@
+"""Hashing. Everything here that reads a file may wait for the disk: call it in a thread. xxhash releases the GIL."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from holdfast.digest.chunks import Fingerprint, chunk_bytes_for
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_READ_BYTES = 2**20
+
+
+def digest_of(data: Buffer) -> bytes:
+    """Return the 16-byte xxh3-128 digest of ``data``."""
+    return xxhash.xxh3_128_digest(data)
+
+
+def position_of(name: bytes) -> int:
+    """Return a 62-bit number that depends on ``name`` alone: the same in every process and after every restart."""
+    return xxhash.xxh3_64_intdigest(name) >> 2
+
+
+class Hasher:
+    """Builds a ``Fingerprint`` of ``size_bytes`` from buffers in order; their sum must be ``size_bytes``."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._whole = xxhash.xxh3_128()
+        self._chunk_bytes = chunk_bytes_for(size_bytes)
+        self._chunked = size_bytes > self._chunk_bytes
+        self._chunk = xxhash.xxh3_64()
+        self._left = self._chunk_bytes
+        self._chunks: list[bytes] = []
+
+    def update(self, data: Buffer) -> None:
+        """Add the next bytes."""
+        self._whole.update(data)
+        if not self._chunked:
+            return
+        view = memoryview(data)
+        while len(view) >= self._left:
+            self._chunk.update(view[: self._left])
+            view = view[self._left :]
+            self._close_chunk()
+        if len(view):
+            self._chunk.update(view)
+            self._left -= len(view)
+
+    def finish(self) -> Fingerprint:
+        """Return the fingerprint of all that was added."""
+        if self._chunked and self._left < self._chunk_bytes:
+            self._close_chunk()
+        return Fingerprint(self._whole.digest(), tuple(self._chunks))
+
+    def _close_chunk(self) -> None:
+        self._chunks.append(self._chunk.digest())
+        self._chunk = xxhash.xxh3_64()
+        self._left = self._chunk_bytes
+
+
+def fingerprint_of_buffer(data: Buffer) -> Fingerprint:
+    """Return the fingerprint of ``data``."""
+    hasher = Hasher(memoryview(data).nbytes)
+    hasher.update(data)
+    return hasher.finish()
+
+
+def fingerprint_of_file(fd: int) -> Fingerprint:
+    """Return the fingerprint of the whole file behind ``fd``, whose file position does not matter and does not move.
+
+    A file that is written meanwhile gives a fingerprint of no version; the caller compares size and mtime before and
+    after. Raises ``OSError``.
+    """
+    size_bytes = os.fstat(fd).st_size
+    hasher = Hasher(size_bytes)
+    buffer = bytearray(min(_READ_BYTES, max(1, size_bytes)))
+    view = memoryview(buffer)
+    offset = 0
+    while count := os.preadv(fd, [view], offset):
+        hasher.update(view[:count])
+        offset += count
+    return hasher.finish()
+
+
+class ChunkHasher:
+    """Builds the 8-byte digest that ``Fingerprint.chunks`` holds for one chunk."""
+
+    def __init__(self) -> None:
+        self._hash = xxhash.xxh3_64()
+
+    def update(self, data: Buffer) -> None:
+        """Add the next bytes."""
+        self._hash.update(data)
+
+    def finish(self) -> Fingerprint:
+        """Return a fingerprint whose only member is this chunk's digest."""
+        return Fingerprint(b"", (self._hash.digest(),))

@@ -1,0 +1,206 @@
+"""The tree of errors: what went wrong, whose fault it is, and what the kernel is told.
+
+Every class states three things beside its message: the ``errno`` a system call ends with, a stable ``code`` for logs,
+events and metrics, and whether trying the same thing again can help (``transient``). Messages say what to do about it.
+The one place that turns these into replies to the kernel is ``fs.fuse.boundary``.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of all errors that Holdfast raises on purpose."""
+
+    errno: ClassVar[int] = _errno.EIO
+    code: ClassVar[str] = "internal"
+    transient: ClassVar[bool] = False
+
+
+# --- the operator's: configuration and set-up ---------------------------------------------------------------------
+
+
+class ConfigurationError(HoldfastError):
+    """A key, value or option is not what it must be; the message names key, source and what is allowed."""
+
+    errno = _errno.EINVAL
+    code = "configuration"
+
+
+class MountpointError(HoldfastError):
+    """The mountpoint can't be used: missing, not a directory, in use, or held by a dead daemon."""
+
+    code = "mountpoint"
+
+
+class FuseUnavailableError(HoldfastError):
+    """This machine or container has no usable ``/dev/fuse``."""
+
+    errno = _errno.ENODEV
+    code = "fuse-unavailable"
+
+
+class StoreUnsuitableError(HoldfastError):
+    """The local store directory can't hold a store (file system, rights, format version)."""
+
+    code = "store-unsuitable"
+
+
+class StoreInUseError(HoldfastError):
+    """Another daemon holds the local store."""
+
+    errno = _errno.EBUSY
+    code = "store-in-use"
+
+
+class DaemonUnreachableError(HoldfastError):
+    """No daemon answers on the control socket."""
+
+    errno = _errno.ECONNREFUSED
+    code = "daemon-unreachable"
+
+
+# --- the caller's: a request that can't be granted ----------------------------------------------------------------
+
+
+class OutsideMountError(HoldfastError):
+    """A path given to a command does not lie under the mountpoint."""
+
+    errno = _errno.EXDEV
+    code = "outside-mount"
+
+
+class NoSuchEntryError(HoldfastError):
+    """Nothing is known under this name, locally or remotely."""
+
+    errno = _errno.ENOENT
+    code = "no-such-entry"
+
+
+class StaleNodeError(HoldfastError):
+    """The kernel refers to a file that no longer has a name: it looks the name up once more."""
+
+    errno = _errno.ESTALE
+    code = "stale-node"
+
+
+class ZoneNotPermittedError(HoldfastError):
+    """The zone does not allow this operation (a symlink among objects, a file in the root of the mount)."""
+
+    errno = _errno.EPERM
+    code = "zone-not-permitted"
+
+
+class ZoneRootBusyError(HoldfastError):
+    """The root of a zone can't be renamed or replaced."""
+
+    errno = _errno.EBUSY
+    code = "zone-root"
+
+
+class WriteOnceError(HoldfastError):
+    """A write-once name exists already, here or on another node."""
+
+    errno = _errno.EEXIST
+    code = "write-once"
+
+
+class HoldsObjectsError(HoldfastError):
+    """A directory that holds objects can't be renamed in one step; ``mv`` copies instead."""
+
+    errno = _errno.EXDEV
+    code = "holds-objects"
+
+
+class NameNotStorableError(HoldfastError):
+    """A file name that can't be part of an object key (not UTF-8, or a control character)."""
+
+    errno = _errno.EILSEQ
+    code = "name-not-storable"
+
+
+class UnsupportedError(HoldfastError):
+    """A flag or attribute that this kind of file can't have."""
+
+    errno = _errno.EINVAL
+    code = "unsupported"
+
+
+class LeaseHeldError(HoldfastError):
+    """A working directory has a live holder; the message names it."""
+
+    errno = _errno.EBUSY
+    code = "lease-held"
+
+
+class FileBusyError(HoldfastError):
+    """A file can't be dropped or moved now because it is open or not yet in the store."""
+
+    errno = _errno.EBUSY
+    code = "file-busy"
+
+
+# --- the disk's ---------------------------------------------------------------------------------------------------
+
+
+class CacheFullError(HoldfastError):
+    """Neither the cache limit nor the disk has room, and nothing can be evicted."""
+
+    errno = _errno.ENOSPC
+    code = "cache-full"
+
+
+class CorruptEntryError(HoldfastError):
+    """A file's bytes differ from its digest and there is no other copy."""
+
+    code = "corrupt-entry"
+
+
+# --- the store's --------------------------------------------------------------------------------------------------
+
+
+class RemoteError(HoldfastError):
+    """Base of what a remote store can answer."""
+
+    code = "remote"
+
+
+class ObjectMissingError(RemoteError):
+    """The store says that there is no such object."""
+
+    errno = _errno.ENOENT
+    code = "object-missing"
+
+
+class ObjectExistsError(RemoteError):
+    """A conditional creation found the name taken."""
+
+    errno = _errno.EEXIST
+    code = "object-exists"
+
+
+class ObjectChangedError(RemoteError):
+    """The object is no longer the version that was asked for."""
+
+    code = "object-changed"
+
+
+class ObjectCorruptError(RemoteError):
+    """The bytes that arrived differ from the digest stored with the object."""
+
+    code = "object-corrupt"
+
+
+class RemoteUnavailableError(RemoteError):
+    """The store did not answer, or answered that it can't now."""
+
+    code = "remote-unavailable"
+    transient = True
+
+
+class RemoteRefusedError(RemoteError):
+    """The store refuses: credentials, rights, a bucket that does not exist."""
+
+    code = "remote-refused"

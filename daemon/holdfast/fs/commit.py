@@ -1,0 +1,113 @@
+"""From written bytes to a durable object: what close, fsync and the last release do in each zone.
+
+``commit``: the object is stored before close answers. ``async``: the bytes are synced here and marked, the upload follows.
+``local``: the bytes are synced here. In zones that send nothing, close does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+from holdfast.errors import HoldfastError, WriteOnceError
+from holdfast.fs.core import Core
+from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.openfile import OpenFile
+from holdfast.fs.opens import Opens
+from holdfast.fs.publish import Publisher
+from holdfast.index import Entry, EntryState
+from holdfast.zones import NameKind
+
+
+class Committer:
+    """Commits open files."""
+
+    def __init__(self, core: Core, opens: Opens, publisher: Publisher) -> None:
+        self._core = core
+        self._opens = opens
+        self._publisher = publisher
+
+    async def commit(self, opened: OpenFile) -> None:
+        """Make what was written durable, as its zone demands. Raises ``WriteOnceError`` and ``RemoteError``.
+
+        After an error the bytes are still here, unsent, unless a write-once name was lost to another writer: then they are
+        in quarantine.
+        """
+        if not opened.unsent or not self._names_to_send(opened.node):
+            return
+        async with self._core.lock(opened.node):
+            names = self._names_to_send(opened.node)
+            if opened.unsent and names:
+                await self._send_all(opened, names)
+
+    async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
+        """fsync(2), fdatasync(2)."""
+        await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
+        await self.commit(opened)
+
+    def needs_late_commit(self, opened: OpenFile) -> bool:
+        """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
+        return opened.handles == 1 and opened.unsent and bool(self._names_to_send(opened.node))
+
+    async def commit_late(self, opened: OpenFile) -> None:
+        """Commit with nobody left to tell of an error: it becomes an event, and the bytes stay unsent."""
+        try:
+            await self.commit(opened)
+        except HoldfastError as problem:
+            path = path_of(opened.node)
+            self._core.events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
+
+    def closed(self, opened: OpenFile) -> None:
+        """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
+        if opened.unsent:
+            for parent, _ in opened.node.names():
+                self._opens.digest_later(self._core.directories.place(parent), opened.node)
+
+    def _names_to_send(self, node: Node) -> list[tuple[Node, bytes]]:
+        core = self._core
+        return [(parent, name) for parent, name in node.names() if core.sends(core.directories.place(parent), name)]
+
+    async def _send_all(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
+        core = self._core
+        inode = os.fstat(opened.fd).st_ino
+        entry = self._begin(opened, inode)
+        try:
+            sents = []
+            for parent, name in names:
+                place = core.directories.place(parent)
+                ours = entry.name_at(place.child_path(name)) is not None
+                once = opened.exclusive or core.kind_of(place, name) is NameKind.WRITE_ONCE
+                sents.append(await self._publisher.send(opened.fd, parent, name, None, create_only=once and not ours))
+        except WriteOnceError:
+            self._lose(opened, names)
+            raise
+        except BaseException:
+            opened.unsent = True
+            self._put_state(inode, EntryState.DIRTY)
+            raise
+        self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
+        if opened.unsent or not all(sent.stable for sent in sents):
+            opened.unsent = True
+            self._put_state(inode, EntryState.DIRTY)
+
+    def _begin(self, opened: OpenFile, inode: int) -> Entry:
+        opened.unsent = False
+        entry = self._core.index.entries.get(inode) or self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        if entry.state is not EntryState.UPLOADING:
+            entry.become(EntryState.DIRTY)
+            entry.become(EntryState.UPLOADING)
+        self._core.index.entries.put(inode, entry)
+        return entry
+
+    def _put_state(self, inode: int, state: EntryState) -> None:
+        entry = self._core.index.entries.get(inode)
+        if entry is not None:
+            entry.become(state)
+            self._core.index.entries.put(inode, entry)
+
+    def _lose(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
+        """Another writer was first: this file must not stand in for the object."""
+        inode = os.fstat(opened.fd).st_ino
+        for parent, name in names:
+            path = self._core.directories.place(parent).child_path(name)
+            self._core.residence.quarantine(path, inode, {"why": "another writer created this write-once name first"})

@@ -1,0 +1,139 @@
+"""What the parts of the file system share, put together once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import trio
+from holdfast.capacity import Room
+from holdfast.config import Config
+from holdfast.errors import NameNotStorableError
+from holdfast.fs.directories import Directories
+from holdfast.fs.nodes import Node, NodeTable
+from holdfast.index import Entry, EntryState, Index
+from holdfast.store import StoreDirectory
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import Fetcher, ObjectPath, Remote, RemoteDirectory, Residence, Uploader
+from holdfast.zones import NameKind, NameTable, Place, Zone, ZoneMap
+
+LOCAL_KINDS = frozenset({NameKind.TEMPORARY, NameKind.SIDECAR})
+"""Kinds of names that never leave this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request: ``pid`` is the thread's id."""
+
+    uid: int
+    gid: int
+    pid: int
+
+
+@dataclass(slots=True)
+class Core:
+    """The parts below the file system, and the few questions that all of its parts ask of them."""
+
+    config: Config
+    store: StoreDirectory
+    index: Index
+    zones: ZoneMap
+    names: NameTable
+    remotes: Mapping[str, Remote]
+    residence: Residence
+    room: Room
+    fetcher: Fetcher
+    uploader: Uploader
+    events: EventLog
+    counters: Counters
+    nodes: NodeTable = field(init=False)
+    directories: Directories = field(init=False)
+    _locks: WeakKeyDictionary[Node, trio.Lock] = field(init=False, default_factory=WeakKeyDictionary)
+    is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
+
+    def __post_init__(self) -> None:
+        self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino)
+        self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
+
+    def remote_of(self, zone: Zone) -> Remote:
+        """Return the store behind a zone that has one."""
+        assert zone.remote is not None
+        return self.remotes[zone.remote]
+
+    def kind_of(self, place: Place, name: bytes) -> NameKind:
+        """Return the kind of the name ``name`` in the directory at ``place``."""
+        return self.names.kind_of(place.key_of(name))
+
+    def sends(self, place: Place, name: bytes) -> bool:
+        """Say whether a file at this name is, or becomes, an object."""
+        return place.zone.sends and self.kind_of(place, name) not in LOCAL_KINDS
+
+    def object_at(self, place: Place, name: bytes) -> ObjectPath:
+        """Return the object at this name. Raises ``NameNotStorableError``."""
+        path = place.child_path(name)
+        return ObjectPath(path, self.remote_of(place.zone), key_text(place.zone.key_of(path)))
+
+    def listing(self, place: Place) -> RemoteDirectory:
+        """Return what is believed of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
+        return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))
+
+    def writable_descriptor(self, directory: Node) -> int:
+        """Return the descriptor of a directory that is about to change; one that only objects imply is created."""
+        zone = self.directories.place(directory).zone
+        if directory.backing or zone.remote is None:
+            return self.directories.descriptor(directory)
+        return self.directories.backed_descriptor(directory, self.remote_of(zone).ownership)
+
+    def lock(self, node: Node) -> trio.Lock:
+        """Return the lock that slow operations on a node hold (fetch, verification, commit)."""
+        lock = self._locks.get(node)
+        if lock is None:
+            lock = self._locks[node] = trio.Lock()
+        return lock
+
+    def local_stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+        """Lstat of an entry in the tree; None when it is not there."""
+        if directory.backing == 0:
+            return None
+        try:
+            return os.stat(name, dir_fd=self.directories.descriptor(directory), follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def refresh_entry(self, stat: os.stat_result) -> None:
+        """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow."""
+        entry = self.index.entries.get(stat.st_ino)
+        if entry is not None and entry.ctime_ns != stat.st_ctime_ns:
+            entry.ctime_ns = stat.st_ctime_ns
+            entry.mtime_ns = stat.st_mtime_ns
+            self.index.entries.put(stat.st_ino, entry)
+
+    def mark_dirty(self, stat: os.stat_result, path: bytes | None) -> Entry:
+        """Note that the bytes of the file at ``path`` are about to change, or have; return its entry."""
+        entry = self.index.entries.get(stat.st_ino)
+        if entry is None:
+            entry = Entry(EntryState.DIRTY, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        elif entry.state is not EntryState.UPLOADING:
+            entry.become(EntryState.DIRTY)
+        entry.digest = b""
+        entry.path = path or entry.path
+        self.index.entries.put(stat.st_ino, entry)
+        return entry
+
+    def now_seconds(self) -> int:
+        """Return the time of day, for last uses."""
+        return int(time.time())
+
+
+def key_text(key: bytes) -> str:
+    """Return an object key as text. Raises ``NameNotStorableError`` for names that no store can keep."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        raise NameNotStorableError(f"{key!r} is not UTF-8: object stores can't keep such a name") from None
+    if any(character < " " or character == "\x7f" for character in text):
+        raise NameNotStorableError(f"{key!r} has a control character: object stores can't keep such a name")
+    return text

@@ -1,0 +1,175 @@
+"""New names: create, mkdir, mknod, symlink."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from collections.abc import Callable
+from contextlib import suppress
+
+from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
+from holdfast.fs.core import LOCAL_KINDS, Caller, Core, key_text
+from holdfast.fs.intents import Intents
+from holdfast.fs.lookup import RESERVED, Lookup
+from holdfast.fs.nodes import Node
+from holdfast.fs.openfile import OpenFile
+from holdfast.zones import NameKind, Place, ZoneKind
+
+_BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
+"""By the chown and by the daemon's own umask."""
+
+
+class Creation:
+    """Makes entries in the tree. What a sending zone sends, it sends when the file is closed or renamed.
+
+    ``directory_made`` hears of each new directory before the kernel does.
+    """
+
+    def __init__(self, core: Core, lookup: Lookup, intents: Intents) -> None:
+        self._core = core
+        self._lookup = lookup
+        self._intents = intents
+        self.directory_made: Callable[[Place, Caller], None] = _nobody_cares
+
+    async def file(
+        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
+    ) -> tuple[Node, os.stat_result, OpenFile]:
+        """open(2) with O_CREAT of a name that the kernel believes to be free; the node is left open once.
+
+        A write-once name that the store has is refused (``WriteOnceError``), and any name with O_EXCL.
+        """
+        core = self._core
+        place = self._checked(directory, name)
+        kind = core.kind_of(place, name) if place.zone.sends else None
+        exclusive = bool(flags & os.O_EXCL)
+        if kind not in (None, *LOCAL_KINDS) and (exclusive or kind is NameKind.WRITE_ONCE):
+            await self._must_be_free(place, name)
+        fd = self._open_new(directory, name, mode, exclusive)
+        try:
+            stat = self._owned(fd, directory, mode, caller)
+            if flags & os.O_TRUNC and stat.st_size:
+                os.ftruncate(fd, 0)
+                stat = os.fstat(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        node = core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
+        if kind is NameKind.TEMPORARY:
+            self._intents.temporary_made(place.path, name, caller.pid)
+        elif kind is not None and kind not in LOCAL_KINDS:
+            core.fetcher.detach(place.child_path(name))
+            core.mark_dirty(stat, place.child_path(name))
+            if kind is NameKind.IMMUTABLE:
+                self._intents.created(place.path, kind, caller.pid)
+        opened = node.opened
+        if opened is None:
+            opened = node.opened = OpenFile(node, fd, stat, writable=True)
+        else:
+            os.close(fd)
+        opened.handles += 1
+        opened.unsent = opened.unsent or (kind is not None and kind not in LOCAL_KINDS)
+        opened.exclusive = exclusive
+        return node, stat, opened
+
+    def directory(self, parent: Node, name: bytes, mode: int, caller: Caller) -> tuple[Node, os.stat_result]:
+        """mkdir(2)."""
+        core = self._core
+        place = self._checked(parent, name)
+        child = core.zones.child(place, name)
+        if child is None:
+            raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
+        parent_fd = core.writable_descriptor(parent)
+        above = os.stat(parent_fd)
+        mode |= above.st_mode & stat_module.S_ISGID
+        os.mkdir(name, mode, dir_fd=parent_fd)
+        if core.is_root:
+            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
+            os.chown(name, caller.uid, gid, dir_fd=parent_fd, follow_symlinks=False)
+        os.chmod(name, mode, dir_fd=parent_fd)
+        stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        if place.zone.remote is not None:
+            core.index.marks.hold(stat.st_ino)
+            core.index.marks.uncover(child.path)
+            with suppress(NameNotStorableError):  # in localState any name will do
+                core.listing(child).believe_empty()
+            self._intents.directory_made(child.path, caller.pid)
+        self.directory_made(child, caller)
+        return core.nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
+
+    def special(self, directory: Node, name: bytes, mode: int, device: int, caller: Caller) -> tuple[Node, os.stat_result]:
+        """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
+        place = self._checked(directory, name)
+        if place.zone.sends and not stat_module.S_ISREG(mode):
+            raise ZoneNotPermittedError("object stores can't keep special files")
+        fd = self._core.writable_descriptor(directory)
+        os.mknod(name, mode, device, dir_fd=fd)
+        return self._adopt_new(directory, place, name, mode, caller)
+
+    def symlink(self, directory: Node, name: bytes, target: bytes, caller: Caller) -> tuple[Node, os.stat_result]:
+        """symlink(2), where nothing is sent."""
+        place = self._checked(directory, name)
+        if place.zone.sends:
+            raise ZoneNotPermittedError("object stores can't keep symbolic links")
+        os.symlink(target, name, dir_fd=self._core.writable_descriptor(directory))
+        return self._adopt_new(directory, place, name, None, caller)
+
+    def _adopt_new(
+        self, directory: Node, place: Place, name: bytes, mode: int | None, caller: Caller
+    ) -> tuple[Node, os.stat_result]:
+        core = self._core
+        fd = self._core.writable_descriptor(directory)
+        if core.is_root:
+            above = os.stat(fd)
+            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
+            os.chown(name, caller.uid, gid, dir_fd=fd, follow_symlinks=False)
+        if mode is not None:
+            os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
+        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if stat_module.S_ISREG(stat.st_mode) and core.sends(place, name):
+            core.mark_dirty(stat, place.child_path(name))
+        return core.nodes.local(directory, name, stat.st_ino, stat.st_mode), stat
+
+    def _checked(self, directory: Node, name: bytes) -> Place:
+        place = self._core.directories.place(directory)
+        if place.zone.kind is ZoneKind.ROOT:
+            raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
+        if place.zone.sends:
+            key_text(place.zone.key_of(place.child_path(name)))
+            if place.path == place.zone.prefix and name == RESERVED:
+                raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
+        return place
+
+    async def _must_be_free(self, place: Place, name: bytes) -> None:
+        path = place.child_path(name)
+        await self._core.remote_of(place.zone).deletions.settle(path, replace=False)
+        if await self._lookup.known_object(place, name) is not None:
+            raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
+
+    def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> int:
+        directory_fd = self._core.writable_descriptor(directory)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd)
+        except FileExistsError:
+            if exclusive:
+                raise
+            return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+
+    def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
+        core = self._core
+        if core.is_root:
+            above = os.stat(core.directories.descriptor(directory))
+            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
+            if (caller.uid, gid) != (0, 0):
+                os.fchown(fd, caller.uid, gid)
+        if mode & _BITS_THAT_GET_LOST:
+            os.fchmod(fd, stat_module.S_IMODE(mode))
+        stat = os.fstat(fd)
+        if not stat_module.S_ISREG(stat.st_mode):
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return stat
+
+
+def _nobody_cares(place: Place, caller: Caller) -> None:
+    del place, caller

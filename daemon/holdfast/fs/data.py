@@ -1,0 +1,63 @@
+"""read and write of open files, where the kernel does not do it by itself.
+
+What lies in the page cache is read on the event loop (a hop to a thread costs more than the read); the kernel says by
+EAGAIN when it would have to wait for the disk, and then a thread waits. Writes of up to 64 KiB run on the loop too: they
+go to the page cache; larger ones hop, so that others get their turn.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import trio
+from holdfast.errors import CorruptEntryError
+from holdfast.fs.openfile import OpenFile
+from holdfast.fs.opens import Opens
+
+_INLINE_WRITE_BYTES = 64 * 1024
+_DISK_THREADS = 8
+
+
+class DataPath:
+    """Bytes in and out. ``make_room`` is asked once when the disk is full, before the write is tried again."""
+
+    def __init__(self, opens: Opens) -> None:
+        self._opens = opens
+        self._limiter = trio.CapacityLimiter(_DISK_THREADS)
+
+    async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
+        """Return up to ``size_bytes`` from ``offset``; fewer only at the end of the file."""
+        if opened.corrupt:
+            raise CorruptEntryError("the file was found to be corrupt while it was open; open it again")
+        if opened.arrival is not None:
+            await self._arrived(opened, offset, size_bytes)
+        buffer = bytearray(size_bytes)
+        try:
+            count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)
+        except OSError as problem:
+            if problem.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+            count = 0
+        if count == size_bytes:
+            return buffer
+        if offset + count >= os.fstat(opened.fd).st_size:
+            return memoryview(buffer)[:count]
+        return await trio.to_thread.run_sync(os.pread, opened.fd, size_bytes, offset, limiter=self._limiter)
+
+    async def write(self, opened: OpenFile, offset: int, data: bytes) -> int:
+        """Write all of ``data`` at ``offset``; return how many bytes that were."""
+        if opened.arrival is not None:
+            await self._arrived(opened, 0, opened.arrival.known.size_bytes)
+        self._opens.about_to_write(opened)
+        if len(data) <= _INLINE_WRITE_BYTES:
+            return os.pwrite(opened.fd, data, offset)
+        return await trio.to_thread.run_sync(os.pwrite, opened.fd, data, offset, limiter=self._limiter)
+
+    async def _arrived(self, opened: OpenFile, offset: int, size_bytes: int) -> None:
+        arrival = opened.arrival
+        assert arrival is not None
+        await arrival.wait_for(offset, offset + size_bytes)
+        if arrival.finished and opened.arrival is arrival:
+            opened.arrival = None
+            arrival.let_go()

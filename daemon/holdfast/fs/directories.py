@@ -1,0 +1,108 @@
+"""Directories by node: their place (zone and path), and descriptors of their backing directories.
+
+Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. Descriptors are kept for the
+directories used last; a directory that exists only in the store has none until something is put into it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+
+from holdfast.errors import NoSuchEntryError
+from holdfast.fs.nodes import Node, NodeTable, path_of
+from holdfast.store import Tree
+from holdfast.transfer import Ownership, Residence
+from holdfast.zones import Place, ZoneMap
+
+_MOST_DESCRIPTORS = 2048
+
+
+class Directories:
+    """Places and descriptors. ``renamed`` must be called whenever a directory got another path."""
+
+    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, residence: Residence) -> None:
+        self._nodes = nodes
+        self._tree = tree
+        self._zones = zones
+        self._residence = residence
+        self._descriptors: OrderedDict[int, int] = OrderedDict()
+        self._epoch = 0
+
+    def place(self, node: Node) -> Place:
+        """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""
+        cached = node.place
+        if cached is not None and cached[0] == self._epoch:
+            return cached[1]
+        if node is self._nodes.root:
+            place: Place | None = self._zones.root
+        elif node.parent is None:
+            raise NoSuchEntryError("the directory was removed")
+        else:
+            place = self._zones.child(self.place(node.parent), node.name)
+        if place is None:
+            raise NoSuchEntryError(f"no zone has a directory {os.fsdecode(node.name)}")
+        node.place = self._epoch, place
+        return place
+
+    def descriptor(self, node: Node) -> int:
+        """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
+
+        Raises ``NoSuchEntryError`` when it was removed, or exists only in the store.
+        """
+        fd = self._descriptors.get(node.id)
+        if fd is not None:
+            self._descriptors.move_to_end(node.id)
+            return fd
+        if node is self._nodes.root:
+            fd = self._tree.open_directory(b"")
+        elif node.parent is None:
+            raise NoSuchEntryError("the directory was removed")
+        elif node.backing == 0:
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
+        else:
+            fd = self._tree.open_child(self.descriptor(node.parent), node.name)
+        self._keep(node, fd)
+        return fd
+
+    def backed_descriptor(self, node: Node, ownership: Ownership) -> int:
+        """Return the descriptor of a directory, after creating its backing directory if there is none yet."""
+        if node.backing == 0:
+            path = path_of(node)
+            if path is None:
+                raise NoSuchEntryError("the directory was removed")
+            os.close(self._residence.make_directories(path, ownership))
+            self.adopt(node)
+        return self.descriptor(node)
+
+    def adopt(self, node: Node) -> None:
+        """Bind a directory node, and those above it, to backing directories that exist by now."""
+        assert node.parent is not None
+        if node.parent.backing == 0:
+            self.adopt(node.parent)
+        stat = os.stat(node.name, dir_fd=self.descriptor(node.parent), follow_symlinks=False)
+        path = path_of(node)
+        assert path is not None
+        self._nodes.bind(node, path, stat.st_ino)
+
+    def renamed(self) -> None:
+        """Forget all places: a directory has another path now."""
+        self._epoch += 1
+
+    def forget(self, node: Node) -> None:
+        """Close the descriptor of a directory that was removed or left the table."""
+        fd = self._descriptors.pop(node.id, None)
+        if fd is not None:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for fd in self._descriptors.values():
+            os.close(fd)
+        self._descriptors.clear()
+
+    def _keep(self, node: Node, fd: int) -> None:
+        self._descriptors[node.id] = fd
+        if len(self._descriptors) > _MOST_DESCRIPTORS:
+            _, oldest = self._descriptors.popitem(last=False)
+            os.close(oldest)

@@ -1,0 +1,85 @@
+"""The file system without FUSE: its parts, put together, and the few operations that need several of them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import trio
+from holdfast.fs.commit import Committer
+from holdfast.fs.core import Caller, Core
+from holdfast.fs.create import Creation
+from holdfast.fs.data import DataPath
+from holdfast.fs.intents import Intents
+from holdfast.fs.listing import Listings
+from holdfast.fs.lookup import Lookup
+from holdfast.fs.nodes import Node
+from holdfast.fs.openfile import OpenFile
+from holdfast.fs.opens import Opens
+from holdfast.fs.presence import Presence
+from holdfast.fs.publish import Publisher
+from holdfast.fs.remove import Removal
+from holdfast.fs.rename import Renames
+from holdfast.fs.status import Status
+from holdfast.fs.verify import Verifier
+from holdfast.fs.xattrs import ExtendedAttributes
+
+__all__ = ["Caller", "FileSystem", "Node", "OpenFile"]
+
+
+class FileSystem:
+    """All operations, by nodes. ``run`` serves what goes on in the background."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        intents = Intents(time.monotonic)
+        publisher = Publisher(core, intents)
+        self.presence = Presence(core)
+        self.verifier = Verifier(core)
+        self.lookup = Lookup(core, intents)
+        self.opens = Opens(core, self.lookup, self.verifier)
+        self.committer = Committer(core, self.opens, publisher)
+        self.creation = Creation(core, self.lookup, intents)
+        self.removal = Removal(core, publisher, intents)
+        self.renames = Renames(core, publisher, self.removal, self.opens, intents)
+        self.listings = Listings(core, self.lookup)
+        self.status = Status(core, self.opens, self.lookup, self.committer)
+        self.xattrs = ExtendedAttributes(core, self.opens)
+        self.data = DataPath(self.opens)
+        self._late: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve background work until cancelled."""
+        async with trio.open_nursery() as self._late:
+            self._late.start_soon(self.verifier.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def release(self, opened: OpenFile) -> None:
+        """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
+        if self.committer.needs_late_commit(opened):
+            assert self._late is not None
+            self._late.start_soon(self._release_late, opened)
+            return
+        if opened.handles == 1:
+            self.committer.closed(opened)
+        self.opens.release(opened)
+
+    async def sync_directory(self, node: Node) -> None:
+        """fsync(2) of a directory: its names are on the disk, and the store has been told of what was deleted in it."""
+        core = self.core
+        place = core.directories.place(node)
+        if node.backing:
+            fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=core.directories.descriptor(node))
+            try:
+                await trio.to_thread.run_sync(os.fsync, fd)
+            finally:
+                os.close(fd)
+        if place.zone.is_store:
+            deletions = core.remote_of(place.zone).deletions
+            prefix = place.path + b"/"
+            await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
+
+    async def _release_late(self, opened: OpenFile) -> None:
+        await self.committer.commit_late(opened)
+        self.opens.release(opened)

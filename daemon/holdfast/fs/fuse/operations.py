@@ -1,0 +1,256 @@
+"""FUSE requests, one method each: names, numbers and flags of the kernel's in, attributes out; no policy in between."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+import pyfuse3
+from holdfast.fs.attributes import Stat
+from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
+from holdfast.fs.fuse.boundary import replies
+from holdfast.fs.lookup import Found
+from holdfast.fs.status import Changes
+from holdfast.telemetry import Counters
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
+
+_DOT, _DOTDOT = 1, 2
+
+
+class Operations(pyfuse3.Operations):
+    """What pyfuse3 calls. References of the kernel's are counted here, where it is answered."""
+
+    supports_dot_lookup = False
+    enable_writeback_cache = False
+    enable_acl = False
+
+    def __init__(self, files: FileSystem) -> None:
+        super().__init__()
+        self._files = files
+        self.counters: Counters = files.core.counters
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    @replies
+    async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        directory = self._node(parent_inode)
+        found = await self._files.lookup.find(directory, name, _caller(ctx))
+        if found is not None:
+            return _entry(found)
+        seconds = self._files.lookup.negative_seconds(directory)
+        if not seconds:
+            raise FUSEError(errno.ENOENT)
+        nothing = EntryAttributes()
+        nothing.entry_timeout = seconds
+        return nothing
+
+    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        for inode, lookups in inode_list:
+            gone = self._files.core.nodes.forget(inode, lookups)
+            if gone is not None and gone.is_directory:
+                self._files.core.directories.forget(gone)
+
+    @replies
+    async def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        node, stat, _ = await self._files.creation.file(self._node(parent_inode), name, mode, flags, _caller(ctx))
+        return FileInfo(fh=node.id), self._new_entry(node, stat)
+
+    @replies
+    async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        return self._new_entry(*self._files.creation.directory(self._node(parent_inode), name, mode & 0o7777, _caller(ctx)))
+
+    @replies
+    async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
+        return self._new_entry(*self._files.creation.special(self._node(parent_inode), name, mode, rdev, _caller(ctx)))
+
+    @replies
+    async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
+        return self._new_entry(*self._files.creation.symlink(self._node(parent_inode), name, target, _caller(ctx)))
+
+    @replies
+    async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
+        node = self._node(inode)
+        stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx))
+        return self._new_entry(node, stat)
+
+    @replies
+    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        await self._files.removal.unlink(self._node(parent_inode), name)
+
+    @replies
+    async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        await self._files.removal.rmdir(self._node(parent_inode), name)
+
+    @replies
+    async def rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> None:
+        source, target = self._node(parent_inode_old), self._node(parent_inode_new)
+        await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx))
+
+    @replies
+    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
+        return self._files.status.readlink(self._node(inode))
+
+    # --- attributes --------------------------------------------------------------------------------------------------
+
+    @replies
+    async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
+        node = self._node(inode)
+        return _attributes(node, self._files.status.get(node), 0.0, self._files.status.seconds(node))
+
+    @replies
+    async def setattr(
+        self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
+    ) -> EntryAttributes:
+        node = self._node(inode)
+        changes = Changes(
+            mode=attr.st_mode if fields.update_mode else None,
+            uid=attr.st_uid if fields.update_uid else None,
+            gid=attr.st_gid if fields.update_gid else None,
+            size_bytes=attr.st_size if fields.update_size else None,
+            atime_ns=attr.st_atime_ns if fields.update_atime else None,
+            mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
+        )
+        stat = await self._files.status.set(node, changes)
+        return _attributes(node, stat, 0.0, self._files.status.seconds(node))
+
+    @replies
+    async def statfs(self, ctx: RequestContext) -> StatvfsData:
+        stats = self._files.status.file_system()
+        data = StatvfsData()
+        for field in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail"):
+            setattr(data, field, getattr(stats, field))
+        data.f_namemax = 255
+        return data
+
+    @replies
+    async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
+        return self._files.xattrs.get(self._node(inode), name)
+
+    @replies
+    async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
+        return self._files.xattrs.names(self._node(inode))
+
+    @replies
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        await self._files.xattrs.set(self._node(inode), name, value)
+
+    @replies
+    async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
+        await self._files.xattrs.remove(self._node(inode), name)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    @replies
+    async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        node = self._node(inode)
+        await self._files.opens.open(node, flags)
+        info = FileInfo(fh=node.id, keep_cache=not node.cache_is_stale)
+        node.cache_is_stale = False
+        return info
+
+    @replies
+    async def read(self, fh: int, off: int, size: int) -> bytes | bytearray | memoryview:  # type: ignore[override]
+        return await self._files.data.read(self._opened(fh), off, size)
+
+    @replies
+    async def write(self, fh: int, off: int, buf: bytes) -> int:
+        return await self._files.data.write(self._opened(fh), off, buf)
+
+    @replies
+    async def flush(self, fh: int) -> None:
+        await self._files.committer.commit(self._opened(fh))
+
+    @replies
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        await self._files.committer.sync(self._opened(fh), data_only=datasync)
+
+    @replies
+    async def release(self, fh: int) -> None:
+        self._files.release(self._opened(fh))
+
+    # --- directories -------------------------------------------------------------------------------------------------
+
+    @replies
+    async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        node = self._node(inode)
+        self._files.listings.open(node)
+        return node.id
+
+    @replies
+    async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
+        node = self._node(fh)
+        await self._files.listings.prepare(node, start_id)
+        for name, offset, who in ((b".", _DOT, node), (b"..", _DOTDOT, node.parent or node)):
+            if start_id < offset and not pyfuse3.readdir_reply(token, name, _directory_entry(who), offset):
+                return
+        for name, found, offset in self._files.listings.entries(node, start_id):
+            if not pyfuse3.readdir_reply(token, name, _attributes(*found), offset):
+                self._files.core.nodes.release(found.node)
+                return
+            found.node.lookups += 1
+
+    @replies
+    async def releasedir(self, fh: int) -> None:
+        self._files.listings.release(fh)
+
+    @replies
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        await self._files.sync_directory(self._node(fh))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _node(self, inode: int) -> Node:
+        return self._files.core.nodes.get(inode)
+
+    def _opened(self, fh: int) -> OpenFile:
+        return self._files.opens.opened(fh)
+
+    def _new_entry(self, node: Node, stat: Stat) -> EntryAttributes:
+        seconds = self._files.status.seconds(node)
+        return _entry(Found(node, stat, seconds, seconds))
+
+
+def _caller(ctx: RequestContext) -> Caller:
+    return Caller(ctx.uid, ctx.gid, ctx.pid)
+
+
+def _entry(found: Found) -> EntryAttributes:
+    """Tell the kernel of a node: it holds one reference more."""
+    found.node.lookups += 1
+    return _attributes(*found)
+
+
+def _attributes(node: Node, stat: Stat, entry_seconds: float, attribute_seconds: float) -> EntryAttributes:
+    entry = EntryAttributes()
+    entry.st_ino = node.id
+    entry.entry_timeout = entry_seconds
+    entry.attr_timeout = attribute_seconds
+    entry.st_mode = stat.st_mode
+    entry.st_nlink = stat.st_nlink
+    entry.st_uid = stat.st_uid
+    entry.st_gid = stat.st_gid
+    entry.st_rdev = stat.st_rdev
+    entry.st_size = stat.st_size
+    entry.st_blksize = stat.st_blksize
+    entry.st_blocks = stat.st_blocks
+    entry.st_atime_ns = stat.st_atime_ns
+    entry.st_mtime_ns = stat.st_mtime_ns
+    entry.st_ctime_ns = stat.st_ctime_ns
+    return entry
+
+
+def _directory_entry(node: Node) -> EntryAttributes:
+    entry = EntryAttributes()
+    entry.st_ino = node.id
+    entry.st_mode = 0o040755
+    return entry

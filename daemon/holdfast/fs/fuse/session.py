@@ -1,0 +1,55 @@
+"""The FUSE session: mounted, served, ended."""
+
+from __future__ import annotations
+
+import os
+
+import pyfuse3
+from holdfast.errors import FuseUnavailableError, MountpointError
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.fuse.operations import Operations
+
+_MOST_REQUESTS = 2048
+"""How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
+
+
+class Session:
+    """One mount. There can be one in a process: libfuse's state is pyfuse3's and global."""
+
+    def __init__(self, files: FileSystem, mountpoint: str, *, allow_other: bool) -> None:
+        self.mountpoint = mountpoint
+        options = {"default_permissions", "fsname=holdfast", "subtype=holdfast"}
+        if allow_other:
+            options.add("allow_other")
+        try:
+            device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+            os.close(device)
+        except OSError as problem:
+            raise FuseUnavailableError(
+                f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
+                "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+            ) from None
+        try:
+            pyfuse3.init(Operations(files), mountpoint, options)
+        except RuntimeError:
+            raise MountpointError(
+                f"the kernel refused to mount on {mountpoint}: mounting takes root, or the setuid helper fusermount3 "
+                "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
+            ) from None
+        files.presence.invalidate = _invalidate
+
+    async def serve(self) -> None:
+        """Answer requests until the file system is unmounted or ``stop`` is called."""
+        await pyfuse3.main(max_tasks=_MOST_REQUESTS)
+
+    def stop(self) -> None:
+        """Let ``serve`` return."""
+        pyfuse3.terminate()
+
+    def close(self) -> None:
+        """Unmount and end the session."""
+        pyfuse3.close()
+
+
+def _invalidate(parent: int, name: bytes) -> None:
+    pyfuse3.invalidate_entry_async(parent, name, ignore_enoent=True)

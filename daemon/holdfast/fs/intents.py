@@ -1,0 +1,91 @@
+"""Who is about to create what: which lookups need not ask the store, because the creation that follows will.
+
+Before Spark creates a file it looks whether it is there, often twice. Asking the store each time would double the requests,
+and answering from a belief could tell a reader that a file of another node does not exist, which Spark takes
+for lost state. So a belief is good enough only for the thread that is plainly creating:
+
+- the thread that has a temporary file ``.NAME.<uuid>.tmp`` open in the directory, for ``NAME``;
+- the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
+  creation is conditional too, so a second writer is found out by the PUT);
+- the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
+- the thread that has just made the directory, which the store did not have;
+- the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from holdfast.zones import NameKind, temporary_target
+
+_K = TypeVar("_K")
+_MOST = 4096
+_SECONDS = {NameKind.WRITE_ONCE: 600.0, NameKind.IMMUTABLE: 5.0}
+_MAKER_SECONDS = 5.0
+_TOLD_SECONDS = 0.1
+
+
+class _Recent(Generic[_K]):
+    """Which thread did something to a key, and when; the oldest are forgotten."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._what: OrderedDict[_K, tuple[int, float]] = OrderedDict()
+
+    def note(self, key: _K, thread: int) -> None:
+        self._what[key] = thread, self._clock()
+        self._what.move_to_end(key)
+        if len(self._what) > _MOST:
+            self._what.popitem(last=False)
+
+    def forget(self, key: _K) -> None:
+        self._what.pop(key, None)
+
+    def was(self, key: _K, thread: int, seconds: float) -> bool:
+        who, when = self._what.get(key, (-1, 0.0))
+        return who == thread and self._clock() - when < seconds
+
+
+class Intents:
+    """Recent doings by thread. ``clock`` is monotonic, in seconds. Directories are given by their paths in the tree."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._temporaries: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+        self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
+        self._makers: _Recent[bytes] = _Recent(clock)
+        self._told: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+
+    def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
+        """``thread`` created the temporary file ``name``."""
+        target = temporary_target(name)
+        if target is not None:
+            self._temporaries.note((directory, target), thread)
+
+    def temporary_gone(self, directory: bytes, name: bytes) -> None:
+        """The temporary file ``name`` was renamed or removed."""
+        target = temporary_target(name)
+        if target is not None:
+            self._temporaries.forget((directory, target))
+
+    def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
+        """``thread`` created a name of ``kind`` in the store's directory."""
+        self._authors.note((directory, kind), thread)
+
+    def directory_made(self, directory: bytes, thread: int) -> None:
+        """``thread`` made the directory, which the store did not have."""
+        self._makers.note(directory, thread)
+
+    def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
+        """``thread`` was told that the store, asked just then, does not have ``name``."""
+        self._told.note((directory, name), thread)
+
+    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int) -> bool:
+        """Say whether ``thread`` looks at ``name`` because it is about to create it."""
+        return (
+            self._temporaries.was((directory, name), thread, _SECONDS[NameKind.WRITE_ONCE])
+            or self._authors.was((directory, kind), thread, _SECONDS.get(kind, 0.0))
+            or self._makers.was(directory, thread, _MAKER_SECONDS)
+            or self._told.was((directory, name), thread, _TOLD_SECONDS)
+        )

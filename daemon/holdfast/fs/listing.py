@@ -1,0 +1,147 @@
+"""Listing directories, with positions that stay right while entries come and go.
+
+Entries are in the order of a number made from the name alone, which is also their offset. So a listing can go on
+after any change, over any number of handles, and in another run of the daemon: what is there all the time is listed once.
+A snapshot of the sorted names is kept while the directory is open, and taken anew whenever somebody begins at the start.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import stat as stat_module
+from collections.abc import Iterator
+
+import trio
+from holdfast.digest import position_of
+from holdfast.fs.attributes import FOREVER_SECONDS
+from holdfast.fs.core import LOCAL_KINDS, Core
+from holdfast.fs.lookup import RESERVED, Found, Lookup
+from holdfast.fs.nodes import Node
+from holdfast.zones import Place, ZoneKind
+
+_FIRST_POSITION = 3
+"""Offsets 1 and 2 are those of "." and ".."."""
+_LARGE_DIRECTORY_BYTES = 128 * 1024
+
+
+class _Snapshot:
+    __slots__ = ("handles", "names", "positions")
+
+    def __init__(self) -> None:
+        self.handles = 0
+        self.positions: list[int] = []
+        self.names: list[bytes] = []
+
+    def fill(self, names: set[bytes]) -> None:
+        pairs = sorted((position_of(name) + _FIRST_POSITION, name) for name in names)
+        self.names = [name for _, name in pairs]
+        self.positions = _distinct([position for position, _ in pairs])
+
+
+class Listings:
+    """Open directories."""
+
+    def __init__(self, core: Core, lookup: Lookup) -> None:
+        self._core = core
+        self._lookup = lookup
+        self._snapshots: dict[int, _Snapshot] = {}
+
+    def open(self, node: Node) -> None:
+        """opendir(3): keep a place for the snapshot."""
+        self._snapshots.setdefault(node.id, _Snapshot()).handles += 1
+
+    def release(self, node_id: int) -> None:
+        """closedir(3)."""
+        snapshot = self._snapshots.get(node_id)
+        if snapshot is not None:
+            snapshot.handles -= 1
+            if snapshot.handles <= 0:
+                del self._snapshots[node_id]
+
+    async def prepare(self, node: Node, offset: int) -> None:
+        """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
+        snapshot = self._snapshots.setdefault(node.id, _Snapshot())
+        if offset == 0 or not snapshot.names:
+            names = await self.names(node)
+            snapshot.fill(names)
+
+    def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
+        """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""
+        snapshot = self._snapshots[node.id]
+        for index in range(bisect.bisect_right(snapshot.positions, offset), len(snapshot.names)):
+            name = snapshot.names[index]
+            found = self.entry(node, name)
+            if found is not None:
+                yield name, found, snapshot.positions[index]
+
+    async def names(self, node: Node) -> set[bytes]:
+        """Return all names in a directory, here and in its store."""
+        core = self._core
+        place = core.directories.place(node)
+        names: set[bytes] = set()
+        if place.zone.is_store:
+            listing = core.listing(place)
+            await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
+            deletions = core.remote_of(place.zone).deletions
+            names = {name for name, _ in core.listing(place).names() if not deletions.pending(place.child_path(name))}
+        if node.backing:
+            fd = core.directories.descriptor(node)
+            path = f"/proc/self/fd/{fd}".encode()
+            if os.stat(fd).st_size > _LARGE_DIRECTORY_BYTES:
+                names.update(await trio.to_thread.run_sync(os.listdir, path))
+            else:
+                names.update(os.listdir(path))
+        if place.path == place.zone.prefix and place.zone.remote is not None:
+            names.discard(RESERVED)
+        if place.zone.kind is ZoneKind.ROOT:
+            names.intersection_update(core.zones.top_names)
+        return names
+
+    def entry(self, node: Node, name: bytes) -> Found | None:
+        """Return what a name that ``names`` returned leads to; None when it is gone by now."""
+        core = self._core
+        place = core.directories.place(node)
+        stat = core.local_stat(node, name)
+        if not place.zone.is_store:
+            if stat is None:
+                return None
+            seconds = FOREVER_SECONDS if place.zone.remote is None else core.config.remote.metadata_ttl_seconds
+            return Found(core.nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds, seconds)
+        return self._entry_of_store(node, place, name, stat)
+
+    def _entry_of_store(self, node: Node, place: Place, name: bytes, stat: os.stat_result | None) -> Found | None:
+        core = self._core
+        listing = core.listing(place)
+        known = listing.object(name)
+        seconds = core.config.remote.metadata_ttl_seconds
+        if stat is not None and self._still_here(place, name, stat):
+            stat = core.local_stat(node, name) or stat
+            return Found(core.nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds, seconds)
+        if core.remote_of(place.zone).deletions.pending(place.child_path(name)):
+            return None
+        if known is None and (not listing.has_directory(name) or core.index.marks.is_whited_out(place.child_path(name))):
+            return None
+        return self._lookup.remote(node, place, name, known)
+
+    def _still_here(self, place: Place, name: bytes, stat: os.stat_result) -> bool:
+        """Compare what is here with the listing; what the store no longer has, or has anew, is dropped."""
+        core = self._core
+        listing = core.listing(place)
+        if stat_module.S_ISDIR(stat.st_mode):
+            if listing.has_directory(name) or core.index.marks.is_held(stat.st_ino):
+                return True
+            return not core.residence.drop_directory(place.child_path(name))
+        if not stat_module.S_ISREG(stat.st_mode) or core.kind_of(place, name) in LOCAL_KINDS:
+            return True
+        return self._lookup.reconcile(place, name, stat, listing.object(name))
+
+
+def _distinct(positions: list[int]) -> list[int]:
+    """Return the sorted positions with equal ones moved up, so that each is an offset of its own."""
+    last = 0
+    result = []
+    for position in positions:
+        last = max(position, last + 1)
+        result.append(last)
+    return result

@@ -1,0 +1,202 @@
+"""From a directory and a name to a node: first the tree, then, where a zone has a store, what the store has.
+
+A negative answer decides too much to be given from a belief: the store is asked, unless the caller is plainly about to
+create the name (``intents``). A file of this node is looked at again only when its name is replaceable and the belief is
+older than the metadata TTL.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from typing import NamedTuple
+
+import trio
+from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteUnavailableError
+from holdfast.fs import attributes
+from holdfast.fs.attributes import FOREVER_SECONDS, Stat
+from holdfast.fs.core import LOCAL_KINDS, Caller, Core
+from holdfast.fs.intents import Intents
+from holdfast.fs.nodes import Node
+from holdfast.index import Entry, EntryState
+from holdfast.transfer import KnownObject, RemoteDirectory
+from holdfast.zones import NameKind, Place
+
+RESERVED = b".holdfast"
+_LARGE_DIRECTORY = 5000
+
+
+class Found(NamedTuple):
+    """A node, its attributes, and for how many seconds the kernel may keep the name and the attributes."""
+
+    node: Node
+    stat: Stat
+    entry_seconds: float
+    attribute_seconds: float
+
+
+class Lookup:
+    """Finds entries. It counts no references: that is done where the kernel is answered."""
+
+    def __init__(self, core: Core, intents: Intents) -> None:
+        self._core = core
+        self._intents = intents
+        self._ttl = core.config.remote.metadata_ttl_seconds
+        self._fallback_ttl = core.config.remote.fallback_ttl_seconds
+
+    async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
+        """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
+        core = self._core
+        place = core.directories.place(directory)
+        if place.zone.remote is None:
+            stat = core.local_stat(directory, name)
+            return None if stat is None else self._local(directory, name, stat, FOREVER_SECONDS)
+        if place.path == place.zone.prefix and name == RESERVED:
+            return None
+        return await self._find_in_zone(directory, place, name, caller)
+
+    def negative_seconds(self, directory: Node) -> float:
+        """Return for how long the kernel may keep the answer that a name is not in ``directory``."""
+        return FOREVER_SECONDS if self._core.directories.place(directory).zone.remote is None else 0.0
+
+    async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
+        """Return what the store says of the object ``name`` now, asking it whatever is believed."""
+        try:
+            await self._ask(place, self._core.listing(place), name, trio.current_time())
+            return self._core.listing(place).object(name)
+        except NameNotStorableError:
+            return None
+
+    async def _find_in_zone(self, directory: Node, place: Place, name: bytes, caller: Caller) -> Found | None:
+        core = self._core
+        kind = core.kind_of(place, name)
+        stat = core.local_stat(directory, name)
+        if stat is not None and await self._is_current(place, name, kind, stat):
+            stat = core.local_stat(directory, name) or stat
+            seconds = self._ttl if kind is NameKind.REPLACEABLE or stat_module.S_ISDIR(stat.st_mode) else FOREVER_SECONDS
+            return self._local(directory, name, stat, seconds)
+        if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
+            return None
+        try:
+            await self._learn(place, name, kind, caller)
+        except NameNotStorableError:
+            return None
+        stat = core.local_stat(directory, name)  # it may have arrived while the store was asked
+        if stat is not None:
+            return self._local(directory, name, stat, self._ttl)
+        listing = core.listing(place)
+        known = listing.object(name)
+        if known is None and not listing.has_directory(name):
+            self._intents.told_missing(place.path, name, caller.pid)
+            return None
+        return self.remote(directory, place, name, known)
+
+    def _local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
+        node = self._core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
+        return Found(node, stat, seconds, min(seconds, self._ttl) if seconds < FOREVER_SECONDS else seconds)
+
+    def remote(self, directory: Node, place: Place, name: bytes, known: KnownObject | None) -> Found:
+        """Return what exists only in the store: an object, or with ``known`` None a directory."""
+        core = self._core
+        ownership = core.remote_of(place.zone).ownership
+        above = self.above(directory)
+        node = core.nodes.remote(directory, name, place.child_path(name), known is None)
+        stat = (
+            attributes.of_object(node, known, ownership, above) if known else attributes.of_directory(node, ownership, above)
+        )
+        return Found(node, stat, self._ttl, self._ttl)
+
+    def above(self, directory: Node) -> os.stat_result:
+        """Return the attributes of the nearest directory, from here upwards, that has a backing directory."""
+        while directory.backing == 0:
+            assert directory.parent is not None
+            directory = directory.parent
+        return os.stat(self._core.directories.descriptor(directory))
+
+    def _is_hidden(self, directory: Node, place: Place, name: bytes) -> bool:
+        core = self._core
+        path = place.child_path(name)
+        if place.zone.is_store and core.remote_of(place.zone).deletions.pending(path):
+            return True
+        if not place.zone.is_store and directory.backing and core.index.marks.is_held(directory.backing):
+            return True  # a directory made in a working directory has no counterpart in the store
+        return core.index.marks.is_whited_out(path)
+
+    async def _is_current(self, place: Place, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
+        """Say whether the file here may stand for its object; a copy of an older version is dropped."""
+        core = self._core
+        if kind is not NameKind.REPLACEABLE or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
+            return True
+        entry = core.index.entries.get(stat.st_ino)
+        if entry is None or entry.state is not EntryState.CLEAN:
+            return True
+        listing = core.listing(place)
+        try:
+            await self._ask(place, listing, name, trio.current_time() - self._ttl, insist=False)
+        except RemoteUnavailableError:
+            core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
+            return True
+        return self.reconcile(place, name, stat, listing.object(name))
+
+    def reconcile(self, place: Place, name: bytes, stat: os.stat_result, known: KnownObject | None) -> bool:
+        """Compare a file here with what the store says of its object; drop it when it is a copy of something else.
+
+        Returns whether the file is still there. A file with unsent bytes always stays.
+        """
+        core = self._core
+        path = place.child_path(name)
+        entry = core.index.entries.get(stat.st_ino)
+        cached = entry.name_at(path) if entry is not None else None
+        if entry is None or cached is None or entry.state is not EntryState.CLEAN:
+            return True
+        if known is None or known.etag != cached.etag:
+            return not core.residence.drop(path, stat.st_ino)
+        if known.modified_ns and cached.modified_ns != known.modified_ns:
+            self._adopt_time(path, stat, entry, known)
+        return True
+
+    def _adopt_time(self, path: bytes, stat: os.stat_result, entry: Entry, known: KnownObject) -> None:
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self._core.store.tree.open_directory(parent)
+        try:
+            os.utime(name, ns=(stat.st_atime_ns, known.modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+            after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        finally:
+            os.close(directory_fd)
+        cached = entry.name_at(path)
+        assert cached is not None
+        entry.set_name(type(cached)(path, cached.etag, known.modified_ns))
+        entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
+        self._core.index.entries.put(after.st_ino, entry)
+
+    async def _learn(self, place: Place, name: bytes, kind: NameKind, caller: Caller) -> None:
+        """Bring the belief about a name that is not here up to what its kind demands."""
+        listing = self._core.listing(place)
+        now = trio.current_time()
+        if not place.zone.is_store:
+            await self._ask(place, listing, name, now - self._fallback_ttl)
+        elif listing.object(name) is None and not listing.has_directory(name):
+            if not self._intents.is_creating(place.path, name, kind, caller.pid):
+                await self._ask(place, listing, name, now)
+        elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
+            await self._ask(place, listing, name, now - self._ttl)
+
+    async def _ask(
+        self, place: Place, listing: RemoteDirectory, name: bytes, not_before: float, *, insist: bool = True
+    ) -> None:
+        """Bring the belief about ``name`` up to ``not_before``: with one LIST, or in a large directory with one HEAD."""
+        if listing.listed_at >= not_before:
+            return
+        if len(listing) < _LARGE_DIRECTORY:
+            await listing.ask(not_before, insist=insist)
+            return
+        target = self._core.object_at(place, name)
+        try:
+            listing.put(name, await target.remote.access.head(target.key))
+        except ObjectMissingError:
+            below = target.remote.directories.get(target.key)
+            await below.ask(not_before, insist=insist)
+            if below.exists:
+                listing.put_directory(name)
+            else:
+                listing.remove(name)

@@ -1,0 +1,208 @@
+"""Nodes: what the kernel knows by a 64-bit id.
+
+A node is a file or directory that the kernel holds references to, with all the names it is known by. Its id is the inode
+number of its backing file, as long as that number is not taken: so ids, which users see as inode numbers, stay the same
+over restarts. A node without a backing file (it exists only in the store) has an id made from its path.
+
+Invariants:
+- a hard-linked file is one node with several names; ``backing`` of two living nodes is never the same;
+- ``by path`` holds exactly the named nodes without a backing file;
+- a node leaves the table when its lookup count is zero and nobody has it open, exactly once.
+
+All of it lives on the event loop and changes between two awaits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import stat as stat_module
+from typing import TYPE_CHECKING
+
+from holdfast.digest import position_of
+from holdfast.errors import StaleNodeError
+from holdfast.zones import Place
+
+if TYPE_CHECKING:
+    from holdfast.fs.openfile import OpenFile
+
+ROOT_ID = 1
+_REMOTE_RANGE = 1 << 62
+_SPARE_RANGE = 3 << 61
+
+
+class Node:
+    """One file or directory. ``backing`` is the inode number of its file in the tree, 0 while it has none."""
+
+    __slots__ = (
+        "__weakref__",
+        "backing",
+        "cache_is_stale",
+        "id",
+        "is_directory",
+        "lookups",
+        "more_names",
+        "name",
+        "opened",
+        "parent",
+        "place",
+    )
+
+    def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: int, is_directory: bool) -> None:
+        self.id = node_id
+        self.parent = parent
+        self.name = name
+        self.more_names: list[tuple[Node, bytes]] | None = None
+        self.backing = backing
+        self.is_directory = is_directory
+        self.lookups = 0
+        self.opened: OpenFile | None = None
+        self.place: tuple[int, Place] | None = None
+        self.cache_is_stale = False
+        """The kernel may hold pages of an older file of this node: the next open must drop them."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether any name still leads here."""
+        return self.parent is not None
+
+    def names(self) -> list[tuple[Node, bytes]]:
+        """Return all known names as pairs of parent and name."""
+        if self.parent is None:
+            return []
+        return [(self.parent, self.name), *(self.more_names or ())]
+
+
+class NodeTable:
+    """All nodes that the kernel knows."""
+
+    def __init__(self, root_inode: int) -> None:
+        self.root = Node(ROOT_ID, None, b"", root_inode, True)
+        self.root.lookups = 1
+        self._nodes: dict[int, Node] = {ROOT_ID: self.root}
+        self._moved: dict[int, Node] = {root_inode: self.root}
+        self._by_path: dict[bytes, Node] = {}
+        self._spare = itertools.count(_SPARE_RANGE)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, node_id: int) -> Node:
+        """Return the node that the kernel means by ``node_id``. Raises ``StaleNodeError`` when it was never told of it."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise StaleNodeError(f"there is no node {node_id}")
+        return node
+
+    def of_backing(self, inode: int) -> Node | None:
+        """Return the node of the backing file ``inode``, if there is one."""
+        node = self._moved.get(inode)
+        if node is not None:
+            return node
+        node = self._nodes.get(inode)
+        return node if node is not None and node.backing == inode else None
+
+    def of_path(self, path: bytes) -> Node | None:
+        """Return the node without a backing file at ``path``, if there is one."""
+        return self._by_path.get(path)
+
+    def local(self, parent: Node, name: bytes, inode: int, mode: int) -> Node:
+        """Return the node of a file in the tree, under this name from now on."""
+        node = self.of_backing(inode)
+        if node is None:
+            node_id = inode if inode not in self._nodes else next(self._spare)
+            node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
+            if node_id != inode:
+                self._moved[inode] = node
+        else:
+            self.add_name(node, parent, name)
+        return node
+
+    def remote(self, parent: Node, name: bytes, path: bytes, is_directory: bool) -> Node:
+        """Return the node of something that exists only in the store."""
+        node = self._by_path.get(path)
+        if node is None or node.is_directory != is_directory:
+            node_id = _REMOTE_RANGE | position_of(path) >> 2
+            if node_id in self._nodes:
+                node_id = next(self._spare)
+            node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
+        return node
+
+    def bind(self, node: Node, path: bytes, inode: int) -> None:
+        """Give a node without a backing file the file that now stands at its path."""
+        if self._by_path.get(path) is node:
+            del self._by_path[path]
+        node.backing = inode
+        node.cache_is_stale = True
+        if node.id != inode:
+            self._moved[inode] = node
+
+    def unbind(self, node: Node) -> None:
+        """Take a node's backing file away."""
+        if self._moved.get(node.backing) is node:
+            del self._moved[node.backing]
+        node.backing = 0
+
+    def to_path(self, node: Node, path: bytes) -> None:
+        """A named node whose file was taken away exists only in the store now, at ``path``."""
+        self._by_path[path] = node
+
+    def add_name(self, node: Node, parent: Node, name: bytes) -> None:
+        """Add a name to a node, unless it has it."""
+        if node.parent is None:
+            node.parent, node.name = parent, name
+        elif not (node.parent is parent and node.name == name):
+            others = node.more_names
+            if others is None:
+                node.more_names = [(parent, name)]
+            elif (parent, name) not in others:
+                others.append((parent, name))
+
+    def drop_name(self, node: Node, parent: Node, name: bytes) -> None:
+        """Take a name away from a node; the last one leaves it nameless."""
+        others = node.more_names
+        if node.parent is parent and node.name == name:
+            if others:
+                node.parent, node.name = others.pop()
+            else:
+                node.parent = None
+        elif others and (parent, name) in others:
+            others.remove((parent, name))
+        if not others:
+            node.more_names = None
+        node.place = None
+
+    def drop_path(self, path: bytes) -> Node | None:
+        """Make the node without a backing file at ``path`` nameless; return it."""
+        node = self._by_path.pop(path, None)
+        if node is not None:
+            node.parent = None
+        return node
+
+    def forget(self, node_id: int, lookups: int) -> Node | None:
+        """The kernel drops ``lookups`` references; return the node if it left the table."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            return None
+        node.lookups -= lookups
+        return node if self.release(node) else None
+
+    def release(self, node: Node) -> bool:
+        """Let the node leave the table if nothing refers to it any more; say whether it left."""
+        if node.lookups > 0 or node.opened is not None or node is self.root or self._nodes.get(node.id) is not node:
+            return False
+        del self._nodes[node.id]
+        if self._moved.get(node.backing) is node:
+            del self._moved[node.backing]
+        path = path_of(node)
+        if path is not None and self._by_path.get(path) is node:
+            del self._by_path[path]
+        return True
+
+
+def path_of(node: Node) -> bytes | None:
+    """Return the node's path in the tree by its first name; None when it, or a directory above it, has no name."""
+    parts = []
+    while node.parent is not None:
+        parts.append(node.name)
+        node = node.parent
+    return b"/".join(reversed(parts)) if node.id == ROOT_ID else None

@@ -1,0 +1,50 @@
+"""Open files: one backing descriptor for each open node, shared by all its handles.
+
+A handle is known to the kernel by its node's id, so that a daemon that did not open it understands it all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+from holdfast.fs.nodes import Node
+from holdfast.transfer import Arrival
+
+_PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
+
+
+class OpenFile:
+    """An open node. ``handles`` counts the kernel's; ``unsent`` says whether bytes changed since they were last sent."""
+
+    __slots__ = ("arrival", "corrupt", "exclusive", "fd", "handles", "node", "privileged", "unsent", "writable")
+
+    def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
+        self.node = node
+        self.fd = fd
+        self.handles = 0
+        self.writable = writable
+        self.unsent = False
+        self.exclusive = False
+        """Created with O_EXCL: the first PUT must create."""
+        self.corrupt = False
+        self.arrival: Arrival | None = None
+        self.note_mode(stat.st_mode)
+
+    def note_mode(self, mode: int) -> None:
+        """Remember whether a write must take set-id bits away (POSIX write(2); the kernel leaves it to us)."""
+        self.privileged = bool(mode & _PRIVILEGED_BITS) and stat_module.S_ISREG(mode)
+
+    def drop_privileges(self) -> None:
+        """Take the set-id bits away, because the bytes change."""
+        mode = stat_module.S_IMODE(os.fstat(self.fd).st_mode)
+        drop = stat_module.S_ISUID | (stat_module.S_ISGID if mode & stat_module.S_IXGRP else 0)
+        os.fchmod(self.fd, mode & ~drop)
+        self.privileged = False
+
+    def close(self) -> None:
+        """Close the backing descriptor and let go of the arrival."""
+        os.close(self.fd)
+        if self.arrival is not None:
+            self.arrival.let_go()
+            self.arrival = None

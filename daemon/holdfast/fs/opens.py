@@ -1,0 +1,269 @@
+"""Opening and closing: where a miss is fetched, a file is verified before it is served, and a close becomes a commit.
+
+What may wait (a fetch, hashing, a PUT) is awaited under the node's own lock; everything between two awaits is atomic. A
+node is open from the moment its backing descriptor exists until the kernel has released its last handle.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import (
+    CorruptEntryError,
+    NoSuchEntryError,
+    ObjectChangedError,
+    ObjectMissingError,
+    WriteOnceError,
+)
+from holdfast.fs.attributes import NamelessStat, Stat
+from holdfast.fs.core import LOCAL_KINDS, Core
+from holdfast.fs.lookup import Lookup
+from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.openfile import OpenFile
+from holdfast.fs.verify import Verifier
+from holdfast.index import EntryState
+from holdfast.transfer import Arrival, KnownObject
+from holdfast.zones import NameKind, Place
+
+_TRIES = 3
+
+
+class Opens:
+    """All open nodes. ``closed`` hears of each node whose last handle went."""
+
+    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier) -> None:
+        self._core = core
+        self._lookup = lookup
+        self._verifier = verifier
+        self.closed: Callable[[Node], None] = _nobody_waits
+
+    async def open(self, node: Node, flags: int) -> OpenFile:
+        """open(2) of an existing node; counts one handle.
+
+        A file that is not here is fetched: a small one whole, a large one while it is read. Raises ``WriteOnceError``
+        for a write to a committed write-once name, ``CorruptEntryError`` when there is no intact copy, ``RemoteError``.
+        """
+        writable = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
+        if writable:
+            self._check_writable(node)
+        opened = node.opened
+        if opened is None or (writable and not opened.writable):
+            async with self._core.lock(node):
+                opened = await self._open_slowly(node, writable, truncate=bool(flags & os.O_TRUNC))
+        else:
+            self._count_open(node, hit=True)
+        opened.handles += 1
+        try:
+            if flags & os.O_TRUNC:
+                await self.truncate(opened, 0)
+        except BaseException:
+            self._uncount(opened)
+            raise
+        return opened
+
+    def opened(self, node_id: int) -> OpenFile:
+        """Return the open file that the kernel means by the handle ``node_id``."""
+        opened = self._core.nodes.get(node_id).opened
+        if opened is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return opened
+
+    def release(self, opened: OpenFile) -> bool:
+        """The kernel drops a handle; return whether it was the last one and the file is closed now."""
+        return self._uncount(opened)
+
+    async def truncate(self, opened: OpenFile, size_bytes: int) -> None:
+        """ftruncate(2)."""
+        if opened.arrival is not None and not opened.arrival.finished:
+            await opened.arrival.wait_whole()
+        self.about_to_write(opened)
+        os.ftruncate(opened.fd, size_bytes)
+
+    def about_to_write(self, opened: OpenFile) -> None:
+        """Note, before the first change since the last send, that the bytes change."""
+        if opened.privileged:
+            opened.drop_privileges()
+        if opened.unsent:
+            return
+        opened.unsent = True
+        if self._has_digest(opened.node):
+            self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+
+    async def make_local(self, node: Node) -> None:
+        """Return when the node's bytes are whole, verified and in the tree."""
+        if node.is_directory:
+            return
+        async with self._core.lock(node):
+            if node.backing == 0:
+                await (await self._arrival(node)).wait_whole()
+            elif node.opened is not None and node.opened.arrival is not None:
+                await node.opened.arrival.wait_whole()
+
+    @contextmanager
+    def descriptor_of(self, node: Node) -> Iterator[int]:
+        """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""
+        opened = node.opened
+        if opened is None:
+            opened = node.opened = self._open_local(node, writable=False)
+        opened.handles += 1
+        try:
+            yield opened.fd
+        finally:
+            self._uncount(opened)
+
+    def stat(self, node: Node) -> Stat | None:
+        """Return the attributes of an open node; None when it isn't open."""
+        if node.opened is None:
+            return None
+        stat = os.fstat(node.opened.fd)
+        if node.opened.arrival is not None and not node.opened.arrival.finished:
+            return None
+        return stat if node.is_named else NamelessStat(stat)
+
+    def digest_later(self, place: Place, node: Node) -> None:
+        """A file got its place in a zone that keeps digests and sends nothing: hash it when there is time."""
+        if place.zone.digests and not place.zone.sends and node.backing:
+            path = path_of(node)
+            if path is not None:
+                self._verifier.digest_soon(path)
+
+    # --- opening ---------------------------------------------------------------------------------------------------
+
+    async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
+        if node.opened is not None:
+            if writable and not node.opened.writable:
+                self._upgrade(node.opened)
+            self._count_open(node, hit=True)
+            return node.opened
+        for _ in range(_TRIES):
+            if node.backing == 0 and not await self._open_remote(node, truncate):
+                continue
+            if node.opened is None:
+                opened = self._open_local(node, writable)
+                if not await self._intact(node, opened, truncate):
+                    opened.close()
+                    continue
+                node.opened = opened
+                self._count_open(node, hit=True)
+            return node.opened
+        raise CorruptEntryError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
+
+    async def _intact(self, node: Node, opened: OpenFile, truncate: bool) -> bool:
+        """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""
+        if truncate or not self._has_digest(node):
+            return True
+        path = path_of(node)
+        return path is None or await self._verifier.check_before_use(path, opened.fd)
+
+    def _open_local(self, node: Node, writable: bool) -> OpenFile:
+        if node.parent is None:
+            raise NoSuchEntryError("the file was removed")
+        directory_fd = self._core.directories.descriptor(node.parent)
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            fd = os.open(node.name, flags | os.O_RDWR, dir_fd=directory_fd)
+            can_write = True
+        except (PermissionError, OSError) as problem:
+            if writable or problem.errno not in (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS):
+                raise
+            fd = os.open(node.name, flags | os.O_RDONLY, dir_fd=directory_fd)
+            can_write = False
+        return OpenFile(node, fd, os.fstat(fd), can_write)
+
+    def _upgrade(self, opened: OpenFile) -> None:
+        fd = os.open(f"/proc/self/fd/{opened.fd}", os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(fd, opened.fd, inheritable=False)
+        os.close(fd)
+        opened.writable = True
+
+    async def _open_remote(self, node: Node, truncate: bool) -> bool:
+        """Fetch a node that has no file; True when it is open, or bound to its file, now."""
+        arrival = await self._arrival(node)
+        arrival.hold()
+        try:
+            if arrival.known.size_bytes < self._core.config.remote.read_while_arriving_bytes or truncate:
+                await arrival.wait_whole()
+                if arrival.detached:
+                    self._open_arrival(node, arrival)
+            else:
+                await arrival.wait_staged()
+                self._open_arrival(node, arrival)
+        except (ObjectChangedError, ObjectMissingError):
+            await self._refresh(node)
+            return False
+        finally:
+            arrival.let_go()
+        self._core.counters.misses += 1
+        return True
+
+    def _open_arrival(self, node: Node, arrival: Arrival) -> None:
+        opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
+        if not arrival.finished:
+            opened.arrival = arrival
+            arrival.hold()
+        node.opened = opened
+
+    async def _arrival(self, node: Node) -> Arrival:
+        core = self._core
+        if node.parent is None:
+            raise NoSuchEntryError("the file was removed")
+        place = core.directories.place(node.parent)
+        known = core.listing(place).object(node.name) or await self._refresh(node)
+        return core.fetcher.fetch(core.object_at(place, node.name), known)
+
+    async def _refresh(self, node: Node) -> KnownObject:
+        """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
+        if node.parent is None:
+            raise NoSuchEntryError("the file was removed")
+        place = self._core.directories.place(node.parent)
+        known = await self._lookup.known_object(place, node.name)
+        if known is None:
+            path = path_of(node)
+            if path is not None:
+                self._core.nodes.drop_path(path)
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+        return known
+
+    def _check_writable(self, node: Node) -> None:
+        core = self._core
+        for parent, name in node.names():
+            place = core.directories.place(parent)
+            if not place.zone.sends or core.kind_of(place, name) is not NameKind.WRITE_ONCE:
+                continue
+            entry = core.index.entries.get(node.backing) if node.backing else None
+            if entry is None or entry.state is EntryState.CLEAN:
+                raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
+
+    def _has_digest(self, node: Node) -> bool:
+        for parent, name in node.names():
+            place = self._core.directories.place(parent)
+            if place.zone.digests and not (place.zone.sends and self._core.kind_of(place, name) in LOCAL_KINDS):
+                return True
+        return False
+
+    def _count_open(self, node: Node, *, hit: bool) -> None:
+        if hit and node.backing and self._has_digest(node):
+            self._core.counters.hits += 1
+            self._core.index.entries.used(node.backing, self._core.now_seconds())
+
+    def _uncount(self, opened: OpenFile) -> bool:
+        opened.handles -= 1
+        node = opened.node
+        if opened.handles > 0 or node.opened is not opened:
+            return False
+        inode = os.fstat(opened.fd).st_ino
+        opened.close()
+        node.opened = None
+        self.closed(node)
+        if not node.is_named:
+            self._core.store.orphanage.release(inode)
+            self._core.nodes.unbind(node)
+        self._core.nodes.release(node)
+        return True
+
+
+def _nobody_waits(node: Node) -> None:
+    del node

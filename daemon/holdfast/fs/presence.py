@@ -1,0 +1,79 @@
+"""The nodes hear of files that come and go without the kernel's asking: fetched, evicted, replaced in the store, corrupt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from holdfast.fs.core import Core
+from holdfast.fs.nodes import Node
+
+Invalidate = Callable[[int, bytes], None]
+"""Tells the kernel to forget what it knows of a name in a directory; returns at once."""
+
+
+class Presence:
+    """The listener of ``transfer.Residence``. Without a mount there is no kernel to tell: ``invalidate`` does nothing."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.invalidate: Invalidate = _nobody_to_tell
+        core.residence.listener = self
+
+    def is_open(self, inode: int) -> bool:
+        """Say whether anybody has the file ``inode`` open."""
+        node = self._core.nodes.of_backing(inode)
+        return node is not None and node.opened is not None
+
+    def file_placed(self, path: bytes, stat: os.stat_result) -> None:
+        """The object at ``path`` has a file now, and so have the directories above it."""
+        nodes = self._core.nodes
+        while path:
+            node = nodes.of_path(path)
+            if node is None:
+                return
+            nodes.bind(node, path, stat.st_ino)
+            path = path.rpartition(b"/")[0]
+            stat = self._core.store.tree.stat(path)
+
+    def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
+        """A name lost its file, or a directory that nothing implied any more went."""
+        core = self._core
+        node = core.nodes.of_backing(inode)
+        if node is None:
+            return
+        parent, name = self._name_at(node, path)
+        if parent is None:
+            return
+        self.invalidate(parent.id, name)
+        if node.is_directory:
+            core.directories.forget(node)
+        keeps_name = same_object and node.opened is None and len(node.names()) == 1
+        if not keeps_name:
+            core.nodes.drop_name(node, parent, name)
+        if node.opened is None and (keeps_name or not node.is_named):
+            core.nodes.unbind(node)
+            if keeps_name:
+                core.nodes.to_path(node, path)
+
+    def directory_thrown(self, path: bytes, inode: int) -> None:
+        """A directory was taken away with all that is in it; who has files open in it keeps them, nameless."""
+        core = self._core
+        self.file_left(path, inode, same_object=False)
+        core.directories.renamed()
+
+    def file_corrupt(self, inode: int) -> None:
+        """Nobody may read the file ``inode`` any more."""
+        node = self._core.nodes.of_backing(inode)
+        if node is not None and node.opened is not None:
+            node.opened.corrupt = True
+
+    def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
+        for parent, name in node.names():
+            if self._core.directories.place(parent).child_path(name) == path:
+                return parent, name
+        return None, b""
+
+
+def _nobody_to_tell(parent: int, name: bytes) -> None:
+    del parent, name

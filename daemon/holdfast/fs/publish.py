@@ -1,0 +1,156 @@
+"""A name's object appears, or goes: what every change of a name in a sending zone comes down to.
+
+- ``send`` stores the bytes of a file under a name, and returns only when the store has them (level ``commit``);
+- ``retract`` notes that the object of a name is to be deleted.
+
+The local change of the name follows directly, without an await between, so that the two never come apart in this process.
+A crash after the PUT and before the local step leaves the object whole in the store and the file under its old name.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from holdfast.digest import Fingerprint
+from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
+from holdfast.fs.core import LOCAL_KINDS, Caller, Core
+from holdfast.fs.intents import Intents
+from holdfast.fs.nodes import Node
+from holdfast.index import CachedName, Entry, EntryState
+from holdfast.remote import ObjectInfo
+from holdfast.transfer import ObjectPath
+from holdfast.zones import NameKind, Place, sidecar_of
+
+_MOST_SENDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An object that the store has, and the state of the file whose bytes it holds."""
+
+    path: bytes
+    info: ObjectInfo
+    fingerprint: Fingerprint
+    stable: bool
+    """Whether the file was left alone while it was read: only then is it clean."""
+
+
+class Publisher:
+    """Sends and retracts."""
+
+    def __init__(self, core: Core, intents: Intents) -> None:
+        self._core = core
+        self._intents = intents
+
+    async def send(self, fd: int, directory: Node, name: bytes, caller: Caller | None, *, create_only: bool) -> Sent:
+        """Store the bytes behind ``fd`` as the object of ``name``.
+
+        A write-once name, or any with ``create_only``, must not exist in the store: ``WriteOnceError``. Raises
+        ``RemoteError`` when the store does not take the object; nothing has changed here then.
+        """
+        core = self._core
+        place = core.directories.place(directory)
+        target = core.object_at(place, name)
+        kind = core.kind_of(place, name)
+        create_only = create_only or kind is NameKind.WRITE_ONCE
+        if place.zone.is_store:
+            await target.remote.deletions.settle(target.path, replace=not create_only)
+        for attempt in range(_MOST_SENDS):
+            before = os.fstat(fd)
+            try:
+                info, fingerprint = await core.uploader.send(
+                    fd, target.remote, target.key, create_only=create_only and attempt == 0
+                )
+            except ObjectExistsError:
+                await self._learn(place, name, target)
+                raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
+            after = os.fstat(fd)
+            stable = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+            if stable:
+                break
+        self._appeared(directory, name, info, after.st_mtime_ns)
+        if caller is not None:
+            self._intents.created(place.path, kind, caller.pid)
+        return Sent(target.path, info, fingerprint, stable)
+
+    def record(self, sents: list[Sent], stat: os.stat_result, previous: Entry | None) -> None:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``."""
+        core = self._core
+        entry = Entry(
+            EntryState.CLEAN if all(sent.stable for sent in sents) else EntryState.DIRTY,
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+            sents[-1].fingerprint.digest,
+            list(previous.names) if previous is not None else [],
+            verified_run=core.index.run,
+            used_seconds=core.now_seconds(),
+        )
+        for sent in sents:
+            entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns))
+        core.index.entries.put(stat.st_ino, entry)
+
+    def has_object(self, place: Place, name: bytes, stat: os.stat_result | None) -> bool:
+        """Say whether the store has, as far as is known here, an object under this name; ``stat`` is the file's, if any."""
+        core = self._core
+        if not place.zone.sends or core.kind_of(place, name) in LOCAL_KINDS:
+            return False
+        if core.listing(place).object(name) is not None:
+            return True
+        entry = core.index.entries.get(stat.st_ino) if stat is not None else None
+        return entry is not None and entry.name_at(place.child_path(name)) is not None
+
+    def retract(self, directory: Node, name: bytes, stat: os.stat_result | None) -> None:
+        """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
+
+        ``stat`` is the file's, if there is one.
+        """
+        core = self._core
+        place = core.directories.place(directory)
+        path = place.child_path(name)
+        core.fetcher.detach(path)
+        if place.zone.remote is None or core.kind_of(place, name) in LOCAL_KINDS:
+            return
+        if not place.zone.is_store:
+            if not (directory.backing and core.index.marks.is_held(directory.backing)):
+                core.index.marks.white_out(path)
+            return
+        if self.has_object(place, name, stat):
+            listing = core.listing(place)
+            listing.remove(name)
+            core.remote_of(place.zone).deletions.schedule(path)
+            self.drop_sidecar(directory, name)
+            if directory.backing and not len(listing):
+                core.index.marks.hold(directory.backing)
+
+    def drop_sidecar(self, directory: Node, name: bytes) -> None:
+        """Remove Hadoop's checksum of ``name``, whose object is gone or another one: readers take that for "no check"."""
+        core = self._core
+        sidecar = sidecar_of(name)
+        stat = core.local_stat(directory, sidecar)
+        if stat is None or stat.st_nlink > 1:
+            return
+        path = core.directories.place(directory).child_path(sidecar)
+        core.residence.drop(path, stat.st_ino)
+
+    def _appeared(self, directory: Node, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
+        core = self._core
+        place = core.directories.place(directory)
+        core.index.marks.uncover(place.child_path(name))
+        core.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
+        node = directory
+        while place.zone.is_store:
+            if node.backing:
+                core.index.marks.let_go(node.backing)
+            if place.path == place.zone.prefix or node.parent is None:
+                break
+            place = core.directories.place(node.parent)
+            core.listing(place).put_directory(node.name)
+            node = node.parent
+
+    async def _learn(self, place: Place, name: bytes, target: ObjectPath) -> None:
+        try:
+            self._core.listing(place).put(name, await target.remote.access.head(target.key))
+        except ObjectMissingError:
+            self._core.listing(place).remove(name)

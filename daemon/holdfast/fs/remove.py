@@ -1,0 +1,122 @@
+"""Names that go: unlink and rmdir, and what becomes of a file that loses a name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+import trio
+from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
+from holdfast.fs.core import Core
+from holdfast.fs.intents import Intents
+from holdfast.fs.nodes import Node
+from holdfast.fs.publish import Publisher
+from holdfast.zones import NameKind, Place, ZoneKind
+
+
+class Removal:
+    """Takes names out of the tree and out of what is believed."""
+
+    def __init__(self, core: Core, publisher: Publisher, intents: Intents) -> None:
+        self._core = core
+        self._publisher = publisher
+        self._intents = intents
+
+    async def unlink(self, directory: Node, name: bytes) -> None:
+        """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
+        core = self._core
+        place = core.directories.place(directory)
+        stat = core.local_stat(directory, name)
+        if stat is None and (place.zone.remote is None or core.nodes.of_path(place.child_path(name)) is None):
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        self._publisher.retract(directory, name, stat)
+        if stat is not None:
+            self.take_name(directory, name, stat)
+        else:
+            core.nodes.drop_path(place.child_path(name))
+        if place.zone.remote is not None and core.kind_of(place, name) is NameKind.TEMPORARY:
+            self._intents.temporary_gone(place.path, name)
+
+    async def rmdir(self, parent: Node, name: bytes) -> None:
+        """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL."""
+        core = self._core
+        place = core.directories.place(parent)
+        if place.zone.kind is ZoneKind.ROOT:
+            raise ZoneNotPermittedError("the zones of the mount can't be removed")
+        child = core.zones.child(place, name)
+        assert child is not None
+        if place.zone.is_store:
+            await self._check_empty(child)
+        stat = core.local_stat(parent, name)
+        if stat is not None:
+            os.rmdir(name, dir_fd=core.directories.descriptor(parent))
+            node = core.nodes.of_backing(stat.st_ino)
+            if node is not None:
+                core.directories.forget(node)
+                core.nodes.drop_name(node, parent, name)
+                core.nodes.unbind(node)
+        elif not place.zone.is_store or core.nodes.drop_path(child.path) is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+        if place.zone.remote is not None:
+            await self._forget_directory(place, child, name, stat)
+
+    def take_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """Remove a name that isn't a directory's from the tree. An open file without another name lives on as an orphan."""
+        core = self._core
+        fd = core.directories.descriptor(directory)
+        node = core.nodes.of_backing(stat.st_ino)
+        core.residence.forget_name(core.directories.place(directory).child_path(name), stat)
+        last = stat.st_nlink == 1
+        if last and node is not None and node.opened is not None:
+            core.store.orphanage.take(fd, name, stat.st_ino)
+        else:
+            os.unlink(name, dir_fd=fd)
+        self.lost_name(directory, name, stat)
+
+    def lost_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """Bring nodes and entry up to date after a name is gone from the tree; ``stat`` is the file's before that."""
+        core = self._core
+        node = core.nodes.of_backing(stat.st_ino)
+        if node is not None:
+            core.nodes.drop_name(node, directory, name)
+            if stat.st_nlink == 1 and node.opened is None:
+                core.nodes.unbind(node)
+            elif stat.st_nlink > 1:
+                self._refresh(node)
+
+    def _refresh(self, node: Node) -> None:
+        core = self._core
+        if node.opened is not None:
+            core.refresh_entry(os.fstat(node.opened.fd))
+        elif node.parent is not None:
+            stat = core.local_stat(node.parent, node.name)
+            if stat is not None and stat.st_ino == node.backing:
+                core.refresh_entry(stat)
+
+    async def _check_empty(self, child: Place) -> None:
+        core = self._core
+        listing = core.listing(child)
+        await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
+        deletions = core.remote_of(child.zone).deletions
+        if any(not deletions.pending(child.child_path(name)) for name, _ in core.listing(child).names()):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    async def _forget_directory(self, place: Place, child: Place, name: bytes, stat: os.stat_result | None) -> None:
+        core = self._core
+        remote = core.remote_of(place.zone)
+        if stat is not None:
+            core.index.marks.let_go(stat.st_ino)
+        if not place.zone.is_store:
+            core.index.marks.white_out(child.path)
+            return
+        had_marker = core.listing(child).exists
+        core.listing(place).remove(name)
+        remote.directories.forget_below(core.listing(child).key)
+        if had_marker:
+            core.index.marks.white_out(child.path)
+            key = core.object_at(place, name).key
+            await remote.deletions.flush([path for path in remote.deletions.paths() if path.startswith(child.path + b"/")])
+            await remote.access.prune(key)

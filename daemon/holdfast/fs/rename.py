@@ -1,0 +1,214 @@
+"""link and rename: names that appear, together with names that go.
+
+Where the new name is an object's, its PUT comes first and decides; the local step follows without an await between. Where
+the old name was an object's, its deletion is noted before the local step. Every crash between these leaves the bytes
+under at least one of the names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+from holdfast.errors import HoldsObjectsError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.fs.core import Caller, Core
+from holdfast.fs.intents import Intents
+from holdfast.fs.nodes import Node
+from holdfast.fs.opens import Opens
+from holdfast.fs.publish import Publisher, Sent
+from holdfast.fs.remove import Removal
+from holdfast.index import Entry
+from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
+from holdfast.zones import NameKind, Place, ZoneKind
+
+
+class Renames:
+    """link(2) and renameat2(2)."""
+
+    def __init__(self, core: Core, publisher: Publisher, removal: Removal, opens: Opens, intents: Intents) -> None:
+        self._core = core
+        self._publisher = publisher
+        self._removal = removal
+        self._opens = opens
+        self._intents = intents
+
+    async def link(self, node: Node, directory: Node, name: bytes, caller: Caller) -> os.stat_result:
+        """link(2): another name for the same node; in a sending zone another object with the same bytes."""
+        core = self._core
+        place = core.directories.place(directory)
+        self._check_target(place)
+        await self._opens.make_local(node)
+        if node.parent is None:
+            raise NoSuchEntryError("a file without a name can't get one")
+        sent = None
+        if core.sends(place, name):
+            sent = await self._send(node, directory, name, caller, create_only=True)
+        target_fd = core.writable_descriptor(directory)
+        source_fd = core.directories.descriptor(node.parent)
+        os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+        core.nodes.add_name(node, directory, name)
+        stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
+        if sent is not None:
+            self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
+        else:
+            core.refresh_entry(stat)
+            self._opens.digest_later(place, node)
+        return stat
+
+    async def rename(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+        """renameat2(2)."""
+        core = self._core
+        here, there = core.directories.place(source), core.directories.place(target)
+        self._check_target(here)
+        self._check_target(there)
+        if flags & RENAME_EXCHANGE:
+            self._exchange(source, old, target, new, here, there)
+            return
+        stat = core.local_stat(source, old)
+        remote_node = core.nodes.of_path(here.child_path(old)) if stat is None else None
+        if stat is None and remote_node is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        is_directory = remote_node.is_directory if remote_node is not None else stat_module.S_ISDIR(stat.st_mode)  # type: ignore[union-attr]
+        if is_directory:
+            await self._rename_directory(source, old, target, new, flags, here, there)
+            return
+        if remote_node is not None:
+            await self._opens.make_local(remote_node)
+        await self._rename_file(source, old, target, new, flags, caller)
+
+    async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+        core = self._core
+        here, there = core.directories.place(source), core.directories.place(target)
+        stat = core.local_stat(source, old)
+        if stat is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        if self._same_file(target, new, stat):
+            return
+        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
+        sent = None
+        if core.sends(there, new):
+            if not stat_module.S_ISREG(stat.st_mode):
+                raise HoldsObjectsError("object stores can't keep special files")
+            sent = await self._send(node, target, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
+        target_fd = core.writable_descriptor(target)
+        victim = core.local_stat(target, new)
+        if victim is not None:
+            if flags & RENAME_NOREPLACE:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._shelter(target, new, target_fd, victim)
+        self._publisher.retract(source, old, stat)
+        os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
+        core.nodes.drop_name(node, source, old)
+        core.nodes.add_name(node, target, new)
+        after = os.stat(new, dir_fd=target_fd, follow_symlinks=False)
+        entry = self._moved_entry(after, here.child_path(old))
+        if sent is not None:
+            self._publisher.record([sent], after, entry)
+            if node.opened is not None:
+                node.opened.unsent = False
+            self._publisher.drop_sidecar(target, new)
+        elif stat_module.S_ISREG(after.st_mode):
+            self._opens.digest_later(there, node)
+        if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
+            self._intents.temporary_gone(here.path, old)
+
+    def _same_file(self, target: Node, new: bytes, stat: os.stat_result) -> bool:
+        """Say whether both names lead to one file already: then rename(2) does nothing."""
+        victim = self._core.local_stat(target, new)
+        return victim is not None and victim.st_ino == stat.st_ino
+
+    def _moved_entry(self, after: os.stat_result, old_path: bytes) -> Entry | None:
+        """Bring the entry of a renamed file up to date; return it."""
+        entry = self._core.index.entries.get(after.st_ino)
+        if entry is not None:
+            entry.drop_name(old_path)
+            entry.ctime_ns, entry.mtime_ns = after.st_ctime_ns, after.st_mtime_ns
+            self._core.index.entries.put(after.st_ino, entry)
+        return entry
+
+    def _shelter(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> None:
+        """Prepare for a rename over ``new``: whoever has the old file open keeps it."""
+        core = self._core
+        if stat_module.S_ISDIR(victim.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        place = core.directories.place(target)
+        node = core.nodes.of_backing(victim.st_ino)
+        if victim.st_nlink == 1 and node is not None and node.opened is not None:
+            core.store.orphanage.shelter(target_fd, new, victim.st_ino)
+        core.residence.forget_name(place.child_path(new), victim)
+        core.fetcher.detach(place.child_path(new))
+        self._removal.lost_name(target, new, victim)
+
+    async def _send(self, node: Node, directory: Node, name: bytes, caller: Caller, *, create_only: bool) -> Sent:
+        with self._opens.descriptor_of(node) as fd:
+            return await self._publisher.send(fd, directory, name, caller, create_only=create_only)
+
+    async def _rename_directory(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: Place, there: Place
+    ) -> None:
+        core = self._core
+        moved, goal = core.zones.child(here, old), core.zones.child(there, new)
+        if moved is None or goal is None or core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
+            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+        if moved.zone != goal.zone and (moved.zone.remote or goal.zone.remote):
+            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
+        if moved.zone.is_store or moved.zone.sends:
+            key = core.object_at(here, old).key
+            if await core.remote_of(here.zone).access.holds_any(key):
+                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        stat = core.local_stat(source, old)
+        if stat is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        target_fd = core.writable_descriptor(target)
+        victim = core.local_stat(target, new)
+        rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
+        if victim is not None:
+            self._directory_replaced(target, new, victim)
+        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
+        core.nodes.drop_name(node, source, old)
+        core.nodes.add_name(node, target, new)
+        core.directories.renamed()
+        if moved.zone.is_store:
+            core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
+            core.listing(goal).believe_empty()
+
+    def _directory_replaced(self, target: Node, new: bytes, victim: os.stat_result) -> None:
+        core = self._core
+        node = core.nodes.of_backing(victim.st_ino)
+        core.index.marks.let_go(victim.st_ino)
+        if node is not None:
+            core.directories.forget(node)
+            core.nodes.drop_name(node, target, new)
+            core.nodes.unbind(node)
+
+    def _exchange(self, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place) -> None:
+        core = self._core
+        pairs = []
+        for directory, name, place in ((source, old, here), (target, new, there)):
+            stat = core.local_stat(directory, name)
+            if stat is None:
+                raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+            child = core.zones.child(place, name)
+            is_directory = stat_module.S_ISDIR(stat.st_mode)
+            if is_directory and (child is None or core.zones.is_fixed(child)):
+                raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+            if place.zone.remote is not None and (is_directory or core.sends(place, name)):
+                raise UnsupportedError("objects can't be exchanged in one step")
+            pairs.append((directory, name, core.nodes.local(directory, name, stat.st_ino, stat.st_mode)))
+        rename_with_flags(
+            core.directories.descriptor(source), old, core.directories.descriptor(target), new, RENAME_EXCHANGE
+        )
+        (first_dir, first_name, first), (second_dir, second_name, second) = pairs
+        for node, lost, won in ((first, pairs[0], pairs[1]), (second, pairs[1], pairs[0])):
+            core.nodes.drop_name(node, lost[0], lost[1])
+            core.nodes.add_name(node, won[0], won[1])
+        core.directories.renamed()
+        for directory, name in ((first_dir, first_name), (second_dir, second_name)):
+            after = core.local_stat(directory, name)
+            if after is not None:
+                core.refresh_entry(after)
+
+    def _check_target(self, place: Place) -> None:
+        if place.zone.kind is ZoneKind.ROOT:
+            raise ZoneRootBusyError("the zones of the mount can't be renamed")

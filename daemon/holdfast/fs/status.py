@@ -1,0 +1,135 @@
+"""getattr, setattr, readlink, statfs."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from dataclasses import dataclass
+
+from holdfast.errors import NoSuchEntryError, StaleNodeError
+from holdfast.fs import attributes
+from holdfast.fs.attributes import FOREVER_SECONDS, Stat
+from holdfast.fs.commit import Committer
+from holdfast.fs.core import Core
+from holdfast.fs.lookup import Lookup
+from holdfast.fs.nodes import Node
+from holdfast.fs.opens import Opens
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What setattr is to change; None leaves it. Times are in ns since the epoch."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    size_bytes: int | None = None
+    atime_ns: int | None = None
+    mtime_ns: int | None = None
+
+
+class Status:
+    """Attributes of nodes."""
+
+    def __init__(self, core: Core, opens: Opens, lookup: Lookup, committer: Committer) -> None:
+        self._core = core
+        self._opens = opens
+        self._lookup = lookup
+        self._committer = committer
+
+    def get(self, node: Node) -> Stat:
+        """Return a node's attributes, from its file or from what is believed of its object."""
+        core = self._core
+        stat = self._opens.stat(node)
+        if stat is not None:
+            return stat
+        if node.is_directory and node.backing:
+            return os.stat(core.directories.descriptor(node))
+        if node.parent is None:
+            raise StaleNodeError("the file was removed")
+        if node.backing:
+            found = core.local_stat(node.parent, node.name)
+            if found is None or found.st_ino != node.backing:
+                raise StaleNodeError("the file was replaced")
+            return found
+        place = core.directories.place(node.parent)
+        ownership = core.remote_of(place.zone).ownership
+        above = self._lookup.above(node.parent)
+        if node.is_directory:
+            return attributes.of_directory(node, ownership, above)
+        known = core.listing(place).object(node.name)
+        if known is None:
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+        return attributes.of_object(node, known, ownership, above)
+
+    def seconds(self, node: Node) -> float:
+        """Return for how long the kernel may keep a node's attributes."""
+        directory = node if node.is_directory else node.parent
+        if directory is None:
+            return 0.0
+        if self._core.directories.place(directory).zone.remote is None:
+            return FOREVER_SECONDS
+        return self._core.config.remote.metadata_ttl_seconds
+
+    async def set(self, node: Node, changes: Changes) -> Stat:
+        """Change attributes; return all of them. What exists only in the store is fetched first.
+
+        Changes of mode, owner and times are this node's own: a store does not keep them. A new size is sent like any write.
+        """
+        if node.is_directory:
+            self._core.writable_descriptor(node)
+        await self._opens.make_local(node)
+        if changes.size_bytes is not None:
+            await self._resize(node, changes.size_bytes)
+        self._apply(node, changes)
+        stat = self.get(node)
+        if not node.is_directory and isinstance(stat, os.stat_result):
+            if node.opened is not None:
+                node.opened.note_mode(stat.st_mode)
+            self._core.refresh_entry(stat)
+        return stat
+
+    def readlink(self, node: Node) -> bytes:
+        """readlink(2)."""
+        if node.parent is None:
+            raise StaleNodeError("the link was removed")
+        return os.readlink(node.name, dir_fd=self._core.directories.descriptor(node.parent))
+
+    def file_system(self) -> os.statvfs_result:
+        """statfs(2): the disk of the store; what the reserve keeps back is not free."""
+        return os.fstatvfs(self._core.store.tree.root_fd)
+
+    async def _resize(self, node: Node, size_bytes: int) -> None:
+        opened = await self._opens.open(node, os.O_WRONLY)
+        try:
+            await self._opens.truncate(opened, size_bytes)
+            if opened.handles == 1:
+                await self._committer.commit(opened)
+        finally:
+            self._committer.closed(opened)
+            self._opens.release(opened)
+
+    def _apply(self, node: Node, changes: Changes) -> None:
+        if node.opened is not None:
+            self._change(node, changes, node.opened.fd, None)
+        elif node.is_directory:
+            self._change(node, changes, b"/proc/self/fd/%d/." % self._core.directories.descriptor(node), None)
+        elif node.parent is None:
+            raise StaleNodeError("the file was removed")
+        else:
+            self._change(node, changes, node.name, self._core.directories.descriptor(node.parent))
+
+    def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:
+        """Apply changes to ``file``: a descriptor or path, or with ``dir_fd`` a name, which is not followed."""
+        follow = dir_fd is None
+        if changes.uid is not None or changes.gid is not None:
+            uid = -1 if changes.uid is None else changes.uid
+            gid = -1 if changes.gid is None else changes.gid
+            os.chown(file, uid, gid, dir_fd=dir_fd, follow_symlinks=follow)
+        if changes.mode is not None:
+            os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
+        if changes.atime_ns is not None or changes.mtime_ns is not None:
+            stat = self.get(node)
+            atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
+            mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns
+            os.utime(file, ns=(atime_ns, mtime_ns), dir_fd=dir_fd, follow_symlinks=follow)

@@ -1,0 +1,152 @@
+"""Digests against files: before the first use, on request, and in the background.
+
+An entry speaks of a file only while size and ctime are what it says, and in each run of the daemon a file is hashed before
+it is first served. A mismatch puts the file into quarantine; whoever needed it fetches it again. A file without an entry
+(lost index, crash between two steps) is compared with the store, and kept when the store does not have it: it may be all
+there is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+import trio
+from holdfast.digest import Fingerprint, fingerprint_of_file
+from holdfast.errors import NameNotStorableError, ObjectMissingError
+from holdfast.fs.core import LOCAL_KINDS, Core
+from holdfast.index import CachedName, Entry, EntryState
+
+_HASHING_THREADS = 2
+_LONGEST_QUEUE = 10_000
+
+
+class Verifier:
+    """Checks files. ``run`` serves the background queue."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._limiter = trio.CapacityLimiter(_HASHING_THREADS)
+        self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
+
+    async def check_before_use(self, path: bytes, fd: int) -> bool:
+        """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
+        stat = os.fstat(fd)
+        entry = self._core.index.entries.get(stat.st_ino)
+        if entry is None:
+            return await self._check_unknown(path, fd)
+        if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
+            return True
+        if _describes(entry, stat) and (
+            entry.verified_run == self._core.index.run or not self._core.config.integrity.verify_on_first_open
+        ):
+            return True
+        return await self.check(path, fd)
+
+    async def check(self, path: bytes, fd: int) -> bool:
+        """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now."""
+        fingerprint, stat = await self._hash(fd)
+        entry = self._core.index.entries.get(stat.st_ino)
+        if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
+            return True
+        if fingerprint.digest != entry.digest:
+            self._core.residence.quarantine(
+                path, stat.st_ino, {"why": "digest", "expected": entry.digest.hex(), "found": fingerprint.digest.hex()}
+            )
+            return False
+        entry.verified_run = self._core.index.run
+        entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
+        self._core.index.entries.put(stat.st_ino, entry)
+        return True
+
+    async def check_at(self, path: bytes, inode: int) -> bool:
+        """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
+        fd = self._open(path)
+        try:
+            return os.fstat(fd).st_ino != inode or await self.check(path, fd)
+        finally:
+            os.close(fd)
+
+    def digest_soon(self, path: bytes) -> None:
+        """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without."""
+        try:
+            self._queue_in.send_nowait(path)
+        except trio.WouldBlock:
+            return
+
+    async def run(self) -> None:
+        """Serve ``digest_soon`` until cancelled."""
+        async for path in self._queue_out:
+            try:
+                await self._digest(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # gone meanwhile
+
+    async def _digest(self, path: bytes) -> None:
+        fd = self._open(path)
+        try:
+            if not stat_module.S_ISREG(os.fstat(fd).st_mode):
+                return
+            fingerprint, stat = await self._hash(fd)
+            entry = self._core.index.entries.get(stat.st_ino)
+            if entry is not None and entry.state is EntryState.CLEAN:
+                return
+            self._core.index.entries.put(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
+        finally:
+            os.close(fd)
+
+    async def _check_unknown(self, path: bytes, fd: int) -> bool:
+        core = self._core
+        parent, _, name = path.rpartition(b"/")
+        place = core.zones.place_of(parent)
+        if place is None or not place.zone.sends or core.kind_of(place, name) in LOCAL_KINDS:
+            return True
+        try:
+            target = core.object_at(place, name)
+            info = await target.remote.access.head(target.key)
+        except (ObjectMissingError, NameNotStorableError):
+            core.mark_dirty(os.fstat(fd), path)
+            core.events.emit("kept-unsent", path=os.fsdecode(path))
+            return True
+        fingerprint, stat = await self._hash(fd)
+        expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
+        same = expected.digest == fingerprint.digest if expected else stat.st_mtime_ns == info.modified_ns
+        if not same or stat.st_size != info.size_bytes:
+            core.residence.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
+            return False
+        entry = self._entry(EntryState.CLEAN, stat, fingerprint)
+        entry.set_name(CachedName(path, info.etag, info.modified_ns))
+        core.index.entries.put(stat.st_ino, entry)
+        return True
+
+    def _open(self, path: bytes) -> int:
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self._core.store.tree.open_directory(parent)
+        try:
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
+        finally:
+            os.close(directory_fd)
+
+    def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
+        return Entry(
+            state,
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+            fingerprint.digest,
+            verified_run=self._core.index.run,
+            used_seconds=self._core.now_seconds(),
+        )
+
+    async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result]:
+        """Return the fingerprint of a file and the attributes that it had before and after."""
+        while True:
+            before = os.fstat(fd)
+            fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)
+            after = os.fstat(fd)
+            if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+                return fingerprint, after
+
+
+def _describes(entry: Entry, stat: os.stat_result) -> bool:
+    return (entry.size_bytes, entry.ctime_ns) == (stat.st_size, stat.st_ctime_ns)

@@ -1,0 +1,114 @@
+"""Marks on names and directories that neither the tree nor the store shows.
+
+- *held*: a directory (by inode number) that exists although no object implies it: made here, or emptied here.
+- *whiteout*: a path under which the store's object must not shine through any more (fallback zones).
+- *pin*: a path that must not be evicted, nor anything below it.
+- *deletion*: a path whose object is gone for this node, while the store has not been told yet.
+"""
+
+from __future__ import annotations
+
+import lmdb
+
+from holdfast.digest import digest_of
+
+_LONGEST_KEY_BYTES = 480  # LMDB keys end at 511 bytes; a longer path is cut and told apart by its digest
+
+
+class DirectoryMarks:
+    """The databases of marks. All calls are short and unsynced."""
+
+    def __init__(self, environment: lmdb.Environment) -> None:
+        self._environment = environment
+        self._held = environment.open_db(b"held")
+        self._whiteouts = environment.open_db(b"whiteouts")
+        self._deletions = environment.open_db(b"deletions")
+        self._pins = environment.open_db(b"pins")
+        self._pinned = self._values(self._pins)
+
+    def hold(self, inode: int) -> None:
+        """Mark the directory ``inode`` as existing without objects."""
+        self._put(self._held, inode.to_bytes(8, "big"), b"")
+
+    def let_go(self, inode: int) -> None:
+        """Take the mark of ``inode`` away, if it has one."""
+        self._delete(self._held, inode.to_bytes(8, "big"))
+
+    def is_held(self, inode: int) -> bool:
+        """Say whether ``inode`` is marked."""
+        return self._has(self._held, inode.to_bytes(8, "big"))
+
+    def white_out(self, path: bytes) -> None:
+        """Hide the store's object at the tree path ``path``."""
+        self._put(self._whiteouts, _bounded(path), path)
+
+    def uncover(self, path: bytes) -> None:
+        """Let the store shine through at ``path`` again."""
+        self._delete(self._whiteouts, _bounded(path))
+
+    def is_whited_out(self, path: bytes) -> bool:
+        """Say whether ``path`` is hidden."""
+        return self._has(self._whiteouts, _bounded(path))
+
+    def uncover_below(self, path: bytes) -> None:
+        """Let the store shine through everywhere below ``path``."""
+        with self._environment.begin(db=self._whiteouts, write=True) as transaction:
+            cursor = transaction.cursor()
+            prefix = path + b"/"
+            found = cursor.set_range(prefix)
+            while found and cursor.key().startswith(prefix):
+                found = cursor.delete()
+
+    def mark_deleted(self, path: bytes) -> None:
+        """Note that the object at ``path`` is to be deleted in the store."""
+        self._put(self._deletions, _bounded(path), path)
+
+    def clear_deleted(self, path: bytes) -> None:
+        """Forget the note: the store has been told, or the name is in use again."""
+        self._delete(self._deletions, _bounded(path))
+
+    def deletions(self) -> list[bytes]:
+        """Return all paths whose objects are still to be deleted."""
+        return self._values(self._deletions)
+
+    def pin(self, path: bytes) -> None:
+        """Let nothing at or below ``path`` be evicted."""
+        self._put(self._pins, _bounded(path), path)
+        self._pinned = self._values(self._pins)
+
+    def unpin(self, path: bytes) -> bool:
+        """Take the pin of exactly ``path`` away; say whether there was one."""
+        had_one = path in self._pinned
+        self._delete(self._pins, _bounded(path))
+        self._pinned = self._values(self._pins)
+        return had_one
+
+    def pins(self) -> list[bytes]:
+        """Return all pinned paths."""
+        return list(self._pinned)
+
+    def is_pinned(self, path: bytes) -> bool:
+        """Say whether ``path`` or a directory above it is pinned."""
+        return any(path == pin or path.startswith(pin + b"/") for pin in self._pinned)
+
+    def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
+        with self._environment.begin(db=database, write=True) as transaction:
+            transaction.put(key, value)
+
+    def _delete(self, database: lmdb._Database, key: bytes) -> None:
+        with self._environment.begin(db=database, write=True) as transaction:
+            transaction.delete(key)
+
+    def _values(self, database: lmdb._Database) -> list[bytes]:
+        with self._environment.begin(db=database) as transaction:
+            return [bytes(value) for _, value in transaction.cursor()]
+
+    def _has(self, database: lmdb._Database, key: bytes) -> bool:
+        with self._environment.begin(db=database) as transaction:
+            return transaction.get(key) is not None
+
+
+def _bounded(path: bytes) -> bytes:
+    if len(path) <= _LONGEST_KEY_BYTES:
+        return path
+    return path[: _LONGEST_KEY_BYTES - 16] + digest_of(path)

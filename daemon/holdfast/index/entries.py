@@ -1,0 +1,96 @@
+"""Entries by inode number. All calls are short and unsynced: they may run on the event loop (findings: 1 to 4 µs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import lmdb
+import msgspec
+
+from holdfast.index.records import Entry, EntryState
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry).decode
+
+
+class Entries:
+    """The ``entries`` database. A change is one transaction, done when the call returns.
+
+    ``cached_bytes`` is the sum of the sizes of all files that are, or become, copies of objects.
+    """
+
+    def __init__(self, environment: lmdb.Environment) -> None:
+        self._environment = environment
+        self._database = environment.open_db(b"entries")
+        self._uses: dict[int, int] = {}
+        self.cached_bytes = sum(_cached_bytes(entry) for _, entry in self.scan())
+
+    def get(self, inode: int) -> Entry | None:
+        """Return the entry of ``inode``; a record that can't be read counts as none."""
+        with self._environment.begin(db=self._database) as transaction:
+            data = transaction.get(_key(inode))
+        return _read(data)
+
+    def put(self, inode: int, entry: Entry) -> None:
+        """Write the entry of ``inode``."""
+        with self._environment.begin(db=self._database, write=True) as transaction:
+            old = _read(transaction.get(_key(inode)))
+            transaction.put(_key(inode), _encode(entry))
+        self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
+
+    def discard(self, inode: int) -> None:
+        """Forget ``inode``, if it is known."""
+        self._uses.pop(inode, None)
+        with self._environment.begin(db=self._database, write=True) as transaction:
+            old = _read(transaction.get(_key(inode)))
+            transaction.delete(_key(inode))
+        self.cached_bytes -= _cached_bytes(old)
+
+    def used(self, inode: int, seconds: int) -> None:
+        """Note that ``inode`` was opened at ``seconds``; written by the next ``flush_uses``."""
+        self._uses[inode] = seconds
+
+    def flush_uses(self) -> None:
+        """Write the noted uses in one transaction."""
+        uses, self._uses = self._uses, {}
+        if not uses:
+            return
+        with self._environment.begin(db=self._database, write=True) as transaction:
+            for inode, seconds in uses.items():
+                entry = _read(transaction.get(_key(inode)))
+                if entry is not None:
+                    entry.used_seconds = seconds
+                    transaction.put(_key(inode), _encode(entry))
+
+    def scan(self) -> Iterator[tuple[int, Entry]]:
+        """Yield every inode with its entry, in the order of inode numbers, as of the first step.
+
+        With many entries it takes long: call it in a thread.
+        """
+        with self._environment.begin(db=self._database) as transaction:
+            for key, data in transaction.cursor():
+                entry = _read(data)
+                if entry is not None:
+                    yield int.from_bytes(key, "big"), entry
+
+    def count(self) -> int:
+        """Return how many entries there are."""
+        with self._environment.begin(db=self._database) as transaction:
+            return int(transaction.stat(self._database)["entries"])
+
+
+def _key(inode: int) -> bytes:
+    return inode.to_bytes(8, "big")
+
+
+def _read(data: bytes | None) -> Entry | None:
+    if data is None:
+        return None
+    try:
+        return _decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def _cached_bytes(entry: Entry | None) -> int:
+    return 0 if entry is None or entry.state is EntryState.LOCAL else entry.size_bytes

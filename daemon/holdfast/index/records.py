@@ -1,0 +1,94 @@
+"""The records of the index, and their form on the disk (msgpack arrays; new fields only at the end, with a default)."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class EntryState(enum.IntEnum):
+    """What is known about a file in the tree. The values are on the disk: never renumber."""
+
+    CLEAN = 1
+    """Whole, and the store holds the same bytes under each of its object names."""
+    DIRTY = 2
+    """Being written, or written and not yet in the store."""
+    UPLOADING = 3
+    """On its way to the store; after a crash it counts as dirty."""
+    LOCAL = 4
+    """A file that is never sent, whose digest is known."""
+
+
+TRANSITIONS: dict[EntryState | None, frozenset[EntryState]] = {
+    None: frozenset(EntryState) - {EntryState.UPLOADING},
+    EntryState.CLEAN: frozenset({EntryState.CLEAN, EntryState.DIRTY}),
+    EntryState.DIRTY: frozenset({EntryState.DIRTY, EntryState.UPLOADING, EntryState.LOCAL, EntryState.CLEAN}),
+    EntryState.UPLOADING: frozenset({EntryState.CLEAN, EntryState.DIRTY}),
+    EntryState.LOCAL: frozenset({EntryState.LOCAL, EntryState.DIRTY}),
+}
+"""From which state to which. DIRTY to CLEAN happens only when a rebuild finds the same bytes in the store."""
+
+
+class CachedName(msgspec.Struct, array_like=True, frozen=True):
+    """One object that a file is a copy of.
+
+    ``path`` is the file's path in the tree, ``etag`` the store's name of the version, ``modified_ns`` its last-modified
+    time in the store (0: not yet known).
+    """
+
+    path: bytes
+    etag: str
+    modified_ns: int = 0
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """What is known about one file of the tree, kept under its inode number; hard links share it.
+
+    It speaks of the file only as long as size and ctime are the file's; otherwise the bytes must be hashed again.
+    ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,
+    ``used_seconds`` the time of the last open,
+    ``path`` where the file was when its bytes last changed.
+    """
+
+    state: EntryState
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    digest: bytes = b""
+    names: list[CachedName] = msgspec.field(default_factory=list)
+    verified_run: int = 0
+    used_seconds: int = 0
+    path: bytes = b""
+
+    def become(self, state: EntryState) -> None:
+        """Change the state; ``ValueError`` when the table does not allow it."""
+        if state not in TRANSITIONS[self.state]:
+            raise ValueError(f"an entry can't go from {self.state.name} to {state.name}")
+        self.state = state
+
+    def name_at(self, path: bytes) -> CachedName | None:
+        """Return the object name that the file has at ``path``."""
+        return next((name for name in self.names if name.path == path), None)
+
+    def set_name(self, name: CachedName) -> None:
+        """Add an object name, or replace the one at the same path."""
+        self.names = [other for other in self.names if other.path != name.path] + [name]
+
+    def drop_name(self, path: bytes) -> None:
+        """Forget the object name at ``path``, if there is one."""
+        self.names = [name for name in self.names if name.path != path]
+
+
+class WorkdirRecord(msgspec.Struct, array_like=True):
+    """What is known about a working directory: who holds it (``pid`` 0: nobody) and since when, in seconds."""
+
+    role: str
+    resource_id: str
+    created_seconds: float
+    acquired_seconds: float
+    released_seconds: float = 0.0
+    pid: int = 0
+    pid_started_ticks: int = 0
+    command: str = ""
+    acquisitions: int = 1

@@ -1,0 +1,154 @@
+"""Mountpoints: what is mounted where, whether it lives, and taking it away."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import MountpointError
+
+FILE_SYSTEM = "fuse.holdfast"
+_MNT_DETACH = 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount, from ``/proc/self/mountinfo``."""
+
+    mountpoint: str
+    file_system: str
+    device: int
+
+
+def mounts() -> list[Mount]:
+    """Return all mounts of this process's namespace, in the order in which they were made."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        fields = line.split(" ")
+        major, _, minor = fields[2].partition(":")
+        kind = fields[fields.index("-") + 1]
+        found.append(Mount(_unescaped(fields[4]), kind, os.makedev(int(major), int(minor))))
+    return found
+
+
+def mount_at(path: str) -> Mount | None:
+    """Return the topmost mount whose mountpoint is ``path``."""
+    wanted = os.path.realpath(path)
+    return next((mount for mount in reversed(mounts()) if mount.mountpoint == wanted), None)
+
+
+def prepare(path: str) -> str:
+    """Make ``path`` fit to mount on: a directory, and free; what a dead daemon left mounted is taken away.
+
+    Returns the path without symbolic links: once mounted, resolving it would ask the daemon itself.
+    Raises ``MountpointError``, which says what to do.
+    """
+    if not path:
+        raise MountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
+    mount = mount_at(path)
+    if mount is not None:
+        if mount.file_system != FILE_SYSTEM:
+            raise MountpointError(
+                f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
+            )
+        if is_alive(path):
+            raise MountpointError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
+        detach(path)
+    try:
+        os.scandir(path).close()
+    except FileNotFoundError:
+        raise MountpointError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
+    except NotADirectoryError:
+        raise MountpointError(f"the mountpoint {path} is not a directory") from None
+    except OSError as problem:
+        raise MountpointError(f"the mountpoint {path} can't be used: {problem.strerror}") from None
+    return os.path.realpath(path)
+
+
+def is_alive(path: str) -> bool:
+    """Say whether the file system mounted at ``path`` has a daemon; one that hangs counts as alive."""
+    try:
+        os.statvfs(path)
+    except OSError as problem:
+        if problem.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+            return False
+        raise MountpointError(f"the mount at {path} does not answer: {problem.strerror}") from None
+    return True
+
+
+def unmount(path: str) -> None:
+    """Unmount ``path``. Raises ``MountpointError`` when files are open there, or nothing is mounted."""
+    _umount(path, 0)
+
+
+def detach(path: str) -> None:
+    """Unmount lazily: the name is free at once, open files keep the mount alive behind it."""
+    _umount(path, _MNT_DETACH)
+
+
+def _umount(path: str, flags: int) -> None:
+    if os.geteuid() != 0:
+        _fusermount(path, flags)
+        return
+    if _libc.umount2(os.fsencode(path), flags) != 0:
+        number = ctypes.get_errno()
+        if number == errno.EBUSY:
+            raise MountpointError(f"{path} is in use{_users(path)}; end that first, or unmount with --lazy")
+        if number == errno.EINVAL:
+            raise MountpointError(f"nothing is mounted at {path}")
+        raise MountpointError(f"can't unmount {path}: {os.strerror(number)}")
+
+
+def _fusermount(path: str, flags: int) -> None:
+    helper = shutil.which("fusermount3")
+    if helper is None:
+        raise MountpointError("fusermount3 is missing (Debian package fuse3); without it only root can unmount")
+    command = [helper, "-u", *(["-z"] if flags & _MNT_DETACH else []), path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise MountpointError(f"can't unmount {path}: {result.stderr.strip()}")
+
+
+def _users(path: str) -> str:
+    """Return who has files open below ``path``, as far as this user may see."""
+    prefix = os.path.realpath(path)
+    users = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        for link in (process / "cwd", *_links(process / "fd")):
+            try:
+                target = os.readlink(link)
+            except OSError:
+                continue
+            if target == prefix or target.startswith(prefix + "/"):
+                users.add(int(process.name))
+    if not users:
+        return ""
+    named = [f"{pid} ({_command(pid)})" for pid in sorted(users)[:5]]
+    return " by " + ", ".join(named)
+
+
+def _links(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "?"
+
+
+def _unescaped(field: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(code, character)
+    return field

@@ -1,0 +1,24 @@
+"""The local store: one directory on one file system, with everything in it that this node keeps."""
+
+from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
+from holdfast.store.quarantine import Quarantine, QuarantinedFile
+from holdfast.store.space import DiskSpace, disk_space
+from holdfast.store.staging import Orphanage, Staging, Trash
+from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
+from holdfast.store.tree import Tree
+
+__all__ = [
+    "FORMAT_VERSION",
+    "RENAME_EXCHANGE",
+    "RENAME_NOREPLACE",
+    "DiskSpace",
+    "Orphanage",
+    "Quarantine",
+    "QuarantinedFile",
+    "Staging",
+    "StoreDirectory",
+    "Trash",
+    "Tree",
+    "disk_space",
+    "rename_with_flags",
+]

@@ -1,0 +1,112 @@
+"""Files on their way in or out of the tree: arriving (``fetching/``), nameless but open (``orphans/``), doomed (``trash/``).
+
+All three lie on the tree's file system, so that a rename or a link moves a file in one step. A crash leaves files behind
+that nobody needs: ``clear`` removes them at the start, before the mount exists.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+
+from holdfast.store.syscalls import rename_with_flags
+
+
+class Staging:
+    """Files that arrive from a store, under names of their own until they are whole and verified."""
+
+    def __init__(self, directory_fd: int) -> None:
+        self.directory_fd = directory_fd
+        self._numbers = itertools.count(1)
+
+    def create(self, size_bytes: int) -> tuple[bytes, int]:
+        """Create a file with room for ``size_bytes``; return its name and a read-write descriptor.
+
+        Raises ``OSError`` with ENOSPC when the disk has no room, and leaves nothing behind then.
+        """
+        name = b"%d" % next(self._numbers)
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.directory_fd)
+        try:
+            if size_bytes:
+                os.posix_fallocate(fd, 0, size_bytes)
+        except OSError:
+            os.close(fd)
+            self.discard(name)
+            raise
+        return name, fd
+
+    def place(self, name: bytes, target_fd: int, target: bytes) -> None:
+        """Move a whole file to its place in the tree, over whatever stands there. Raises ``OSError``."""
+        os.rename(name, target, src_dir_fd=self.directory_fd, dst_dir_fd=target_fd)
+
+    def discard(self, name: bytes) -> None:
+        """Remove a file that will not be needed; it may be gone."""
+        _unlink_if_there(name, self.directory_fd)
+
+    def clear(self) -> int:
+        """Remove everything; return how many files there were."""
+        return _clear(self.directory_fd)
+
+
+class Orphanage:
+    """Files whose last name was removed while somebody has them open: kept under their inode number until closed."""
+
+    def __init__(self, directory_fd: int) -> None:
+        self.directory_fd = directory_fd
+
+    def take(self, source_fd: int, name: bytes, inode: int) -> None:
+        """Move the last name of ``inode`` here. Raises ``OSError``."""
+        os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd)
+
+    def shelter(self, source_fd: int, name: bytes, inode: int) -> None:
+        """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
+        self.release(inode)
+        os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd, follow_symlinks=False)
+
+    def release(self, inode: int) -> None:
+        """Remove the name here; the file ends with its last descriptor."""
+        _unlink_if_there(b"%d" % inode, self.directory_fd)
+
+    def clear(self) -> int:
+        """Remove everything; return how many files there were."""
+        return _clear(self.directory_fd)
+
+
+class Trash:
+    """Directory trees that are out of sight and wait to be deleted."""
+
+    def __init__(self, directory_fd: int) -> None:
+        self.directory_fd = directory_fd
+        self._numbers = itertools.count(1)
+
+    def throw(self, source_fd: int, name: bytes) -> None:
+        """Take the entry ``name`` out of sight in one step. Raises ``OSError``."""
+        while True:
+            try:
+                rename_with_flags(source_fd, name, self.directory_fd, b"%d" % next(self._numbers), 1)
+                return
+            except FileExistsError:
+                continue
+
+    def empty(self) -> int:
+        """Delete what was thrown here; return how many entries. It waits for the disk: call it in a thread."""
+        return _clear(self.directory_fd)
+
+
+def _unlink_if_there(name: bytes, directory_fd: int) -> None:
+    try:
+        os.unlink(name, dir_fd=directory_fd)
+    except FileNotFoundError:
+        return
+
+
+def _clear(directory_fd: int) -> int:
+    count = 0
+    for entry in os.scandir(directory_fd):
+        count += 1
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.name, ignore_errors=True, dir_fd=directory_fd)
+        else:
+            _unlink_if_there(os.fsencode(entry.name), directory_fd)
+    return count

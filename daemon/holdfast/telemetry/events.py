@@ -1,0 +1,80 @@
+"""The event journal: what an operator would want to know, in order, in memory and in a file of bounded size.
+
+Events are few (a corrupt file, a store that went away, a lease), never one for each request. The file is JSON lines; at
+its size limit it becomes ``NAME.1`` and a new one begins. A crash loses nothing that was written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+_log = logging.getLogger("holdfast.events")
+_KEPT_IN_MEMORY = 10_000
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event: ``number`` counts from 1 at each daemon start, ``time`` is seconds since the epoch."""
+
+    number: int
+    time: float
+    kind: str
+    fields: dict[str, str | int | float | bool]
+
+    def text(self) -> str:
+        """Return the event on one line."""
+        return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
+
+
+class EventLog:
+    """Events of this run. ``emit`` is called on the event loop only."""
+
+    def __init__(self, clock: Callable[[], float], file: Path | None = None, max_bytes: int = 4 * 2**20) -> None:
+        self._clock = clock
+        self._events: deque[Event] = deque(maxlen=_KEPT_IN_MEMORY)
+        self._number = 0
+        self._arrived = trio.Event()
+        self._file = file
+        self._max_bytes = max_bytes
+
+    def emit(self, kind: str, **fields: str | int | float | bool) -> None:
+        """Record an event of ``kind`` (words with hyphens)."""
+        self._number += 1
+        event = Event(self._number, self._clock(), kind, fields)
+        self._events.append(event)
+        _log.info("%s", event.text())
+        self._write(event)
+        self._arrived.set()
+        self._arrived = trio.Event()
+
+    def since(self, number: int) -> list[Event]:
+        """Return the events after ``number``, oldest first; those no longer in memory are left out."""
+        return [event for event in self._events if event.number > number]
+
+    async def wait_beyond(self, number: int) -> None:
+        """Wait until there is an event after ``number``."""
+        while self._number <= number:
+            await self._arrived.wait()
+
+    def _write(self, event: Event) -> None:
+        if self._file is None:
+            return
+        line = json.dumps({"time": event.time, "kind": event.kind, **event.fields}) + "\n"
+        try:
+            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                os.write(fd, line.encode())
+                full = os.fstat(fd).st_size > self._max_bytes
+            finally:
+                os.close(fd)
+            if full:
+                self._file.replace(self._file.with_suffix(self._file.suffix + ".1"))
+        except OSError as problem:
+            _log.warning("can't write the event journal %s: %s", self._file, problem)

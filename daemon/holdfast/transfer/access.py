@@ -1,0 +1,156 @@
+"""One store, asked from the event loop: threads, retries, a deadline, and whether the store is there at all.
+
+A passing error is tried again with growing pauses until the deadline: Spark takes any error for corruption and falls back
+to older state without a word, so an error is the last thing to hand out. An answer of the store, even a refusal, is final.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+import trio
+
+from holdfast.errors import HoldfastError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote import DirectoryListing, ObjectInfo, RemoteStore, UploadSource
+from holdfast.telemetry import Counters, EventLog
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Health:
+    """Whether the store answered last time; ``since`` is in seconds since the epoch."""
+
+    up: bool = True
+    since: float = 0.0
+    problem: str = ""
+
+
+class RemoteAccess:
+    """The way to one store. Cancellation leaves a request to end by itself in its thread; its effect is then unknown."""
+
+    def __init__(
+        self,
+        name: str,
+        store: RemoteStore,
+        *,
+        deadline_seconds: float,
+        parallel: int,
+        events: EventLog,
+        counters: Counters,
+        clock: Callable[[], float],
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.health = Health()
+        self._deadline_seconds = deadline_seconds
+        self._transfers = trio.CapacityLimiter(parallel)
+        self._questions = trio.CapacityLimiter(parallel)
+        self._events = events
+        self._counters = counters
+        self._clock = clock
+        self._random = random.Random()
+
+    async def probe(self) -> None:
+        """Ask once, without retries. Raises ``RemoteError``."""
+        await self._once("PROBE", self._questions, self.store.probe)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """``RemoteStore.head`` with retries."""
+        return await self._insist("HEAD", self._questions, self.store.head, key)
+
+    async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
+        """``RemoteStore.list_directory``, with retries if ``insist``."""
+        if not insist:
+            return await self._once("LIST", self._questions, self.store.list_directory, prefix)
+        return await self._insist("LIST", self._questions, self.store.list_directory, prefix)
+
+    async def holds_any(self, prefix: str) -> bool:
+        """Say whether there is any object below ``prefix``, at any depth."""
+        return await self._insist(
+            "LIST", self._questions, lambda: next(iter(self.store.list_tree(prefix)), None) is not None
+        )
+
+    async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run ``function``, which reads an object into a file, in a transfer thread, with retries."""
+        return await self._insist("GET", self._transfers, function, *args, **kwargs)
+
+    async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
+        """``RemoteStore.write``, tried once: only the caller can tell what a lost answer means."""
+        write = partial(self.store.write, create_only=create_only)
+        return await self._once("PUT", self._transfers, write, key, source, metadata)
+
+    async def copy(self, source: str, target: str) -> ObjectInfo:
+        """``RemoteStore.copy`` with retries."""
+        return await self._insist("COPY", self._transfers, self.store.copy, source, target)
+
+    async def delete(self, keys: list[str]) -> None:
+        """``RemoteStore.delete`` with retries."""
+        await self._insist("DELETE", self._questions, self.store.delete, keys)
+
+    async def prune(self, prefix: str) -> None:
+        """``RemoteStore.prune`` with retries."""
+        await self._insist("PRUNE", self._questions, self.store.prune, prefix)
+
+    def deadline(self) -> float:
+        """Return the trio time at which an operation that begins now gives up."""
+        return trio.current_time() + self._deadline_seconds
+
+    async def pause(self, attempt: int, deadline: float, problem: HoldfastError) -> None:
+        """Wait before attempt number ``attempt`` + 1; raise ``problem``, final now, when the deadline comes first."""
+        bound = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**attempt)
+        seconds = bound * self._random.uniform(0.5, 1.0)
+        if trio.current_time() + seconds > deadline:
+            raise RemoteUnavailableError(
+                f"{problem}; gave up after {self._deadline_seconds:g} s and {attempt + 1} tries"
+            ) from None
+        await trio.sleep(seconds)
+
+    async def _insist(
+        self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        deadline = self.deadline()
+        attempt = 0
+        while True:
+            try:
+                return await self._once(kind, limiter, function, *args, **kwargs)
+            except HoldfastError as problem:
+                if not problem.transient:
+                    raise
+                await self.pause(attempt, deadline, problem)
+                attempt += 1
+
+    async def _once(
+        self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        self._counters.requests[kind] += 1
+        try:
+            result = await trio.to_thread.run_sync(
+                partial(function, *args, **kwargs), limiter=limiter, abandon_on_cancel=True
+            )
+        except (RemoteUnavailableError, RemoteRefusedError) as problem:
+            self._note(False, str(problem))
+            raise
+        except ObjectMissingError:
+            self._note(True)
+            raise
+        self._note(True)
+        return result
+
+    def _note(self, up: bool, problem: str = "") -> None:
+        if up == self.health.up:
+            self.health.problem = problem
+            return
+        self.health = Health(up, self._clock(), problem)
+        if up:
+            self._events.emit("remote-up", store=self.name)
+        else:
+            self._events.emit("remote-down", store=self.name, problem=problem)

@@ -1,0 +1,162 @@
+"""What this node believes of the store's directories: one LIST for a whole directory, kept up by this node's own writes.
+
+A belief has an age: the time at which the LIST began that it rests on. Who asks says how old it may be; ``now`` means that
+the store must be asked after the question came. Invariants: while a LIST is on its way, every change that this node makes
+is noted and played over the result, because the answer may predate it; one LIST of a directory at a time.
+Names here are bytes, as in the mount; keys are text.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import trio
+
+from holdfast.remote import ObjectInfo
+from holdfast.transfer.access import RemoteAccess
+
+_NUMBERS = struct.Struct("<QQ")
+_MOST_NAMES = 500_000
+
+
+class KnownObject(NamedTuple):
+    """What a listing tells of an object."""
+
+    size_bytes: int
+    modified_ns: int
+    etag: str
+
+
+class RemoteDirectory:
+    """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` while never asked."""
+
+    __slots__ = ("_access", "_changes", "_names", "_running", "exists", "key", "listed_at")
+
+    _names: dict[bytes, bytes | None]
+    """Packed numbers and etag of an object; None for a directory."""
+
+    def __init__(self, access: RemoteAccess, key: str) -> None:
+        self.key = key
+        self.listed_at = -math.inf
+        self.exists = False
+        self._access = access
+        self._names = {}
+        self._changes: list[tuple[bytes, bytes | None, bool]] = []
+        self._running: trio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def object(self, name: bytes) -> KnownObject | None:
+        """Return what is believed of the object ``name``; None when there is none, or a directory."""
+        packed = self._names.get(name)
+        if packed is None:
+            return None
+        size_bytes, modified_ns = _NUMBERS.unpack_from(packed)
+        return KnownObject(size_bytes, modified_ns, packed[_NUMBERS.size :].decode())
+
+    def has_directory(self, name: bytes) -> bool:
+        """Say whether there is believed to be a deeper prefix ``name``."""
+        return name in self._names and self._names[name] is None
+
+    def names(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield every name, and whether it is a directory."""
+        for name, packed in self._names.items():
+            yield name, packed is None
+
+    async def ask(self, not_before: float, *, insist: bool = True) -> None:
+        """Make the belief rest on a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
+
+        Without ``insist`` a store that does not answer is asked only once.
+        """
+        while self.listed_at < not_before:
+            if self._running is not None:
+                await self._running.wait()
+            else:
+                await self._list(insist)
+
+    def believe_empty(self) -> None:
+        """Take the directory as known and empty: it was made here under a name that the store did not have."""
+        self.listed_at = trio.current_time()
+        self._names.clear()
+
+    def put(self, name: bytes, info: ObjectInfo) -> None:
+        """Note that this node stored, or has seen, the object ``name``."""
+        self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
+
+    def put_directory(self, name: bytes) -> None:
+        """Note that there are objects below ``name``."""
+        if not self.has_directory(name):
+            self._change(name, None, True)
+
+    def remove(self, name: bytes) -> None:
+        """Note that ``name`` is gone."""
+        self._change(name, None, False)
+
+    def _change(self, name: bytes, packed: bytes | None, present: bool) -> None:
+        if self._running is not None:
+            self._changes.append((name, packed, present))
+        self._apply(name, packed, present)
+
+    def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
+        if present:
+            self._names[name] = packed
+            self.exists = True
+        else:
+            self._names.pop(name, None)
+
+    async def _list(self, insist: bool) -> None:
+        began = trio.current_time()
+        self._running = trio.Event()
+        self._changes.clear()
+        try:
+            listing = await self._access.list_directory(self.key, insist=insist)
+            names: dict[bytes, bytes | None] = {
+                name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
+                for name, info in listing.objects.items()
+            }
+            names.update((name.encode(), None) for name in listing.directories)
+            self._names = names
+            self.exists = listing.exists
+            self.listed_at = began
+            for change in self._changes:
+                self._apply(*change)
+        finally:
+            self._running.set()
+            self._running = None
+            self._changes.clear()
+
+
+class RemoteDirectories:
+    """The known directories of one store, the longest unused forgotten first."""
+
+    def __init__(self, access: RemoteAccess) -> None:
+        self.access = access
+        self._known: OrderedDict[str, RemoteDirectory] = OrderedDict()
+
+    def get(self, key: str) -> RemoteDirectory:
+        """Return the belief about the directory ``key``, perhaps a new one that knows nothing."""
+        directory = self._known.get(key)
+        if directory is None:
+            self._shrink()
+            directory = self._known[key] = RemoteDirectory(self.access, key)
+        else:
+            self._known.move_to_end(key)
+        return directory
+
+    def forget_below(self, key: str) -> None:
+        """Forget the directory ``key`` and all below it."""
+        prefix = f"{key}/" if key else ""
+        for known in [known for known in self._known if known == key or known.startswith(prefix)]:
+            del self._known[known]
+
+    def _shrink(self) -> None:
+        if len(self._known) % 256:
+            return
+        total = sum(len(directory) for directory in self._known.values())
+        while total > _MOST_NAMES and self._known:
+            total -= len(self._known.popitem(last=False)[1])

@@ -1,0 +1,74 @@
+"""Sending a file as an object, with its digest, so that a lost answer never turns success into failure.
+
+A PUT whose answer was lost may have been carried out. A second unconditional PUT of the same bytes does no harm; a second
+conditional one would find its own object and call it somebody else's. So every PUT carries a token of its own
+in the metadata, and when an attempt before it may have succeeded, the object that is in the way is asked for its token.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import trio
+
+from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file
+from holdfast.errors import ObjectExistsError, RemoteUnavailableError
+from holdfast.remote import ObjectInfo, UploadSource
+from holdfast.telemetry import Counters
+from holdfast.transfer.remotes import Remote
+
+_TOKEN = "holdfast-put"
+
+
+class Uploader:
+    """Sends files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request."""
+
+    def __init__(self, single_put_limit_bytes: int, counters: Counters) -> None:
+        self._single_put_limit_bytes = single_put_limit_bytes
+        self._counters = counters
+
+    async def send(self, fd: int, remote: Remote, key: str, *, create_only: bool) -> tuple[ObjectInfo, Fingerprint]:
+        """Store the bytes behind ``fd`` as ``key``; return the object and what its bytes are checked by.
+
+        A file that is written meanwhile may give an object that differs from its digest: compare mtime and size before
+        and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, and ``RemoteError``.
+        """
+        source, fingerprint = await trio.to_thread.run_sync(self._prepare, fd)
+        metadata = {**fingerprint.metadata(), _TOKEN: secrets.token_hex(8)}
+        deadline = remote.access.deadline()
+        attempt = 0
+        while True:
+            try:
+                info = await remote.access.write_once(key, source, metadata, create_only)
+                break
+            except RemoteUnavailableError as problem:
+                await remote.access.pause(attempt, deadline, problem)
+                attempt += 1
+            except ObjectExistsError:
+                if attempt == 0 or not remote.access.store.capabilities.metadata:
+                    raise
+                info = await remote.access.head(key)
+                if info.metadata.get(_TOKEN) != metadata[_TOKEN]:
+                    raise
+                break
+        self._counters.objects_uploaded += 1
+        self._counters.bytes_uploaded += source.size_bytes
+        return info, fingerprint
+
+    def _prepare(self, fd: int) -> tuple[UploadSource, Fingerprint]:
+        size_bytes = os.fstat(fd).st_size
+        if size_bytes > self._single_put_limit_bytes:
+            return UploadSource(size_bytes, path=Path(f"/proc/self/fd/{fd}")), fingerprint_of_file(fd)
+        data = _read_all(fd, size_bytes)
+        return UploadSource(len(data), data=data), fingerprint_of_buffer(data)
+
+
+def _read_all(fd: int, size_bytes: int) -> bytes:
+    pieces = []
+    offset = 0
+    while piece := os.pread(fd, size_bytes - offset + 1, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,71 @@
+"""Processes that hold something: found, told apart from later ones with the same number, and waited for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from holdfast.errors import ConfigurationError
+
+_PROC = Path("/proc")
+_STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process: its number, when it started (clock ticks after boot), and the name of its program."""
+
+    pid: int
+    started_ticks: int
+    command: str
+
+    @classmethod
+    def find(cls, pid: int) -> Process:
+        """Return the process that ``pid``, or the thread ``pid``, belongs to. Raises ``ConfigurationError``."""
+        try:
+            leader = _leader(pid)
+            return cls(leader, _started(leader), (_PROC / str(leader) / "comm").read_text().strip())
+        except (OSError, ValueError):
+            raise ConfigurationError(f"there is no process {pid}") from None
+
+    def is_alive(self) -> bool:
+        """Say whether the process runs; a later one with the same number is another, a zombie runs no more."""
+        try:
+            return _started(self.pid) == self.started_ticks and _state(self.pid) not in ("Z", "X")
+        except (OSError, ValueError):
+            return False
+
+    async def wait_end(self) -> None:
+        """Wait until the process has ended (pidfd_open(2))."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        try:
+            if self.is_alive():
+                await trio.lowlevel.wait_readable(fd)
+        finally:
+            os.close(fd)
+
+
+def _leader(pid: int) -> int:
+    for line in (_PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("Tgid:"):
+            return int(line.split()[1])
+    raise ValueError(pid)
+
+
+def _fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the program's name, which may itself hold anything."""
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+
+
+def _started(pid: int) -> int:
+    return int(_fields(pid)[_STARTED_FIELD - 3])
+
+
+def _state(pid: int) -> str:
+    return _fields(pid)[0]

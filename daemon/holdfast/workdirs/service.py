@@ -1,0 +1,230 @@
+"""Acquiring, holding, releasing and, much later, removing working directories.
+
+A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
+its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is
+kept for the retention time of its role. Every step is one record in the index, so a daemon that starts again knows all
+holders; those that ended meanwhile count as released at that moment.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+
+import trio
+
+from holdfast.config import RoleSection
+from holdfast.errors import LeaseHeldError, NoSuchEntryError
+from holdfast.fs.core import Caller
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.nodes import Node, path_of
+from holdfast.index import WorkdirRecord
+from holdfast.workdirs.holders import Process
+from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
+from holdfast.zones import Place, WorkdirName, ZoneKind
+
+_LONGEST_PAUSE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    """What is known about one working directory; ``path`` is relative to the mount, ``holder`` None when nobody holds it."""
+
+    path: bytes
+    record: WorkdirRecord
+    holder: str | None
+    expires_seconds: float | None
+
+
+class Workdirs:
+    """The working directories of a mount. ``run`` watches holders and retention."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._core = files.core
+        self._records = files.core.index.workdirs
+        self._tree = WorkdirTree(files)
+        self._nursery: trio.Nursery | None = None
+        self._changed = trio.Event()
+        files.creation.directory_made = self._directory_made
+        files.opens.closed = self._file_closed
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch over holders and retention until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._take_stock()
+            task_status.started()
+            while True:
+                changed = self._changed
+                due = self._expire(time.time())
+                await trio.to_thread.run_sync(self._core.store.trash.empty)
+                with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
+                    await changed.wait()
+
+    def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int]) -> Workdir:
+        """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it or find it again.
+
+        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory. Raises
+        ``LeaseHeldError`` while another process holds it, ``ConfigurationError`` for a bad name or pid.
+        """
+        name = WorkdirName.checked(role, resource_id)
+        process = Process.find(pid)
+        path = self._path_of(name)
+        record = self._records.get(path)
+        holder = self._holder(path, record)
+        if holder is not None and record is not None:
+            if (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
+                return self._describe(path, record)
+            self._core.events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=pid)
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
+            raise LeaseHeldError(
+                f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
+            )
+        self._tree.prepare(path, owner)
+        self._wake()
+        return self._hold(path, name, process)
+
+    def release(self, role: str, resource_id: str) -> Workdir:
+        """End the hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``."""
+        path = self._path_of(WorkdirName.checked(role, resource_id))
+        record = self._records.get(path)
+        if record is None:
+            raise NoSuchEntryError(f"there is no working directory {os.fsdecode(path)}")
+        if record.pid or not record.released_seconds:
+            record = self._released(path, record)
+        return self._describe(path, record)
+
+    def all(self) -> list[Workdir]:
+        """Return all working directories by path."""
+        return [self._describe(path, record) for path, record in self._records.all()]
+
+    # --- holders -----------------------------------------------------------------------------------------------------
+
+    def _hold(self, path: bytes, name: WorkdirName, process: Process) -> Workdir:
+        now = time.time()
+        old = self._records.get(path)
+        record = WorkdirRecord(
+            name.role,
+            name.resource_id,
+            created_seconds=old.created_seconds if old else now,
+            acquired_seconds=now,
+            pid=process.pid,
+            pid_started_ticks=process.started_ticks,
+            command=process.command,
+            acquisitions=old.acquisitions + 1 if old else 1,
+        )
+        self._records.put(path, record)
+        self._core.events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
+        self._watch(path, process)
+        return self._describe(path, record)
+
+    def _watch(self, path: bytes, process: Process) -> None:
+        assert self._nursery is not None, "the working directories are not being watched over"
+        self._nursery.start_soon(self._wait_for_end, path, process)
+
+    async def _wait_for_end(self, path: bytes, process: Process) -> None:
+        await process.wait_end()
+        record = self._records.get(path)
+        if record is not None and (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
+            record.pid = 0
+            self._records.put(path, record)
+            if not self._lease_is_open(path):
+                self._released(path, record)
+
+    def _released(self, path: bytes, record: WorkdirRecord) -> WorkdirRecord:
+        record.pid = 0
+        record.released_seconds = time.time()
+        self._records.put(path, record)
+        self._core.events.emit("workdir-released", path=os.fsdecode(path))
+        self._wake()
+        return record
+
+    def _holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
+        if record is None:
+            return None
+        if record.pid and Process(record.pid, record.pid_started_ticks, record.command).is_alive():
+            return f"pid {record.pid} ({record.command})"
+        if self._lease_is_open(path):
+            return f"a process that {record.command} started (it has {LEASE_FILE.decode()} open)"
+        return None
+
+    def _lease_is_open(self, path: bytes) -> bool:
+        inode = self._tree.lease_inode(path)
+        node = self._core.nodes.of_backing(inode) if inode else None
+        return node is not None and node.opened is not None
+
+    # --- what happens in the mount -----------------------------------------------------------------------------------
+
+    def _directory_made(self, place: Place, caller: Caller) -> None:
+        """A process made a directory in a base by mkdir(2): it has acquired it."""
+        name = WorkdirName.parse(place.path.rsplit(b"/", 1)[-1])
+        if place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix and name is not None:
+            self._tree.prepare(place.path, (caller.uid, caller.gid))
+            self._hold(place.path, name, Process.find(caller.pid))
+
+    def _file_closed(self, node: Node) -> None:
+        """The last handle of a file was closed; a lease file's ends the hold if the process is gone too."""
+        if node.name != LEASE_FILE or node.parent is None:
+            return
+        path = path_of(node.parent)
+        record = self._records.get(path) if path else None
+        if path and record is not None and not record.released_seconds and self._holder(path, record) is None:
+            self._released(path, record)
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+
+    def _take_stock(self) -> None:
+        """After a start: watch the holders that still live, count the others as released now, find what has no record."""
+        for path in self._tree.existing():
+            if self._records.get(path) is None:
+                name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
+                assert name is not None
+                now = time.time()
+                self._records.put(path, WorkdirRecord(name.role, name.resource_id, now, now, released_seconds=now))
+        for path, record in self._records.all():
+            if not self._tree.exists(path):
+                self._records.discard(path)
+            elif self._holder(path, record) is not None:
+                self._watch(path, Process(record.pid, record.pid_started_ticks, record.command))
+            elif not record.released_seconds:
+                self._released(path, record)
+
+    def _expire(self, now: float) -> float:
+        """Remove what was kept long enough; return the time at which the next one is due."""
+        due = math.inf
+        for path, record in self._records.all():
+            if not self._tree.exists(path):
+                self._records.discard(path)
+                continue
+            if not record.released_seconds or self._holder(path, record) is not None:
+                continue
+            expires = record.released_seconds + self._retain_seconds(record.role)
+            if expires <= now:
+                self._tree.remove(path)
+                self._records.discard(path)
+                self._core.events.emit("workdir-removed", path=os.fsdecode(path))
+            else:
+                due = min(due, expires)
+        return due
+
+    def _retain_seconds(self, role: str) -> float:
+        section = self._core.config.workdirs
+        special = section.roles.get(role, RoleSection()).retain_seconds
+        return section.retain_seconds if special is None else special
+
+    def _path_of(self, name: WorkdirName) -> bytes:
+        section = self._core.config.workdirs
+        base = section.roles.get(name.role, RoleSection()).base or section.base
+        return base.encode() + b"/" + name.encoded()
+
+    def _describe(self, path: bytes, record: WorkdirRecord) -> Workdir:
+        holder = self._holder(path, record)
+        released = record.released_seconds if holder is None else 0.0
+        expires = released + self._retain_seconds(record.role) if released else None
+        return Workdir(path, record, holder, expires)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

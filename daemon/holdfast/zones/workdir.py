@@ -1,0 +1,53 @@
+"""The names of working directories and of what lies in them (FLIP-198, with RocksDB's directory beside ``tmp``)."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from holdfast.errors import ConfigurationError
+
+SKELETON = (b"tmp", b"rocksdb", b"localState", b"blobStorage")
+"""What a working directory has from the start."""
+
+VOLATILE = (b"tmp", b"rocksdb")
+"""What is emptied whenever its process starts."""
+
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_ID = re.compile(r"[^/\x00]+")
+_LONGEST_NAME_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class WorkdirName:
+    """``<role>_<resource id>``."""
+
+    role: str
+    resource_id: str
+
+    @classmethod
+    def checked(cls, role: str, resource_id: str) -> WorkdirName:
+        """Return the name; ``ConfigurationError`` says what is allowed."""
+        if not _ROLE.fullmatch(role):
+            raise ConfigurationError(f"role {role!r}: letters, digits and hyphens, beginning with a letter")
+        if not _ID.fullmatch(resource_id):
+            raise ConfigurationError(f"id {resource_id!r}: any characters but '/'; at least one")
+        name = cls(role, resource_id)
+        if len(name.encoded()) > _LONGEST_NAME_BYTES:
+            raise ConfigurationError(
+                f"role and id together are {len(name.encoded())} bytes long; at most {_LONGEST_NAME_BYTES}"
+            )
+        return name
+
+    @classmethod
+    def parse(cls, name: bytes) -> WorkdirName | None:
+        """Read a directory's name; None when it is not a working directory's."""
+        role, separator, resource_id = os.fsdecode(name).partition("_")
+        if not separator or not resource_id or not _ROLE.fullmatch(role):
+            return None
+        return cls(role, resource_id)
+
+    def encoded(self) -> bytes:
+        """Return the directory's name."""
+        return os.fsencode(f"{self.role}_{self.resource_id}")

@@ -1,0 +1,1 @@
+"""Holdfast for Spark: environment, session settings, pipeline and demo."""

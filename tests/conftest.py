@@ -1,0 +1,81 @@
+"""Fixtures for all layers. Every daemon, mount and server that a test starts ends with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from holdfast import mountpoint
+
+from tests.support.node import Node
+
+NodeFactory = Callable[..., Node]
+
+
+@pytest.fixture(scope="session")
+def disk() -> Iterator[Path]:
+    """A directory on a real disk: a store can't live on tmpfs, where /tmp often is."""
+    base = os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp")
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=base))
+    directory.chmod(0o755)
+    yield directory
+    _sweep_mounts(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def workspace(disk: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory for one test, on a real disk."""
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)[:40]
+    directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=disk))
+    directory.chmod(0o755)
+    yield directory
+    _sweep_mounts(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def make_node(workspace: Path) -> Iterator[NodeFactory]:
+    """A factory of nodes that share one remote store, a directory."""
+    nodes: list[Node] = []
+
+    def make(name: str = "a", **settings: Any) -> Node:
+        remote = workspace / "remote"
+        urls = {
+            "checkpoints": str(settings.pop("checkpoints", f"file://{remote}/checkpoints")),
+            "blobs": str(settings.pop("blobs", f"file://{remote}/blobs")),
+        }
+        nodes.append(Node(workspace / name, **urls, **settings))
+        return nodes[-1]
+
+    yield make
+    problems = []
+    for node in nodes:
+        try:
+            node.clean_up()
+        except AssertionError as problem:
+            problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def node(make_node: NodeFactory) -> Node:
+    """A started node over a directory as remote store."""
+    return make_node().start()
+
+
+@pytest.fixture
+def remote_files(workspace: Path) -> Path:
+    """Where the checkpoint objects of ``node`` stand as files."""
+    return workspace / "remote" / "checkpoints"
+
+
+def _sweep_mounts(directory: Path) -> None:
+    for mount in reversed(mountpoint.mounts()):
+        if mount.mountpoint.startswith(f"{directory}/") and mount.file_system == mountpoint.FILE_SYSTEM:
+            mountpoint.detach(mount.mountpoint)

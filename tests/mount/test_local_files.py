@@ -1,0 +1,234 @@
+"""The file system where nothing is sent: a working directory behaves like any local file system."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
+
+from tests.support.node import Node
+
+
+@pytest.fixture
+def home(node: Node) -> Path:
+    path = node.work / "plain"
+    path.mkdir()
+    return path
+
+
+def test_hard_links_are_one_file_whichever_name_goes_first(home: Path) -> None:
+    first, second, third = home / "first", home / "second", home / "third"
+    first.write_bytes(b"bytes")
+    os.link(first, second)
+    os.link(second, third)
+    assert {path.stat().st_ino for path in (first, second, third)} == {first.stat().st_ino}
+    assert first.stat().st_nlink == 3
+    first.unlink()
+    assert second.stat().st_nlink == 2
+    third.write_bytes(b"changed")
+    assert second.read_bytes() == b"changed"
+    second.rename(home / "fourth")
+    third.unlink()
+    assert (home / "fourth").stat().st_nlink == 1
+    assert (home / "fourth").read_bytes() == b"changed"
+    assert os.listdir(home) == ["fourth"]
+
+
+def test_an_unlinked_open_file_lives_until_it_is_closed(home: Path, node: Node) -> None:
+    path = home / "file"
+    with path.open("w+b") as file:
+        path.unlink()
+        file.write(b"still here")
+        file.seek(0)
+        assert file.read() == b"still here"
+        assert os.fstat(file.fileno()).st_nlink == 0
+        path.write_bytes(b"another")
+        file.seek(0)
+        assert file.read() == b"still here"
+    assert path.read_bytes() == b"another"
+    assert list((node.store / "orphans").iterdir()) == []
+
+
+def test_a_file_that_was_renamed_over_lives_until_it_is_closed(home: Path) -> None:
+    old, new = home / "old", home / "new"
+    old.write_bytes(b"old")
+    new.write_bytes(b"new")
+    with old.open("rb") as file:
+        new.rename(old)
+        assert file.read() == b"old"
+        assert os.fstat(file.fileno()).st_nlink == 0
+    assert old.read_bytes() == b"new"
+
+
+def test_rename_flags(home: Path) -> None:
+    (home / "a").write_bytes(b"a")
+    (home / "b").write_bytes(b"b")
+    directory = os.open(home, os.O_RDONLY)
+    try:
+        with pytest.raises(FileExistsError):
+            rename_with_flags(directory, b"a", directory, b"b", RENAME_NOREPLACE)
+        rename_with_flags(directory, b"a", directory, b"b", RENAME_EXCHANGE)
+        assert ((home / "a").read_bytes(), (home / "b").read_bytes()) == (b"b", b"a")
+        rename_with_flags(directory, b"a", directory, b"c", RENAME_NOREPLACE)
+    finally:
+        os.close(directory)
+    assert sorted(os.listdir(home)) == ["b", "c"]
+
+
+def test_times_are_kept_to_the_nanosecond(home: Path) -> None:
+    path = home / "file"
+    path.touch()
+    os.utime(path, ns=(1_234_567_890_123_456_789, 987_654_321_987_654_321))
+    found = path.stat()
+    assert (found.st_atime_ns, found.st_mtime_ns) == (1_234_567_890_123_456_789, 987_654_321_987_654_321)
+
+
+def test_set_id_bits_go_when_the_file_is_written(home: Path) -> None:
+    path = home / "program"
+    path.write_bytes(b"#!")
+    path.chmod(0o6755)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o6755
+    with path.open("ab") as file:
+        file.write(b"/bin/sh")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+def test_a_set_group_id_directory_hands_its_group_down(home: Path) -> None:
+    directory = home / "shared"
+    directory.mkdir()
+    os.chown(directory, 0, 1234)
+    directory.chmod(0o2775)
+    (directory / "file").touch()
+    (directory / "below").mkdir()
+    assert (directory / "file").stat().st_gid == 1234
+    assert (directory / "below").stat().st_gid == 1234
+    assert (directory / "below").stat().st_mode & stat.S_ISGID
+
+
+def test_names_need_not_be_utf8_and_may_have_255_bytes(home: Path) -> None:
+    names = [b"\xff\xfe latin \xe9", b"x" * 255, "ü".encode() * 127, b"new\nline"]
+    base = os.fsencode(home)
+    for name in names:
+        with open(base + b"/" + name, "wb") as file:
+            file.write(name)
+    assert sorted(os.listdir(base)) == sorted(names)
+    for name in names:
+        with open(base + b"/" + name, "rb") as file:
+            assert file.read() == name
+    with pytest.raises(OSError, match="File name too long") as problem:
+        open(base + b"/" + b"x" * 256, "wb").close()
+    assert problem.value.errno == errno.ENAMETOOLONG
+
+
+def test_special_files(home: Path) -> None:
+    os.mkfifo(home / "fifo", 0o640)
+    assert stat.S_ISFIFO((home / "fifo").stat().st_mode)
+    assert stat.S_IMODE((home / "fifo").stat().st_mode) == 0o640
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(home / "socket"))
+        listener.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(home / "socket"))
+    os.symlink("fifo", home / "link")
+    assert (home / "link").readlink() == Path("fifo")
+
+
+def test_extended_attributes(home: Path) -> None:
+    path = home / "file"
+    path.touch()
+    os.setxattr(path, "user.colour", b"green")
+    os.setxattr(path, "user.empty", b"")
+    assert os.getxattr(path, "user.colour") == b"green"
+    assert sorted(os.listxattr(path)) == ["user.colour", "user.empty"]
+    with pytest.raises(FileExistsError):
+        os.setxattr(path, "user.colour", b"red", os.XATTR_CREATE)
+    os.removexattr(path, "user.colour")
+    with pytest.raises(OSError, match="No data available"):
+        os.getxattr(path, "user.colour")
+
+
+def test_shared_and_private_mappings(home: Path) -> None:
+    path = home / "mapped"
+    path.write_bytes(bytes(3 * mmap.PAGESIZE))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
+        shared[mmap.PAGESIZE : mmap.PAGESIZE + 5] = b"hello"
+        shared.flush()
+        assert os.pread(file.fileno(), 5, mmap.PAGESIZE) == b"hello"
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as private:
+            private[0:3] = b"own"
+            assert shared[0:3] == bytes(3)
+    assert path.read_bytes()[mmap.PAGESIZE :].startswith(b"hello")
+
+
+def test_locks_exclude_each_other(home: Path) -> None:
+    path = home / "lock"
+    path.touch()
+    with path.open("r+b") as holder, path.open("r+b") as other:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(holder, fcntl.LOCK_UN)
+        fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        child = os.fork()
+        if child == 0:
+            try:
+                fcntl.lockf(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_listing_goes_on_while_entries_come_and_go(home: Path) -> None:
+    stay = {f"stay-{number}" for number in range(500)}
+    go = {f"go-{number}" for number in range(500)}
+    for name in stay | go:
+        (home / name).touch()
+    seen: list[str] = []
+    with os.scandir(home) as entries:
+        for entry in entries:
+            seen.append(entry.name)
+            if len(seen) == 50:
+                for name in go:
+                    (home / name).unlink()
+                for number in range(500):
+                    (home / f"new-{number}").touch()
+                    os.link(home / "stay-0", home / f"link-{number}")
+    assert len(seen) == len(set(seen)), "an entry was listed twice"
+    assert stay <= set(seen), "an entry that was there all the time was not listed"
+
+
+def test_append_from_two_descriptors(home: Path) -> None:
+    path = home / "log"
+    with path.open("ab", buffering=0) as first, path.open("ab", buffering=0) as second:
+        for number in range(50):
+            first.write(b"first %d\n" % number)
+            second.write(b"second %d\n" % number)
+    assert len(path.read_bytes().splitlines()) == 100
+
+
+def test_the_root_holds_zones_only(node: Node) -> None:
+    assert sorted(os.listdir(node.mountpoint)) == ["blobs", "checkpoints", "work"]
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "file").touch()
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "directory").mkdir()
+    with pytest.raises(PermissionError):
+        node.work.rmdir()
+    with pytest.raises(OSError, match="Device or resource busy"):
+        node.work.rename(node.mountpoint / "elsewhere")
+
+
+def test_inode_numbers_outlive_the_daemon(home: Path, node: Node) -> None:
+    (home / "file").touch()
+    before = (home / "file").stat().st_ino
+    node.stop()
+    node.start()
+    assert (home / "file").stat().st_ino == before

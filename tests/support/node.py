@@ -1,0 +1,170 @@
+"""A node as a test sees it: a real daemon in a process of its own, a real mount, a local store that can be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast import mountpoint
+from holdfast.control.client import ControlClient
+from holdfast.control.messages import Status
+from holdfast.errors import MountpointError
+
+_START_SECONDS = 60.0
+_END_SECONDS = 60.0
+_FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback")
+
+
+class StartError(AssertionError):
+    """The daemon said why it could not start."""
+
+
+class Node:
+    """One daemon with its mount. ``directory`` holds everything that is this node's; the stores are elsewhere."""
+
+    def __init__(self, directory: Path, checkpoints: str, blobs: str, **settings: Any) -> None:
+        self.directory = directory
+        self.mountpoint = directory / "mount"
+        self.store = directory / "store"
+        self.socket = directory / "run" / "control.sock"
+        self.log = directory / "daemon.log"
+        self.settings = {
+            "mount.mountpoint": self.mountpoint,
+            "store.directory": self.store,
+            "checkpoints.url": checkpoints,
+            "blobs.url": blobs,
+            "control.socket": self.socket,
+            "cache.min_free_bytes": 0,
+            "log.level": "debug",
+            **{key.replace("__", "."): value for key, value in settings.items()},
+        }
+        self.environment: dict[str, str] = {}
+        self.expected_faults: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self.mountpoint.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoint zone in the mount."""
+        return self.mountpoint / "checkpoints"
+
+    @property
+    def blobs(self) -> Path:
+        """The blob zone in the mount."""
+        return self.mountpoint / "blobs"
+
+    @property
+    def work(self) -> Path:
+        """The base of the working directories."""
+        return self.mountpoint / "work"
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, **settings: Any) -> Node:
+        """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
+        merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "holdfast.daemon", "--ready-fd", str(writer)]
+        for key, value in merged.items():
+            command += ["--set", f"{key}={value}"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, pass_fds=[writer], stdout=log, stderr=log, env={**os.environ, **self.environment}
+            )
+        os.close(writer)
+        with open(reader) as channel:
+            ready, _, _ = select.select([channel], [], [], _START_SECONDS)
+            line = channel.readline() if ready else ""
+        message = json.loads(line) if line else {"ready": False, "message": f"no word; {self.log.read_text()[-2000:]}"}
+        if not message["ready"]:
+            self._process.wait(_END_SECONDS)
+            raise StartError(message["message"])
+        return self
+
+    def stop(self) -> None:
+        """Unmount; return when the daemon has ended in order."""
+        mountpoint.unmount(str(self.mountpoint))
+        self._wait()
+
+    def terminate(self) -> None:
+        """Let the daemon stop on SIGTERM."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._wait()
+
+    def kill(self) -> None:
+        """SIGKILL the daemon and take the dead mount away, as an operator would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(_END_SECONDS)
+        mountpoint.detach(str(self.mountpoint))
+
+    def lose_disk(self) -> None:
+        """The node's local store is gone."""
+        shutil.rmtree(self.store)
+
+    def client(self) -> ControlClient:
+        """Return a client of the control socket."""
+        return ControlClient(self.socket)
+
+    def status(self) -> Status:
+        """Return the daemon's status."""
+        with self.client() as client:
+            return client.status()
+
+    def requests(self) -> dict[str, int]:
+        """Return how many requests of each kind went to the stores in this run."""
+        return dict(self.status().counters["requests"])
+
+    def backing(self, path: Path) -> Path:
+        """Return where the file of ``path``, a path in the mount, stands in the local store."""
+        return self.store / "tree" / path.relative_to(self.mountpoint)
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return the fields of the events of this run, all or of one kind."""
+        with self.client() as client:
+            return [event.fields for event in client.events() if kind in (None, event.kind)]
+
+    def wait_event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Wait for an event of ``kind`` with these fields; return all of its fields."""
+        with self.client() as client:
+            for event in client.follow_events():
+                if event.kind == kind and fields.items() <= event.fields.items():
+                    return event.fields
+        raise AssertionError("the stream of events ended")
+
+    def clean_up(self) -> None:
+        """Leave nothing behind, whatever happened; then complain about faults in the log."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.stop()
+            except (MountpointError, subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait(_END_SECONDS)
+        if mountpoint.mount_at(str(self.mountpoint)) is not None:
+            mountpoint.detach(str(self.mountpoint))
+        faults = [line for line in self._log_lines() if _FAULT.search(line)]
+        unexpected = [line for line in faults if not any(word in line for word in self.expected_faults)]
+        assert not unexpected, "the daemon's log has faults:\n" + "\n".join(unexpected[:20])
+
+    def _log_lines(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + _END_SECONDS
+        self._process.wait(deadline - time.monotonic())
+        assert self._process.returncode == 0, f"the daemon ended with {self._process.returncode}"
