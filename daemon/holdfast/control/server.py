@@ -128,7 +128,7 @@ class ControlServer:
 
     async def _acquire(self, request: Request) -> Response:
         wanted = await _body(request, AcquireRequest)
-        workdir = self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, (wanted.uid, wanted.gid))
+        workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, (wanted.uid, wanted.gid))
         return _reply(self._inspector.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import trio
+
 from holdfast.errors import HoldfastError, WriteOnceError
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of

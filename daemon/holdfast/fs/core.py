@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import trio
+
 from holdfast.capacity import Room
 from holdfast.config import Config
 from holdfast.errors import NameNotStorableError

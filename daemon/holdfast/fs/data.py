@@ -11,6 +11,7 @@ import errno
 import os
 
 import trio
+
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens

@@ -6,6 +6,7 @@ import os
 import time
 
 import trio
+
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.create import Creation

@@ -13,6 +13,7 @@ import stat as stat_module
 from collections.abc import Iterator
 
 import trio
+
 from holdfast.digest import position_of
 from holdfast.fs.attributes import FOREVER_SECONDS
 from holdfast.fs.core import LOCAL_KINDS, Core

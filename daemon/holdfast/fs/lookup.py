@@ -12,6 +12,7 @@ import stat as stat_module
 from typing import NamedTuple
 
 import trio
+
 from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteUnavailableError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import FOREVER_SECONDS, Stat

@@ -9,15 +9,20 @@ from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node
 
 Invalidate = Callable[[int, bytes], None]
-"""Tells the kernel to forget what it knows of a name in a directory; returns at once."""
+"""Tells the kernel to forget what it knows of the name in the directory with that node id."""
 
 
 class Presence:
-    """The listener of ``transfer.Residence``. Without a mount there is no kernel to tell: ``invalidate`` does nothing."""
+    """The listener of ``transfer.Residence``.
+
+    ``invalidate`` returns at once, the kernel follows soon; ``invalidate_now`` returns when the kernel has done it, and must
+    not be called on the event loop, because the kernel may first need answers to requests. Without a mount both do nothing.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.invalidate: Invalidate = _nobody_to_tell
+        self.invalidate_now: Invalidate = _nobody_to_tell
         core.residence.listener = self
 
     def is_open(self, inode: int) -> bool:

@@ -7,6 +7,7 @@ import os
 import stat as stat_module
 
 import trio
+
 from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.core import Core
 from holdfast.fs.intents import Intents

@@ -12,6 +12,7 @@ import os
 import stat as stat_module
 
 import trio
+
 from holdfast.digest import Fingerprint, fingerprint_of_file
 from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.core import LOCAL_KINDS, Core

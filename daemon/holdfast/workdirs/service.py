@@ -63,11 +63,12 @@ class Workdirs:
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
-    def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int]) -> Workdir:
+    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int]) -> Workdir:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it or find it again.
 
         ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory. Raises
-        ``LeaseHeldError`` while another process holds it, ``ConfigurationError`` for a bad name or pid.
+        ``LeaseHeldError`` while another process holds it, ``ConfigurationError`` for a bad name or pid. When this returns,
+        the process sees the emptied directories.
         """
         name = WorkdirName.checked(role, resource_id)
         process = Process.find(pid)
@@ -83,8 +84,10 @@ class Workdirs:
                 f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
             )
         self._tree.prepare(path, owner)
+        workdir = self._hold(path, name, process)
         self._wake()
-        return self._hold(path, name, process)
+        await self._tree.tell_kernel()
+        return workdir
 
     def release(self, role: str, resource_id: str) -> Workdir:
         """End the hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``."""

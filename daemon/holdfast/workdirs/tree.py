@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat as stat_module
 
+import trio
+
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
@@ -13,11 +15,18 @@ LEASE_FILE = b".lease"
 
 
 class WorkdirTree:
-    """Changes in the backing tree that no request of the kernel's stands behind; the kernel is told of each."""
+    """Changes in the backing tree that no request of the kernel's stands behind; ``tell_kernel`` comes after them."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self._core = files.core
+        self._untold: list[tuple[int, bytes]] = []
+
+    async def tell_kernel(self) -> None:
+        """Return when the kernel believes nothing any more that the changes until now have made wrong."""
+        untold, self._untold = self._untold, []
+        for parent, name in untold:
+            await trio.to_thread.run_sync(self._files.presence.invalidate_now, parent, name)
 
     def prepare(self, path: bytes, owner: tuple[int, int]) -> None:
         """Create the directory at ``path`` and its skeleton where missing; empty what is volatile. Raises ``OSError``.
@@ -122,10 +131,10 @@ class WorkdirTree:
         self._files.presence.directory_thrown(parent + b"/" + name, inode)
 
     def _tell(self, parent: bytes, name: bytes) -> None:
-        """Let the kernel forget what it believed of a name: that it was not there, or led elsewhere."""
+        """Note that the kernel must forget what it believes of a name: that it was not there, or led elsewhere."""
         node = self._node_at(parent)
         if node is not None:
-            self._files.presence.invalidate(node.id, name)
+            self._untold.append((node.id, name))
 
     def _node_at(self, path: bytes) -> Node | None:
         return self._core.nodes.of_backing(self._core.store.tree.stat(path).st_ino)

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyfuse3
+
 from holdfast.errors import HoldfastError
 from holdfast.telemetry import Counters
 

@@ -6,13 +6,14 @@ import errno
 from collections.abc import Sequence
 
 import pyfuse3
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
+
 from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
 from holdfast.telemetry import Counters
-from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
 _DOT, _DOTDOT = 1, 2
 

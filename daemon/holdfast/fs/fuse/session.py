@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pyfuse3
+
 from holdfast.errors import FuseUnavailableError, MountpointError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.operations import Operations
@@ -37,6 +39,7 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
         files.presence.invalidate = _invalidate
+        files.presence.invalidate_now = _invalidate_now
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
@@ -53,3 +56,8 @@ class Session:
 
 def _invalidate(parent: int, name: bytes) -> None:
     pyfuse3.invalidate_entry_async(parent, name, ignore_enoent=True)
+
+
+def _invalidate_now(parent: int, name: bytes) -> None:
+    with suppress(FileNotFoundError):  # the kernel knew nothing of it
+        pyfuse3.invalidate_entry(parent, name)

@@ -1,0 +1,102 @@
+"""The job's driver as a process of its own: started, watched batch by batch, killed without warning."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_SILENCE_SECONDS = 180.0
+
+
+class DriverError(Exception):
+    """The job ended, or said nothing for too long; the message has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that is done."""
+
+    number: int
+    rows: int
+    milliseconds: int
+
+
+class Driver:
+    """The pipeline in a process group of its own, Python and JVM together."""
+
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+        self.batches: list[Batch] = []
+        self.first_batch_seconds = 0.0
+        self._log = log
+        self._started = time.monotonic()
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast_spark.pipeline", *command],
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+
+    def run_until_entered(self, batch: int, tell: Callable[[Batch], None]) -> None:
+        """Return in the middle of the first batch whose number is ``batch`` or higher."""
+        for fact in self._facts(tell):
+            if fact.get("entered", -1) >= batch:
+                return
+        raise self._failure("the job ended before the batch began")
+
+    def run_to_end(self, tell: Callable[[Batch], None]) -> None:
+        """Return when the job has ended by itself."""
+        for _ in self._facts(tell):
+            pass
+        if self._process.wait() != 0:
+            raise self._failure("the job failed")
+
+    def kill(self) -> None:
+        """SIGKILL Python and JVM; return when both are gone."""
+        group = self._process.pid
+        os.killpg(group, signal.SIGKILL)
+        self._process.wait()
+        while _group_lives(group):
+            time.sleep(0.01)
+
+    def _facts(self, tell: Callable[[Batch], None]) -> Iterator[dict[str, int]]:
+        channel = self._process.stdout
+        assert channel is not None
+        while True:
+            if not select.select([channel], [], [], _SILENCE_SECONDS)[0]:
+                self.kill()
+                raise self._failure(f"the job said nothing for {_SILENCE_SECONDS:.0f} s")
+            line = channel.readline()
+            if not line:
+                return
+            fact: dict[str, int] = json.loads(line)
+            if "done" in fact:
+                self._note(Batch(fact["done"], fact["rows"], fact["milliseconds"]), tell)
+            yield fact
+
+    def _note(self, batch: Batch, tell: Callable[[Batch], None]) -> None:
+        if not self.batches:
+            self.first_batch_seconds = time.monotonic() - self._started
+        self.batches.append(batch)
+        tell(batch)
+
+    def _failure(self, what: str) -> DriverError:
+        end = self._log.read_text(errors="replace")[-3000:]
+        return DriverError(f"{what}; the end of {self._log}:\n{end}")
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""Spark sessions that keep their state on the mount: ``configure(builder, …)`` and ``checkpoint_location(…)``.
+
+What is set, and why, was read from Spark's source or measured (``docs/spark.md``):
+
+- RocksDB state stores with changelogs: a batch commits what changed, not a snapshot;
+- the file-system based checkpoint manager: Spark's default for ``file:`` forks a process for each path it looks at;
+- ``spark.local.dir`` and the JVM's temporary directory in a working directory: on the node's disk, emptied at each start,
+  never sent anywhere, and hard-linkable.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.control.client import ControlClient
+from holdfast.control.messages import WorkdirInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_SOCKET = "/run/holdfast/control.sock"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_MANAGER = "FileSystemBasedCheckpointFileManager"
+_MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
+_MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+
+def configure(
+    builder: SparkSession.Builder, *, name: str, role: str = "driver", socket: str | None = None
+) -> SparkSession.Builder:
+    """Return ``builder`` set up to keep its state on the mount.
+
+    The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends: a second process with
+    the same name is refused (``RefusedError``, which names the holder). Call it before the session is made, once in a
+    process. Raises ``DaemonUnreachableError`` when no daemon answers on ``socket`` (default: ``$HOLDFAST_SOCKET``,
+    then ``/run/holdfast/control.sock``).
+    """
+    workdir = acquire(role, name, socket)
+    local = Path(workdir.path) / "tmp" / "spark"
+    local.mkdir(exist_ok=True)
+    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would beat spark.local.dir
+    settings = {
+        "spark.local.dir": str(local),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={local}",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": _manager_class(),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
+    """Acquire a working directory for this process."""
+    with _client(socket) as client:
+        return client.acquire(role, name, os.getpid(), os.getuid(), os.getgid())
+
+
+def checkpoint_location(name: str, socket: str | None = None) -> str:
+    """Return the URL for ``checkpointLocation`` of the query ``name``: the same on every node of the cluster."""
+    with _client(socket) as client:
+        return f"file://{client.status().mountpoint}/checkpoints/{name}"
+
+
+def _client(socket: str | None) -> ControlClient:
+    return ControlClient(socket or os.environ.get("HOLDFAST_SOCKET") or DEFAULT_SOCKET)
+
+
+def _manager_class() -> str:
+    import pyspark
+
+    major = int(pyspark.__version__.split(".")[0])
+    return f"{_MANAGER_PACKAGE_3 if major < 4 else _MANAGER_PACKAGE_4}.{_MANAGER}"
