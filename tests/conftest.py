@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from holdfast import mountpoint
 
+from holdfast import mountpoint
 from tests.support.node import Node
 
 NodeFactory = Callable[..., Node]

@@ -14,6 +14,8 @@ from holdfast.errors import MountpointError
 
 FILE_SYSTEM = "fuse.holdfast"
 _MNT_DETACH = 2
+_OPTIONAL_FIELDS = 6
+"""Where mountinfo's optional fields begin, which a hyphen ends."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,11 +31,22 @@ class Mount:
 
 def mounts() -> list[Mount]:
     """Return all mounts of this process's namespace, in the order in which they were made."""
+    return parsed(Path("/proc/self/mountinfo").read_bytes())
+
+
+def parsed(mountinfo: bytes) -> list[Mount]:
+    """Read what the kernel writes to ``mountinfo`` (proc_pid_mountinfo(5)).
+
+    It escapes space, tab, newline and backslash in paths, and nothing else: whatever else text files take for the end of
+    a line may be part of a name.
+    """
     found = []
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+    for line in os.fsdecode(mountinfo).split("\n"):
+        if not line:
+            continue
         fields = line.split(" ")
         major, _, minor = fields[2].partition(":")
-        kind = fields[fields.index("-") + 1]
+        kind = fields[fields.index("-", _OPTIONAL_FIELDS) + 1]
         found.append(Mount(_unescaped(fields[4]), kind, os.makedev(int(major), int(minor))))
     return found
 
@@ -52,8 +65,7 @@ def prepare(path: str) -> str:
     """
     if not path:
         raise MountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
-    mount = mount_at(path)
-    if mount is not None:
+    while (mount := mount_at(path)) is not None:
         if mount.file_system != FILE_SYSTEM:
             raise MountpointError(
                 f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
@@ -143,7 +155,7 @@ def _links(directory: Path) -> list[Path]:
 
 def _command(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
         return "?"
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from holdfast.errors import MountpointError
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
 _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again until ``condition`` holds; fail after a minute."""
+    deadline = time.monotonic() + _END_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        select.select([], [], [], 0.01)
 
 
 class StartError(AssertionError):
@@ -145,6 +154,11 @@ class Node:
                 if event.kind == kind and fields.items() <= event.fields.items():
                     return event.fields
         raise AssertionError("the stream of events ended")
+
+    def wait_digest(self, path: Path) -> None:
+        """Wait until the index knows the digest of ``path``, a path in the mount."""
+        with self.client() as client:
+            wait_until(lambda: client.entry(str(path)).digest is not None)
 
     def clean_up(self) -> None:
         """Leave nothing behind, whatever happened; then complain about faults in the log."""

@@ -1,6 +1,6 @@
 """How much of the disk the cache may use, and what goes when it is too much."""
 
-from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, choose
+from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
 from holdfast.capacity.room import Room
 
-__all__ = ["Candidate", "Limits", "Room", "Usage", "bytes_to_free", "choose"]
+__all__ = ["Candidate", "Limits", "Room", "Usage", "bytes_to_free", "can_ever_fit", "in_order_of_eviction"]

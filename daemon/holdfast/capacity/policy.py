@@ -27,31 +27,34 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A clean, closed, unpinned file: dropping it loses nothing but time. ``used_seconds`` is the time of its last use."""
+    """A clean, unpinned file: dropping it loses nothing but time.
+
+    ``used_seconds`` is the time of its last use, ``changed_ns`` that of its last change (its ctime), which tells apart
+    what was used within one second.
+    """
 
     inode: int
     size_bytes: int
     used_seconds: int
+    changed_ns: int
 
 
 def bytes_to_free(limits: Limits, usage: Usage, wanted_bytes: int) -> int:
     """Return how much must go before ``wanted_bytes`` may be written; 0 when there is room."""
-    over_limit = usage.cached_bytes + wanted_bytes - limits.max_bytes if limits.max_bytes else 0
     below_reserve = limits.min_free_bytes + wanted_bytes - usage.free_bytes
-    if over_limit > 0:
-        over_limit += int(limits.max_bytes * (1 - limits.low_watermark))
-    return max(0, over_limit, below_reserve)
+    cached_bytes = usage.cached_bytes + wanted_bytes
+    above_watermark = 0
+    if limits.max_bytes and cached_bytes > limits.max_bytes:
+        above_watermark = cached_bytes - int(limits.max_bytes * limits.low_watermark)
+    return max(0, above_watermark, below_reserve)
 
 
-def choose(candidates: Iterable[Candidate], wanted_bytes: int) -> list[Candidate]:
-    """Return what to evict so that ``wanted_bytes`` become free: the longest unused first, and no more than needed.
+def can_ever_fit(limits: Limits, usage: Usage, wanted_bytes: int) -> bool:
+    """Say whether ``wanted_bytes`` could be written if all of the cache went. If not, nothing should go for their sake."""
+    within_limit = not limits.max_bytes or wanted_bytes <= limits.max_bytes
+    return within_limit and usage.free_bytes + usage.cached_bytes - wanted_bytes >= limits.min_free_bytes
 
-    All of them when they are not enough.
-    """
-    chosen = []
-    for candidate in sorted(candidates, key=lambda candidate: (candidate.used_seconds, candidate.inode)):
-        if wanted_bytes <= 0:
-            break
-        chosen.append(candidate)
-        wanted_bytes -= candidate.size_bytes
-    return chosen
+
+def in_order_of_eviction(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates, the longest unused first. Evict from the front, and stop when enough became free."""
+    return sorted(candidates, key=lambda candidate: (candidate.used_seconds, candidate.changed_ns))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import trio
 
-from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, choose
+from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
 from holdfast.errors import CacheFullError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import DiskSpace
@@ -18,6 +18,8 @@ from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Residence
 
 _CHECK_SECONDS = 5.0
+_TRIES = 5
+_RELEASE_SECONDS = 0.05  # a file closed a moment ago counts as open until the kernel has said so
 
 
 class Room:
@@ -47,25 +49,30 @@ class Room:
 
     async def make_room(self, wanted_bytes: int) -> None:
         """Return when ``wanted_bytes`` may be written. Raises ``CacheFullError``."""
-        if bytes_to_free(self.limits, self.usage(), wanted_bytes) == 0:
+        if not self._missing(wanted_bytes):
             return
         async with self._lock:
-            missing = bytes_to_free(self.limits, self.usage(), wanted_bytes)
-            if missing:
-                await self.evict(missing)
-            if self._is_short(wanted_bytes):
+            for _ in range(_TRIES if can_ever_fit(self.limits, self.usage(), wanted_bytes) else 0):
+                await self.evict(self._missing(wanted_bytes))
+                if not self._missing(wanted_bytes):
+                    return
+                await trio.sleep(_RELEASE_SECONDS)
+            if self._missing(wanted_bytes):
                 usage = self.usage()
                 raise CacheFullError(
                     f"no room for {wanted_bytes} bytes: {usage.cached_bytes} cached, {usage.free_bytes} free on the disk, "
-                    "and nothing more can be evicted; raise cache.max_bytes or lower cache.min_free_bytes, or free some disk"
+                    "and evicting can't make enough; raise cache.max_bytes or lower cache.min_free_bytes, or free some disk"
                 )
 
     async def evict(self, wanted_bytes: int) -> int:
         """Evict until ``wanted_bytes`` became free or nothing is left that may go; return how many bytes went."""
+        if wanted_bytes <= 0:
+            return 0
         self._index.entries.flush_uses()
-        candidates = await trio.to_thread.run_sync(self._candidates)
         freed = 0
-        for candidate in choose(candidates, wanted_bytes):
+        for candidate in in_order_of_eviction(await trio.to_thread.run_sync(self._candidates)):
+            if freed >= wanted_bytes:
+                break
             if self.evict_file(candidate.inode):
                 freed += candidate.size_bytes
             await trio.lowlevel.checkpoint()
@@ -91,19 +98,16 @@ class Room:
         while True:
             await trio.sleep(_CHECK_SECONDS)
             self._index.entries.flush_uses()
-            missing = bytes_to_free(self.limits, self.usage(), 0)
-            if missing:
+            if self._missing(0):
                 async with self._lock:
-                    await self.evict(missing)
+                    await self.evict(self._missing(0))
 
-    def _is_short(self, wanted_bytes: int) -> bool:
-        usage = self.usage()
-        too_much = bool(self.limits.max_bytes) and usage.cached_bytes + wanted_bytes > self.limits.max_bytes
-        return too_much or usage.free_bytes - wanted_bytes < self.limits.min_free_bytes
+    def _missing(self, wanted_bytes: int) -> int:
+        return bytes_to_free(self.limits, self.usage(), wanted_bytes)
 
     def _candidates(self) -> list[Candidate]:
         return [
-            Candidate(inode, entry.size_bytes, entry.used_seconds)
+            Candidate(inode, entry.size_bytes, entry.used_seconds, entry.ctime_ns)
             for inode, entry in self._index.entries.scan()
             if self._may_go(entry)
         ]

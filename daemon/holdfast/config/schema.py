@@ -16,6 +16,7 @@ from holdfast.config.units import ByteSize, FileMode
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Durability(enum.Enum):
@@ -40,13 +41,13 @@ class MountSection(Section, frozen=True):
 class StoreSection(Section, frozen=True):
     """``[store]``: the directory on the local disk that holds the cache and the working directories."""
 
-    directory: str = "/var/lib/holdfast/store"
+    directory: NotEmpty = "/var/lib/holdfast/store"
 
 
 class ZoneSection(Section, frozen=True):
     """``[checkpoints]`` and ``[blobs]``: a remote store and how its zone behaves."""
 
-    url: str
+    url: NotEmpty
     durability: Durability = Durability.COMMIT
     uid: int = -1
     gid: int = -1
@@ -98,14 +99,14 @@ class IntegritySection(Section, frozen=True):
 class RoleSection(Section, frozen=True):
     """``[workdirs.roles.ROLE]``: what differs for one role; what is not set is taken from ``[workdirs]``."""
 
-    base: str | None = None
+    base: NotEmpty | None = None
     retain_seconds: NotNegative | None = None
 
 
 class WorkdirsSection(Section, frozen=True):
     """``[workdirs]``: the working directories of processes."""
 
-    base: str = "work"
+    base: NotEmpty = "work"
     retain_seconds: NotNegative = 7 * 86400.0
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
 
@@ -113,7 +114,7 @@ class WorkdirsSection(Section, frozen=True):
 class ControlSection(Section, frozen=True):
     """``[control]``: the control socket."""
 
-    socket: str = "/run/holdfast/control.sock"
+    socket: NotEmpty = "/run/holdfast/control.sock"
     group: str = "holdfast"
 
 

@@ -6,23 +6,24 @@ Every value keeps the name of its source, so that an error can say which file or
 
 from __future__ import annotations
 
-import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.config.schema import Config, Durability
-from holdfast.config.units import ByteSize, FileMode
+from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
+from holdfast.config.schema import Config
+from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 
 DEFAULT_FILE = Path("/etc/holdfast/holdfast.toml")
 _PREFIX = "HOLDFAST_"
-_RESERVED = {"HOLDFAST_SOCKET", "HOLDFAST_CONFIG"}
+_PASSWORD = re.compile(r"(?<=://)([^/:@]*):[^/]*@")
 
-Flat = dict[tuple[str, ...], Any]
+Flat = dict[Key, Any]
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -33,11 +34,9 @@ class LoadedConfig(msgspec.Struct, frozen=True):
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return ``(key, value, source)`` of every key, sorted, secrets masked."""
-        flat = _flatten(msgspec.to_builtins(self.config, enc_hook=_encode))
-        return [
-            (".".join(key), _masked(key, value), self.sources.get(".".join(key), "default"))
-            for key, value in sorted(flat.items())
-        ]
+        flat = _flatten(msgspec.to_builtins(self.config, enc_hook=_shown))
+        rows = ((".".join(key), _masked(key, value)) for key, value in sorted(flat.items()) if value != {})
+        return [(name, value, self.sources.get(name, "default")) for name, value in rows]
 
 
 def load(
@@ -45,41 +44,43 @@ def load(
 ) -> LoadedConfig:
     """Read all sources and check them.
 
-    ``file`` must exist when given; without it ``/etc/holdfast/holdfast.toml`` is read if it is there. ``options`` maps
-    dotted keys to values; a value of None counts as not given. Raises ``ConfigurationError`` with key, source and what
-    is allowed.
+    ``file`` (else ``$HOLDFAST_CONFIG``) must exist when given; without it ``/etc/holdfast/holdfast.toml`` is read if it is
+    there. ``options`` maps dotted keys to values; a value of None counts as not given. In the environment and in options
+    a list is a text with commas. Raises ``ConfigurationError`` with key, source and what is allowed.
     """
     environment = environment or {}
+    given = file or environment.get("HOLDFAST_CONFIG")
     flat: Flat = {}
     sources: dict[str, str] = {}
-    for values, name in (
-        (
-            _read_file(file or environment.get("HOLDFAST_CONFIG")),
-            str(file or environment.get("HOLDFAST_CONFIG") or DEFAULT_FILE),
-        ),
-        (_read_environment(environment), "environment"),
-        ({tuple(k.split(".")): v for k, v in (options or {}).items() if v is not None}, "option"),
+    for values, source in (
+        (_read_file(given), str(given or DEFAULT_FILE)),
+        (_read_environment(environment), None),
+        (_read_options(options or {}), "option"),
     ):
         for key, value in values.items():
             flat[key] = value
-            sources[".".join(key)] = f"${_variable(key)}" if name == "environment" else name
-    try:
-        config = msgspec.convert(_nest(flat), Config, strict=False, dec_hook=_decode)
-    except msgspec.ValidationError as problem:
-        raise ConfigurationError(_explain(str(problem), sources)) from None
-    return LoadedConfig(config, sources)
+            sources[".".join(key)] = source or f"${_variable(key)}"
+    for key, value in flat.items():
+        name = ".".join(key)
+        try:
+            check(key, value)
+        except ValueError as problem:
+            raise ConfigurationError(f"{name} ({sources[name]}): {problem}") from None
+    return LoadedConfig(msgspec.convert(_nest(flat), Config, strict=False, dec_hook=decode), sources)
 
 
-def _read_file(file: Path | str | None) -> Flat:
-    path = Path(file) if file else DEFAULT_FILE
+def _read_file(given: Path | str | None) -> Flat:
+    path = Path(given) if given else DEFAULT_FILE
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if file:
+        if given:
             raise ConfigurationError(f"the configuration file {path} does not exist") from None
         return {}
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigurationError(f"can't read the configuration file {path}: {problem}") from None
+    except OSError as problem:
+        raise ConfigurationError(f"can't read the configuration file {path}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise ConfigurationError(f"the configuration file {path} is not UTF-8: {problem}") from None
     try:
         return _flatten(tomllib.loads(text))
     except tomllib.TOMLDecodeError as problem:
@@ -87,87 +88,68 @@ def _read_file(file: Path | str | None) -> Flat:
 
 
 def _read_environment(environment: Mapping[str, str]) -> Flat:
-    flat: Flat = {}
-    sections = set(Config.__struct_fields__)
-    for name, text in environment.items():
-        if not name.startswith(_PREFIX) or name in _RESERVED or "__" not in name:
-            continue
-        key = tuple(part.lower() for part in name[len(_PREFIX) :].split("__"))
-        if key[0] in sections:
-            flat[key] = text.split(",") if key[0] == "names" else text
+    """Read ``HOLDFAST_SECTION__KEY``. Variables without two underscores are no settings: they belong to others."""
+    keys = {
+        tuple(part.lower() for part in name[len(_PREFIX) :].split("__")): text
+        for name, text in environment.items()
+        if name.startswith(_PREFIX) and "__" in name
+    }
+    return dict(_with_lists(keys))
+
+
+def _read_options(options: Mapping[str, Any]) -> Flat:
+    return dict(_with_lists({tuple(key.split(".")): value for key, value in options.items() if value is not None}))
+
+
+def _with_lists(flat: Flat) -> Iterator[tuple[Key, Any]]:
+    """Split what is a text and should be a list."""
+    for key, value in flat.items():
+        if isinstance(value, str) and _wants_list(key):
+            yield key, [word.strip() for word in value.split(",") if word.strip()]
         else:
-            raise ConfigurationError(f"${name}: no section [{key[0]}]; there are {', '.join(sorted(sections))}")
-    return flat
+            yield key, value
 
 
-def _variable(key: tuple[str, ...]) -> str:
+def _wants_list(key: Key) -> bool:
+    try:
+        return is_list(kind_of(key))
+    except ValueError:
+        return False  # ``check`` tells what is wrong with it
+
+
+def _variable(key: Key) -> str:
     return _PREFIX + "__".join(key).upper()
 
 
-def _flatten(tree: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Flat:
+def _flatten(tree: Mapping[str, Any], prefix: Key = ()) -> Flat:
+    """Return the leaves of ``tree`` by their keys; an empty section is a leaf too, for its name may be wrong."""
     flat: Flat = {}
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
             flat.update(_flatten(value, (*prefix, name)))
-        elif not isinstance(value, Mapping):
+        else:
             flat[(*prefix, name)] = value
     return flat
 
 
 def _nest(flat: Flat) -> dict[str, Any]:
-    defaults = msgspec.to_builtins(Config(), enc_hook=_encode)
-    tree: dict[str, Any] = {section: {"url": defaults[section]["url"]} for section in ("checkpoints", "blobs")}
+    """Return checked leaves as a tree. Zones get their default URLs, which their struct can't have."""
+    defaults = Config()
+    tree: dict[str, Any] = {"checkpoints": {"url": defaults.checkpoints.url}, "blobs": {"url": defaults.blobs.url}}
     for key, value in flat.items():
         branch = tree
         for part in key[:-1]:
             branch = branch.setdefault(part, {})
-            if not isinstance(branch, dict):
-                raise ConfigurationError(f"{'.'.join(key)}: {part} is a value, not a section")
-        branch[key[-1]] = value
+        if value != {}:
+            branch[key[-1]] = value
+        else:
+            branch.setdefault(key[-1], {})
     return tree
 
 
-def _decode(kind: type, value: Any) -> Any:
-    if kind is ByteSize:
-        return ByteSize.parse(value) if isinstance(value, str) else ByteSize(value)
-    if kind is FileMode:
-        if not isinstance(value, str):
-            raise ValueError(f'{value!r} is not a mode: write octal digits in quotes, as in "0644"')
-        return FileMode.parse(value)
-    raise NotImplementedError(kind)
+def _shown(value: Any) -> str:
+    return value.exact() if isinstance(value, ByteSize) else str(value)
 
 
-def _encode(value: Any) -> Any:
-    return str(value)
-
-
-def _masked(key: tuple[str, ...], value: Any) -> str:
-    if any(word in key[-1].lower() for word in ("secret", "password", "token", "account_key", "credential")):
-        return "***"
-    return str(value)
-
-
-def _explain(problem: str, sources: Mapping[str, str]) -> str:
-    what, _, where = problem.partition(" - at `$")
-    key = where.rstrip("`").lstrip(".").replace("[...]", "")
-    if what.startswith("Object contains unknown field"):
-        unknown = what.split("`")[1]
-        known = _known_keys(key)
-        close = difflib.get_close_matches(unknown, known, n=1)
-        full = f"{key}.{unknown}" if key else unknown
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-        return f"{full} ({_source_of(full, sources)}): no such key; {hint}"
-    if "enum value" in what:
-        what += f"; allowed are {', '.join(level.value for level in Durability)}"
-    return f"{key} ({_source_of(key, sources)}): {what}"
-
-
-def _source_of(key: str, sources: Mapping[str, str]) -> str:
-    return next((name for known, name in sources.items() if known == key or known.startswith(f"{key}.")), "default")
-
-
-def _known_keys(section: str) -> list[str]:
-    kind: Any = Config
-    for part in filter(None, section.split(".")):
-        kind = type(getattr(Config(), part, None)) if kind is Config else None
-    return list(getattr(kind, "__struct_fields__", ()))
+def _masked(key: Key, value: Any) -> str:
+    return "***" if is_secret(key) else _PASSWORD.sub(r"\1:***@", str(value))

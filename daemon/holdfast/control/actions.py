@@ -11,7 +11,7 @@ import trio
 from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths
 from holdfast.errors import FileBusyError, HoldfastError
-from holdfast.fs.filesystem import FileSystem, Node
+from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
 from holdfast.index import EntryState
 
@@ -50,24 +50,13 @@ class Actions:
         found = await self._paths.find(path)
         wanted = [file async for file in self._remote_files(found)]
         done = bytes_done = 0
-        results_in, results = trio.open_memory_channel[tuple[Found, str | None]](0)
-        async with trio.open_nursery() as nursery:
-            queue = iter(wanted)
-
-            async def fetch_all() -> None:
-                async with results_in.clone() as channel:
-                    for file in queue:
-                        await channel.send((file, await self._fetch(file.node)))
-
-            for _ in range(min(_PARALLEL_FETCHES, len(wanted))):
-                nursery.start_soon(fetch_all)
-            await results_in.aclose()
-            async for file, problem in results:
+        for start in range(0, len(wanted), _PARALLEL_FETCHES):
+            group = wanted[start : start + _PARALLEL_FETCHES]
+            for file, problem in zip(group, await self._fetch_all(group), strict=True):
                 done += 1
                 bytes_done += 0 if problem else file.stat.st_size
-                yield Progress(
-                    done=done, total=len(wanted), bytes_done=bytes_done, path=os.fsdecode(file.node.name), problem=problem
-                )
+                name = os.fsdecode(file.node.name)
+                yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, path=name, problem=problem)
         yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
@@ -108,12 +97,20 @@ class Actions:
                 async for file in self._remote_files(child):
                     yield file
 
-    async def _fetch(self, node: Node) -> str | None:
-        try:
-            await self._files.opens.make_local(node)
-        except HoldfastError as problem:
-            return str(problem)
-        return None
+    async def _fetch_all(self, group: list[Found]) -> list[str | None]:
+        """Fetch side by side; return for each what went wrong."""
+        problems: list[str | None] = [None] * len(group)
+
+        async def fetch(index: int) -> None:
+            try:
+                await self._files.opens.make_local(group[index].node)
+            except HoldfastError as problem:
+                problems[index] = str(problem)
+
+        async with trio.open_nursery() as nursery:
+            for index in range(len(group)):
+                nursery.start_soon(fetch, index)
+        return problems
 
     def _with_digest(self, wanted: bytes) -> list[tuple[int, bytes]]:
         return [

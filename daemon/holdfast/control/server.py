@@ -136,13 +136,13 @@ class ControlServer:
         return _reply(self._inspector.workdir(self._workdirs.release(wanted.role, wanted.id)))
 
     async def _verify(self, request: Request) -> Response:
-        return _stream(self._actions.verify((await _body(request, PathRequest)).path))
+        return await _stream(self._actions.verify((await _body(request, PathRequest)).path))
 
     async def _prefetch(self, request: Request) -> Response:
-        return _stream(self._actions.prefetch(await _required_path(request)))
+        return await _stream(self._actions.prefetch(await _required_path(request)))
 
     async def _evict(self, request: Request) -> Response:
-        return _stream(self._actions.evict(await _required_path(request)))
+        return await _stream(self._actions.evict(await _required_path(request)))
 
     async def _pin(self, request: Request) -> Response:
         self._actions.pin(await _required_path(request))
@@ -215,10 +215,12 @@ def _reply(message: object) -> Response:
     return Response(msgspec.json.encode(message), media_type="application/json")
 
 
-def _stream(progress: AsyncIterator[Progress]) -> Response:
-    """Reply with one JSON line for each step; an error after the first line is the last line."""
+async def _stream(progress: AsyncIterator[Progress]) -> Response:
+    """Reply with one JSON line for each step. An error before the first is the reply; a later one is the last line."""
+    first = await anext(progress)
 
     async def lines() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode(first) + b"\n"
         try:
             async for step in progress:
                 yield msgspec.json.encode(step) + b"\n"

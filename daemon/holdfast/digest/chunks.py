@@ -8,13 +8,14 @@ most 64 chunks: their digests must fit into the 2 KiB of metadata that S3 allows
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from dataclasses import dataclass
 
 SMALLEST_CHUNK_BYTES = 8 * 2**20
 _MOST_CHUNKS = 64
 _CHUNK_DIGEST_BYTES = 8
 _ALGORITHM = "xxh3-128"
+_DIGEST = re.compile("[0-9a-f]{32}")
 
 METADATA_DIGEST = "holdfast-digest"
 METADATA_CHUNKS = "holdfast-chunks"
@@ -52,18 +53,20 @@ class Fingerprint:
     def from_metadata(cls, fields: dict[str, str], size_bytes: int) -> Fingerprint | None:
         """Read what ``metadata`` wrote for an object of ``size_bytes``.
 
-        None when there is nothing, or nothing that this version understands: the object is then not checked by digest.
-        Chunk digests whose number does not fit the size are left out.
+        None when there is no digest, or none that this version understands: the object is then not checked by digest.
+        Chunk digests that are damaged or don't fit the size are left out: the whole can still be checked.
         """
         algorithm, _, text = fields.get(METADATA_DIGEST, "").partition(":")
-        try:
-            digest = bytes.fromhex(text)
-            packed = base64.b64decode(fields.get(METADATA_CHUNKS, ""), validate=True)
-        except (ValueError, binascii.Error):
+        if algorithm != _ALGORITHM or not _DIGEST.fullmatch(text):
             return None
-        if algorithm != _ALGORITHM or len(digest) != 16:
-            return None
-        chunks = tuple(packed[i : i + _CHUNK_DIGEST_BYTES] for i in range(0, len(packed), _CHUNK_DIGEST_BYTES))
-        if len(chunks) != chunk_count(size_bytes) or len(packed) % _CHUNK_DIGEST_BYTES:
-            chunks = ()
-        return cls(digest, chunks)
+        return cls(bytes.fromhex(text), _unpacked(fields.get(METADATA_CHUNKS, ""), chunk_count(size_bytes)))
+
+
+def _unpacked(text: str, count: int) -> tuple[bytes, ...]:
+    try:
+        packed = base64.b64decode(text, validate=True)
+    except ValueError:
+        return ()
+    if count == 1 or len(packed) != count * _CHUNK_DIGEST_BYTES:
+        return ()
+    return tuple(packed[i : i + _CHUNK_DIGEST_BYTES] for i in range(0, len(packed), _CHUNK_DIGEST_BYTES))

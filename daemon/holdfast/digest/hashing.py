@@ -41,7 +41,7 @@ class Hasher:
         self._whole.update(data)
         if not self._chunked:
             return
-        view = memoryview(data)
+        view = memoryview(data).cast("B")
         while len(view) >= self._left:
             self._chunk.update(view[: self._left])
             view = view[self._left :]

@@ -11,40 +11,46 @@ import os
 import trio
 
 from holdfast.errors import HoldfastError, WriteOnceError
+from holdfast.fs.backlog import Backlog
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher
 from holdfast.index import Entry, EntryState
-from holdfast.zones import NameKind
+from holdfast.store import unmark_unsent
 
 
 class Committer:
     """Commits open files."""
 
-    def __init__(self, core: Core, opens: Opens, publisher: Publisher) -> None:
+    def __init__(self, core: Core, opens: Opens, publisher: Publisher, backlog: Backlog) -> None:
         self._core = core
         self._opens = opens
         self._publisher = publisher
+        self._backlog = backlog
 
-    async def commit(self, opened: OpenFile) -> None:
-        """Make what was written durable, as its zone demands. Raises ``WriteOnceError`` and ``RemoteError``.
+    async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
+        """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
 
-        After an error the bytes are still here, unsent, unless a write-once name was lost to another writer: then they are
-        in quarantine.
+        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
+        name was lost to another writer: then they are in quarantine.
         """
         if not opened.unsent or not self._names_to_send(opened.node):
             return
         async with self._core.lock(opened.node):
             names = self._names_to_send(opened.node)
-            if opened.unsent and names:
+            if not opened.unsent or not names:
+                return
+            if not wait_for_store and all(self._may_wait(*name) for name in names):
+                await self._leave_to_backlog(opened, names)
+            else:
                 await self._send_all(opened, names)
 
     async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
         """fsync(2), fdatasync(2)."""
         await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
-        await self.commit(opened)
+        await self.commit(opened, wait_for_store=True)
 
     def needs_late_commit(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
@@ -68,6 +74,23 @@ class Committer:
         core = self._core
         return [(parent, name) for parent, name in node.names() if core.sends(core.directories.place(parent), name)]
 
+    def _may_wait(self, parent: Node, name: bytes) -> bool:
+        place = self._core.directories.place(parent)
+        return self._backlog.takes(place) and not self._publisher.is_write_once(place, name)
+
+    async def _leave_to_backlog(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
+        opened.unsent = False
+        try:
+            await self._backlog.keep(opened.fd)
+        except BaseException:
+            opened.unsent = True
+            raise
+        stat = os.fstat(opened.fd)
+        for parent, name in names:
+            path = self._core.directories.place(parent).child_path(name)
+            self._core.mark_dirty(stat, path)
+            self._backlog.add(path)
+
     async def _send_all(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
         core = self._core
         inode = os.fstat(opened.fd).st_ino
@@ -77,8 +100,8 @@ class Committer:
             for parent, name in names:
                 place = core.directories.place(parent)
                 ours = entry.name_at(place.child_path(name)) is not None
-                once = opened.exclusive or core.kind_of(place, name) is NameKind.WRITE_ONCE
-                sents.append(await self._publisher.send(opened.fd, parent, name, None, create_only=once and not ours))
+                once = opened.exclusive or self._publisher.is_write_once(place, name)
+                sents.append(await self._publisher.send(opened.fd, place, name, create_only=once and not ours))
         except WriteOnceError:
             self._lose(opened, names)
             raise
@@ -86,6 +109,7 @@ class Committer:
             opened.unsent = True
             self._put_state(inode, EntryState.DIRTY)
             raise
+        unmark_unsent(opened.fd)
         self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
         if opened.unsent or not all(sent.stable for sent in sents):
             opened.unsent = True

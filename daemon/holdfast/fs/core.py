@@ -104,6 +104,16 @@ class Core:
         except FileNotFoundError:
             return None
 
+    async def sync_directory(self, directory: Node) -> None:
+        """Sync the names in a directory of the tree to the disk."""
+        if directory.backing == 0:
+            return
+        fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.directories.descriptor(directory))
+        try:
+            await trio.to_thread.run_sync(os.fsync, fd)
+        finally:
+            os.close(fd)
+
     def refresh_entry(self, stat: os.stat_result) -> None:
         """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow."""
         entry = self.index.entries.get(stat.st_ino)

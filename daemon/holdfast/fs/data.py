@@ -12,19 +12,22 @@ import os
 
 import trio
 
+from holdfast.capacity import Room
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
+_SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file has to evict
 
 
 class DataPath:
-    """Bytes in and out. ``make_room`` is asked once when the disk is full, before the write is tried again."""
+    """Bytes in and out. When the disk is full, clean files are evicted and a write is tried once more."""
 
-    def __init__(self, opens: Opens) -> None:
+    def __init__(self, opens: Opens, room: Room) -> None:
         self._opens = opens
+        self._room = room
         self._limiter = trio.CapacityLimiter(_DISK_THREADS)
 
     async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
@@ -51,9 +54,17 @@ class DataPath:
         if opened.arrival is not None:
             await self._arrived(opened, 0, opened.arrival.known.size_bytes)
         self._opens.about_to_write(opened)
+        try:
+            return await self._write(opened.fd, data, offset)
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC or not await self._room.evict(len(data) + _SPARE_BYTES):
+                raise
+        return await self._write(opened.fd, data, offset)
+
+    async def _write(self, fd: int, data: bytes, offset: int) -> int:
         if len(data) <= _INLINE_WRITE_BYTES:
-            return os.pwrite(opened.fd, data, offset)
-        return await trio.to_thread.run_sync(os.pwrite, opened.fd, data, offset, limiter=self._limiter)
+            return os.pwrite(fd, data, offset)
+        return await trio.to_thread.run_sync(os.pwrite, fd, data, offset, limiter=self._limiter)
 
     async def _arrived(self, opened: OpenFile, offset: int, size_bytes: int) -> None:
         arrival = opened.arrival

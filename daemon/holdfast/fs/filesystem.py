@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import trio
 
+from holdfast.fs.backlog import Backlog
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.create import Creation
@@ -17,8 +17,10 @@ from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
+from holdfast.fs.prefetch import Prefetcher
 from holdfast.fs.presence import Presence
 from holdfast.fs.publish import Publisher
+from holdfast.fs.rebuild import Rebuilder
 from holdfast.fs.remove import Removal
 from holdfast.fs.rename import Renames
 from holdfast.fs.status import Status
@@ -38,21 +40,27 @@ class FileSystem:
         self.presence = Presence(core)
         self.verifier = Verifier(core)
         self.lookup = Lookup(core, intents)
-        self.opens = Opens(core, self.lookup, self.verifier)
-        self.committer = Committer(core, self.opens, publisher)
+        self._prefetcher = Prefetcher(core)
+        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher)
+        self.backlog = Backlog(core, publisher)
+        self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
+        self.committer = Committer(core, self.opens, publisher, self.backlog)
         self.creation = Creation(core, self.lookup, intents)
         self.removal = Removal(core, publisher, intents)
-        self.renames = Renames(core, publisher, self.removal, self.opens, intents)
+        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, intents)
         self.listings = Listings(core, self.lookup)
         self.status = Status(core, self.opens, self.lookup, self.committer)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens)
+        self.data = DataPath(self.opens, core.room)
         self._late: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as self._late:
             self._late.start_soon(self.verifier.run)
+            self._late.start_soon(self.backlog.run)
+            self._late.start_soon(self.rebuilder.run)
+            await self._late.start(self._prefetcher.run)
             task_status.started()
             await trio.sleep_forever()
 
@@ -70,12 +78,7 @@ class FileSystem:
         """fsync(2) of a directory: its names are on the disk, and the store has been told of what was deleted in it."""
         core = self.core
         place = core.directories.place(node)
-        if node.backing:
-            fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=core.directories.descriptor(node))
-            try:
-                await trio.to_thread.run_sync(os.fsync, fd)
-            finally:
-                os.close(fd)
+        await core.sync_directory(node)
         if place.zone.is_store:
             deletions = core.remote_of(place.zone).deletions
             prefix = place.path + b"/"

@@ -42,6 +42,19 @@ class OpenFile:
         os.fchmod(self.fd, mode & ~drop)
         self.privileged = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether the bytes will not come: the fetch that brought them has ended with an error."""
+        return self.arrival is not None and self.arrival.failed
+
+    def change_arrival(self, arrival: Arrival) -> None:
+        """Read from another fetch from now on."""
+        os.dup2(arrival.fd, self.fd, inheritable=False)
+        arrival.hold()
+        if self.arrival is not None:
+            self.arrival.let_go()
+        self.arrival = arrival
+
     def close(self) -> None:
         """Close the backing descriptor and let go of the arrival."""
         os.close(self.fd)

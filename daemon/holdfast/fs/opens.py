@@ -23,6 +23,7 @@ from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
+from holdfast.fs.prefetch import Prefetcher
 from holdfast.fs.verify import Verifier
 from holdfast.index import EntryState
 from holdfast.transfer import Arrival, KnownObject
@@ -34,10 +35,11 @@ _TRIES = 3
 class Opens:
     """All open nodes. ``closed`` hears of each node whose last handle went."""
 
-    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier) -> None:
+    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier, prefetcher: Prefetcher) -> None:
         self._core = core
         self._lookup = lookup
         self._verifier = verifier
+        self._prefetcher = prefetcher
         self.closed: Callable[[Node], None] = _nobody_waits
 
     async def open(self, node: Node, flags: int) -> OpenFile:
@@ -50,7 +52,7 @@ class Opens:
         if writable:
             self._check_writable(node)
         opened = node.opened
-        if opened is None or (writable and not opened.writable):
+        if opened is None or (writable and not opened.writable) or opened.failed:
             async with self._core.lock(node):
                 opened = await self._open_slowly(node, writable, truncate=bool(flags & os.O_TRUNC))
         else:
@@ -134,22 +136,36 @@ class Opens:
 
     async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.opened is not None:
+            if node.opened.failed:
+                await self._fetch_again(node.opened)
             if writable and not node.opened.writable:
                 self._upgrade(node.opened)
             self._count_open(node, hit=True)
             return node.opened
+        was_corrupt = False
         for _ in range(_TRIES):
-            if node.backing == 0 and not await self._open_remote(node, truncate):
+            if node.backing == 0 and not await self._open_missing(node, truncate, was_corrupt):
                 continue
             if node.opened is None:
                 opened = self._open_local(node, writable)
                 if not await self._intact(node, opened, truncate):
                     opened.close()
+                    was_corrupt = True
                     continue
                 node.opened = opened
                 self._count_open(node, hit=True)
+            if node.opened.arrival is None:
+                self._prefetcher.opened(node, node.opened.fd)
             return node.opened
-        raise CorruptEntryError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
+        raise ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
+
+    async def _open_missing(self, node: Node, truncate: bool, was_corrupt: bool) -> bool:
+        try:
+            return await self._open_remote(node, truncate)
+        except NoSuchEntryError:
+            if not was_corrupt:
+                raise
+            raise CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy") from None
 
     async def _intact(self, node: Node, opened: OpenFile, truncate: bool) -> bool:
         """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""
@@ -198,6 +214,16 @@ class Opens:
             arrival.let_go()
         self._core.counters.misses += 1
         return True
+
+    async def _fetch_again(self, opened: OpenFile) -> None:
+        """The fetch behind an open file failed: let all its handles go on with a new one."""
+        arrival = await self._arrival(opened.node)
+        arrival.hold()
+        try:
+            await arrival.wait_staged()
+            opened.change_arrival(arrival)
+        finally:
+            arrival.let_go()
 
     def _open_arrival(self, node: Node, arrival: Arrival) -> None:
         opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)

@@ -16,7 +16,6 @@ from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core
 from holdfast.fs.intents import Intents
-from holdfast.fs.nodes import Node
 from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.transfer import ObjectPath
@@ -37,23 +36,24 @@ class Sent:
 
 
 class Publisher:
-    """Sends and retracts."""
+    """Sends and retracts, by place and name."""
 
     def __init__(self, core: Core, intents: Intents) -> None:
         self._core = core
         self._intents = intents
 
-    async def send(self, fd: int, directory: Node, name: bytes, caller: Caller | None, *, create_only: bool) -> Sent:
+    def is_write_once(self, place: Place, name: bytes) -> bool:
+        """Say whether the object of this name may be created only once."""
+        return self._core.kind_of(place, name) is NameKind.WRITE_ONCE
+
+    async def send(self, fd: int, place: Place, name: bytes, *, create_only: bool) -> Sent:
         """Store the bytes behind ``fd`` as the object of ``name``.
 
-        A write-once name, or any with ``create_only``, must not exist in the store: ``WriteOnceError``. Raises
-        ``RemoteError`` when the store does not take the object; nothing has changed here then.
+        With ``create_only`` it must not exist in the store: ``WriteOnceError``. Raises ``RemoteError`` when the store does
+        not take the object; nothing has changed here then.
         """
         core = self._core
-        place = core.directories.place(directory)
         target = core.object_at(place, name)
-        kind = core.kind_of(place, name)
-        create_only = create_only or kind is NameKind.WRITE_ONCE
         if place.zone.is_store:
             await target.remote.deletions.settle(target.path, replace=not create_only)
         for attempt in range(_MOST_SENDS):
@@ -69,10 +69,12 @@ class Publisher:
             stable = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
             if stable:
                 break
-        self._appeared(directory, name, info, after.st_mtime_ns)
-        if caller is not None:
-            self._intents.created(place.path, kind, caller.pid)
+        self._appeared(place, name, info, after.st_mtime_ns)
         return Sent(target.path, info, fingerprint, stable)
+
+    def created_by(self, place: Place, name: bytes, caller: Caller) -> None:
+        """Remember whose creation succeeded: its next lookups here are those of a writer."""
+        self._intents.created(place.path, self._core.kind_of(place, name), caller.pid)
 
     def record(self, sents: list[Sent], stat: os.stat_result, previous: Entry | None) -> None:
         """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``."""
@@ -88,7 +90,8 @@ class Publisher:
             used_seconds=core.now_seconds(),
         )
         for sent in sents:
-            entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns))
+            adopted = stat.st_mtime_ns == sent.info.modified_ns
+            entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
         core.index.entries.put(stat.st_ino, entry)
 
     def has_object(self, place: Place, name: bytes, stat: os.stat_result | None) -> bool:
@@ -101,55 +104,71 @@ class Publisher:
         entry = core.index.entries.get(stat.st_ino) if stat is not None else None
         return entry is not None and entry.name_at(place.child_path(name)) is not None
 
-    def retract(self, directory: Node, name: bytes, stat: os.stat_result | None) -> None:
+    def retract(self, place: Place, name: bytes, stat: os.stat_result | None) -> None:
         """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
 
         ``stat`` is the file's, if there is one.
         """
         core = self._core
-        place = core.directories.place(directory)
         path = place.child_path(name)
         core.fetcher.detach(path)
         if place.zone.remote is None or core.kind_of(place, name) in LOCAL_KINDS:
             return
-        if not place.zone.is_store:
-            if not (directory.backing and core.index.marks.is_held(directory.backing)):
+        if not (place.zone.is_store and place.zone.sends):
+            if not self._is_made_here(place):
                 core.index.marks.white_out(path)
-            return
-        if self.has_object(place, name, stat):
+        elif self.has_object(place, name, stat):
             listing = core.listing(place)
             listing.remove(name)
             core.remote_of(place.zone).deletions.schedule(path)
-            self.drop_sidecar(directory, name)
-            if directory.backing and not len(listing):
-                core.index.marks.hold(directory.backing)
+            self.drop_sidecar(place, name)
+            if not len(listing):
+                self._hold(place)
 
-    def drop_sidecar(self, directory: Node, name: bytes) -> None:
+    def drop_sidecar(self, place: Place, name: bytes) -> None:
         """Remove Hadoop's checksum of ``name``, whose object is gone or another one: readers take that for "no check"."""
-        core = self._core
-        sidecar = sidecar_of(name)
-        stat = core.local_stat(directory, sidecar)
-        if stat is None or stat.st_nlink > 1:
+        path = place.child_path(sidecar_of(name))
+        try:
+            stat = self._core.store.tree.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
             return
-        path = core.directories.place(directory).child_path(sidecar)
-        core.residence.drop(path, stat.st_ino)
+        if stat.st_nlink == 1:
+            self._core.residence.drop(path, stat.st_ino)
 
-    def _appeared(self, directory: Node, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
+    def _is_made_here(self, place: Place) -> bool:
+        inode = self._inode(place)
+        return inode != 0 and self._core.index.marks.is_held(inode)
+
+    def _hold(self, place: Place) -> None:
+        """The directory has lost its last object: it stays all the same, until somebody removes it."""
+        inode = self._inode(place)
+        if inode:
+            self._core.index.marks.hold(inode)
+
+    def _inode(self, place: Place) -> int:
+        try:
+            return self._core.store.tree.stat(place.path).st_ino
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    def _appeared(self, place: Place, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
+        """An object is in the store: so are, by implication, the directories above it."""
         core = self._core
-        place = core.directories.place(directory)
-        core.index.marks.uncover(place.child_path(name))
+        path = place.child_path(name)
+        if core.index.marks.is_whited_out(path):
+            core.index.marks.uncover(path)
         core.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
-        node = directory
         while place.zone.is_store:
-            if node.backing:
-                core.index.marks.let_go(node.backing)
-            if place.path == place.zone.prefix or node.parent is None:
+            if self._is_made_here(place):
+                core.index.marks.let_go(self._inode(place))
+            if place.path == place.zone.prefix:
                 break
-            place = core.directories.place(node.parent)
-            core.listing(place).put_directory(node.name)
-            node = node.parent
+            above, _, last = place.path.rpartition(b"/")
+            place = Place(place.zone, above)
+            core.listing(place).put_directory(last)
 
     async def _learn(self, place: Place, name: bytes, target: ObjectPath) -> None:
+        """Bring the belief about a name up to date that turned out to be taken."""
         try:
             self._core.listing(place).put(name, await target.remote.access.head(target.key))
         except ObjectMissingError:

@@ -33,7 +33,7 @@ class Removal:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        self._publisher.retract(directory, name, stat)
+        self._publisher.retract(place, name, stat)
         if stat is not None:
             self.take_name(directory, name, stat)
         else:

@@ -12,6 +12,7 @@ import os
 import stat as stat_module
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.fs.backlog import Backlog
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
@@ -26,9 +27,12 @@ from holdfast.zones import NameKind, Place, ZoneKind
 class Renames:
     """link(2) and renameat2(2)."""
 
-    def __init__(self, core: Core, publisher: Publisher, removal: Removal, opens: Opens, intents: Intents) -> None:
+    def __init__(
+        self, core: Core, publisher: Publisher, backlog: Backlog, removal: Removal, opens: Opens, intents: Intents
+    ) -> None:
         self._core = core
         self._publisher = publisher
+        self._backlog = backlog
         self._removal = removal
         self._opens = opens
         self._intents = intents
@@ -43,7 +47,7 @@ class Renames:
             raise NoSuchEntryError("a file without a name can't get one")
         sent = None
         if core.sends(place, name):
-            sent = await self._send(node, directory, name, caller, create_only=True)
+            sent = await self._send(node, place, name, caller, create_only=True)
         target_fd = core.writable_descriptor(directory)
         source_fd = core.directories.descriptor(node.parent)
         os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
@@ -90,14 +94,14 @@ class Renames:
         if core.sends(there, new):
             if not stat_module.S_ISREG(stat.st_mode):
                 raise HoldsObjectsError("object stores can't keep special files")
-            sent = await self._send(node, target, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
+            sent = await self._send(node, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
         target_fd = core.writable_descriptor(target)
         victim = core.local_stat(target, new)
         if victim is not None:
             if flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._shelter(target, new, target_fd, victim)
-        self._publisher.retract(source, old, stat)
+        self._publisher.retract(here, old, stat)
         os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
@@ -107,7 +111,11 @@ class Renames:
             self._publisher.record([sent], after, entry)
             if node.opened is not None:
                 node.opened.unsent = False
-            self._publisher.drop_sidecar(target, new)
+            self._publisher.drop_sidecar(there, new)
+        elif core.sends(there, new):
+            core.mark_dirty(after, there.child_path(new))
+            self._backlog.add(there.child_path(new))
+            await core.sync_directory(target)
         elif stat_module.S_ISREG(after.st_mode):
             self._opens.digest_later(there, node)
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
@@ -140,9 +148,16 @@ class Renames:
         core.fetcher.detach(place.child_path(new))
         self._removal.lost_name(target, new, victim)
 
-    async def _send(self, node: Node, directory: Node, name: bytes, caller: Caller, *, create_only: bool) -> Sent:
+    async def _send(self, node: Node, place: Place, name: bytes, caller: Caller, *, create_only: bool) -> Sent | None:
+        """Store the object of a name that is about to appear; None where that is left to the backlog."""
+        once = create_only or self._publisher.is_write_once(place, name)
         with self._opens.descriptor_of(node) as fd:
-            return await self._publisher.send(fd, directory, name, caller, create_only=create_only)
+            if not once and self._backlog.takes(place):
+                await self._backlog.keep(fd)
+                return None
+            sent = await self._publisher.send(fd, place, name, create_only=once)
+        self._publisher.created_by(place, name, caller)
+        return sent
 
     async def _rename_directory(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: Place, there: Place

@@ -17,6 +17,7 @@ from holdfast.digest import Fingerprint, fingerprint_of_file
 from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.index import CachedName, Entry, EntryState
+from holdfast.store import is_unsent
 
 _HASHING_THREADS = 2
 _LONGEST_QUEUE = 10_000
@@ -62,7 +63,7 @@ class Verifier:
 
     async def check_at(self, path: bytes, inode: int) -> bool:
         """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
-        fd = self._open(path)
+        fd = self._core.store.tree.open_file(path)
         try:
             return os.fstat(fd).st_ino != inode or await self.check(path, fd)
         finally:
@@ -84,7 +85,7 @@ class Verifier:
                 continue  # gone meanwhile
 
     async def _digest(self, path: bytes) -> None:
-        fd = self._open(path)
+        fd = self._core.store.tree.open_file(path)
         try:
             if not stat_module.S_ISREG(os.fstat(fd).st_mode):
                 return
@@ -100,7 +101,13 @@ class Verifier:
         core = self._core
         parent, _, name = path.rpartition(b"/")
         place = core.zones.place_of(parent)
-        if place is None or not place.zone.sends or core.kind_of(place, name) in LOCAL_KINDS:
+        if place is None or not place.zone.sends:
+            self.digest_soon(path)
+            return True
+        if core.kind_of(place, name) in LOCAL_KINDS:
+            return True
+        if is_unsent(fd):
+            core.mark_dirty(os.fstat(fd), path)
             return True
         try:
             target = core.object_at(place, name)
@@ -119,14 +126,6 @@ class Verifier:
         entry.set_name(CachedName(path, info.etag, info.modified_ns))
         core.index.entries.put(stat.st_ino, entry)
         return True
-
-    def _open(self, path: bytes) -> int:
-        parent, _, name = path.rpartition(b"/")
-        directory_fd = self._core.store.tree.open_directory(parent)
-        try:
-            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
-        finally:
-            os.close(directory_fd)
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(

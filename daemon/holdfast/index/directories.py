@@ -13,6 +13,8 @@ import lmdb
 from holdfast.digest import digest_of
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys end at 511 bytes; a longer path is cut and told apart by its digest
+_CUT_BYTES = _LONGEST_KEY_BYTES - 16
+_KEY_OF_MOUNT = b"/"  # LMDB has no empty keys, and no other path begins with a slash
 
 
 class DirectoryMarks:
@@ -52,12 +54,13 @@ class DirectoryMarks:
 
     def uncover_below(self, path: bytes) -> None:
         """Let the store shine through everywhere below ``path``."""
+        prefix = path + b"/"
+        start = prefix[:_CUT_BYTES]
         with self._environment.begin(db=self._whiteouts, write=True) as transaction:
             cursor = transaction.cursor()
-            prefix = path + b"/"
-            found = cursor.set_range(prefix)
-            while found and cursor.key().startswith(prefix):
-                found = cursor.delete()
+            found = cursor.set_range(start)
+            while found and cursor.key().startswith(start):
+                found = cursor.delete() if cursor.value().startswith(prefix) else cursor.next()
 
     def mark_deleted(self, path: bytes) -> None:
         """Note that the object at ``path`` is to be deleted in the store."""
@@ -72,7 +75,7 @@ class DirectoryMarks:
         return self._values(self._deletions)
 
     def pin(self, path: bytes) -> None:
-        """Let nothing at or below ``path`` be evicted."""
+        """Let nothing at or below ``path`` (``b""``: the whole mount) be evicted."""
         self._put(self._pins, _bounded(path), path)
         self._pinned = self._values(self._pins)
 
@@ -89,7 +92,7 @@ class DirectoryMarks:
 
     def is_pinned(self, path: bytes) -> bool:
         """Say whether ``path`` or a directory above it is pinned."""
-        return any(path == pin or path.startswith(pin + b"/") for pin in self._pinned)
+        return any(not pin or path == pin or path.startswith(pin + b"/") for pin in self._pinned)
 
     def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
         with self._environment.begin(db=database, write=True) as transaction:
@@ -110,5 +113,5 @@ class DirectoryMarks:
 
 def _bounded(path: bytes) -> bytes:
     if len(path) <= _LONGEST_KEY_BYTES:
-        return path
-    return path[: _LONGEST_KEY_BYTES - 16] + digest_of(path)
+        return path or _KEY_OF_MOUNT
+    return path[:_CUT_BYTES] + digest_of(path)

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import lmdb
-import msgspec
 
-from holdfast.index.records import Entry, EntryState
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
 
 
 class Entries:
@@ -29,20 +25,20 @@ class Entries:
         """Return the entry of ``inode``; a record that can't be read counts as none."""
         with self._environment.begin(db=self._database) as transaction:
             data = transaction.get(_key(inode))
-        return _read(data)
+        return decoded_entry(data)
 
     def put(self, inode: int, entry: Entry) -> None:
         """Write the entry of ``inode``."""
         with self._environment.begin(db=self._database, write=True) as transaction:
-            old = _read(transaction.get(_key(inode)))
-            transaction.put(_key(inode), _encode(entry))
+            old = decoded_entry(transaction.get(_key(inode)))
+            transaction.put(_key(inode), encoded(entry))
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
 
     def discard(self, inode: int) -> None:
         """Forget ``inode``, if it is known."""
         self._uses.pop(inode, None)
         with self._environment.begin(db=self._database, write=True) as transaction:
-            old = _read(transaction.get(_key(inode)))
+            old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
         self.cached_bytes -= _cached_bytes(old)
 
@@ -57,10 +53,10 @@ class Entries:
             return
         with self._environment.begin(db=self._database, write=True) as transaction:
             for inode, seconds in uses.items():
-                entry = _read(transaction.get(_key(inode)))
+                entry = decoded_entry(transaction.get(_key(inode)))
                 if entry is not None:
                     entry.used_seconds = seconds
-                    transaction.put(_key(inode), _encode(entry))
+                    transaction.put(_key(inode), encoded(entry))
 
     def scan(self) -> Iterator[tuple[int, Entry]]:
         """Yield every inode with its entry, in the order of inode numbers, as of the first step.
@@ -69,7 +65,7 @@ class Entries:
         """
         with self._environment.begin(db=self._database) as transaction:
             for key, data in transaction.cursor():
-                entry = _read(data)
+                entry = decoded_entry(data)
                 if entry is not None:
                     yield int.from_bytes(key, "big"), entry
 
@@ -81,15 +77,6 @@ class Entries:
 
 def _key(inode: int) -> bytes:
     return inode.to_bytes(8, "big")
-
-
-def _read(data: bytes | None) -> Entry | None:
-    if data is None:
-        return None
-    try:
-        return _decode(data)
-    except msgspec.DecodeError:
-        return None
 
 
 def _cached_bytes(entry: Entry | None) -> int:

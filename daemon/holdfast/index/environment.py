@@ -1,25 +1,32 @@
-"""The LMDB environment: opened, checked, opened anew when it can't be trusted.
+"""The LMDB environment: opened, checked, begun anew when it can't be trusted.
 
 Write transactions are not synced: the daemon's death loses nothing, since the pages are the kernel's; a power cut may
 tear the file. So the environment records the kernel's boot id while it is in use, and is not trusted after a boot that
-it did not see end in order. An environment that is damaged, torn or of another store is moved aside and begun anew:
-the index can always be rebuilt from the tree and the store.
+it did not see end in order. An environment that is damaged, torn or of another store is moved aside (``data.mdb.old``) and
+begun anew: the index can always be rebuilt from the tree and the store.
 """
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import lmdb
 
+from holdfast.errors import StoreUnsuitableError
 from holdfast.index.directories import DirectoryMarks
 from holdfast.index.entries import Entries
+from holdfast.index.readable import DAMAGE, DATABASES, why_unreadable
 from holdfast.index.workdirs import WorkdirRecords
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_DATA = "data.mdb"
+_ENDED_IN_ORDER = b""
+
+
+class _UntrustedError(Exception):
+    """The index on the disk can't be used; the message is the reason."""
 
 
 class Index:
@@ -38,30 +45,52 @@ class Index:
         self.workdirs = WorkdirRecords(environment)
 
     @classmethod
-    def open(cls, path: Path, store_id: str) -> Index:
-        """Open the index in the directory ``path`` for the store ``store_id``."""
-        boot_id = _BOOT_ID.read_bytes().strip()
-        had_one = (path / "data.mdb").exists()
-        environment, problem = _open_checked(path, store_id.encode(), boot_id)
-        if problem is not None:
-            if environment is not None:
-                environment.close()
-            _move_aside(path)
+    def open(cls, path: Path, store_id: str, boot_id: bytes | None = None) -> Index:
+        """Open the index in the directory ``path`` for the store ``store_id``.
+
+        ``boot_id`` tells this boot of the machine from others (None: ask the kernel). Raises ``StoreUnsuitableError`` when
+        it can't be opened for a reason that a new one would meet too: rights, memory, a full disk.
+        """
+        boot = _BOOT_ID.read_bytes().strip() if boot_id is None else boot_id
+        renewed = None
+        try:
+            if (path / _DATA).exists():
+                try:
+                    return cls._begin_run(path, store_id.encode(), boot)
+                except _UntrustedError as problem:
+                    renewed = str(problem)
+                    _move_aside(path)
+            return cls._begin_anew(path, store_id.encode(), boot, renewed)
+        except (lmdb.Error, OSError) as problem:
+            raise StoreUnsuitableError(f"the index in {path} can't be opened: {problem}") from None
+
+    @classmethod
+    def _begin_run(cls, path: Path, store_id: bytes, boot: bytes) -> Index:
+        """Open what is there. Raises ``_UntrustedError``."""
+        try:
+            last_boot = _checked_boot(path, store_id, boot)
+            if last_boot != _ENDED_IN_ORDER and (problem := why_unreadable(path)) is not None:
+                raise _UntrustedError(f"damaged: {problem}")
             environment = _open(path)
-        assert environment is not None
-        with environment.begin(write=True) as transaction:
-            meta = environment.open_db(b"meta", txn=transaction)
-            run = int(transaction.get(b"run", db=meta) or 0) + 1
-            if problem is not None:
-                run = time.time_ns() // 10**9
-            for key, value in (
-                (b"schema", _SCHEMA),
-                (b"store", store_id.encode()),
-                (b"boot", boot_id),
-                (b"run", b"%d" % run),
-            ):
-                transaction.put(key, value, db=meta)
-        return cls(environment, run, problem if had_one else None)
+            try:
+                run = int(_meta_of(environment, b"run") or 0) + 1
+                _write_meta(environment, {b"boot": boot, b"run": b"%d" % run})
+                return cls(environment, run, None)
+            except BaseException:
+                environment.close()
+                raise
+        except (*DAMAGE, ValueError) as problem:
+            raise _UntrustedError(f"damaged: {problem}") from None
+
+    @classmethod
+    def _begin_anew(cls, path: Path, store_id: bytes, boot: bytes, renewed: str | None) -> Index:
+        environment = _open(path)
+        try:
+            _write_meta(environment, {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1"})
+            return cls(environment, 1, renewed)
+        except BaseException:
+            environment.close()
+            raise
 
     def sync(self) -> None:
         """Write everything to the disk. It waits for the disk and releases the GIL: call it in a thread."""
@@ -71,37 +100,55 @@ class Index:
         """Flush, sync and mark the end as orderly."""
         self.entries.flush_uses()
         self._environment.sync(True)
-        with self._environment.begin(write=True) as transaction:
-            transaction.put(b"boot", b"", db=self._meta)
+        _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
         self._environment.sync(True)
         self._environment.close()
 
 
 def _open(path: Path) -> lmdb.Environment:
-    return lmdb.open(str(path), map_size=_MAP_BYTES, max_dbs=8, sync=False, metasync=False, readahead=False, max_readers=64)
+    return lmdb.open(
+        str(path),
+        map_size=_MAP_BYTES,
+        max_dbs=len(DATABASES),
+        sync=False,
+        metasync=False,
+        readahead=False,
+        max_readers=64,
+    )
 
 
-def _open_checked(path: Path, store_id: bytes, boot_id: bytes) -> tuple[lmdb.Environment | None, str | None]:
-    try:
-        environment = _open(path)
-        with environment.begin() as transaction:
-            meta = environment.open_db(b"meta", txn=transaction, create=False)
-            schema, store, boot = (transaction.get(key, db=meta) for key in (b"schema", b"store", b"boot"))
-    except lmdb.NotFoundError:
-        return environment, "empty"
-    except (lmdb.Error, OSError) as problem:
-        return None, f"damaged: {problem}"
+def _checked_boot(path: Path, store_id: bytes, boot: bytes) -> bytes:
+    """Return the boot in which the environment was last in use. Raises ``_UntrustedError`` and ``lmdb.Error``."""
+    with _open(path) as environment:
+        wanted_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        if (path / _DATA).stat().st_size < wanted_bytes:
+            raise _UntrustedError("damaged: the file is cut short")  # reading on would end in SIGBUS
+        schema, store, last_boot = (_meta_of(environment, key) for key in (b"schema", b"store", b"boot"))
     if schema != _SCHEMA:
-        return environment, f"of another schema ({schema!r})"
+        raise _UntrustedError(f"of another schema ({schema!r})")
     if store != store_id:
-        return environment, "of another store"
-    if boot not in (b"", boot_id):
-        return environment, "torn: the machine went down while it was in use"
-    return environment, None
+        raise _UntrustedError("of another store")
+    if last_boot not in (_ENDED_IN_ORDER, boot):
+        raise _UntrustedError("torn: the machine went down while it was in use")
+    assert last_boot is not None
+    return last_boot
+
+
+def _meta_of(environment: lmdb.Environment, key: bytes) -> bytes | None:
+    with environment.begin() as transaction:
+        database = environment.open_db(b"meta", txn=transaction, create=False)
+        return transaction.get(key, db=database)
+
+
+def _write_meta(environment: lmdb.Environment, values: dict[bytes, bytes]) -> None:
+    with environment.begin(write=True) as transaction:
+        database = environment.open_db(b"meta", txn=transaction)
+        for key, value in values.items():
+            transaction.put(key, value, db=database)
 
 
 def _move_aside(path: Path) -> None:
-    for name in ("data.mdb", "lock.mdb"):
+    for name in (_DATA, "lock.mdb"):
         file = path / name
         if file.exists():
             file.replace(path / f"{name}.old")

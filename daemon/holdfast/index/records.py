@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 
@@ -34,7 +36,7 @@ class CachedName(msgspec.Struct, array_like=True, frozen=True):
     """One object that a file is a copy of.
 
     ``path`` is the file's path in the tree, ``etag`` the store's name of the version, ``modified_ns`` its last-modified
-    time in the store (0: not yet known).
+    time in the store (0: the file does not have that time yet).
     """
 
     path: bytes
@@ -47,12 +49,11 @@ class Entry(msgspec.Struct, array_like=True):
 
     It speaks of the file only as long as size and ctime are the file's; otherwise the bytes must be hashed again.
     ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,
-    ``used_seconds`` the time of the last open,
-    ``path`` where the file was when its bytes last changed.
+    ``used_seconds`` the time of the last open, ``path`` where the file was when its bytes last changed.
     """
 
     state: EntryState
-    size_bytes: int
+    size_bytes: Annotated[int, msgspec.Meta(ge=0)]
     mtime_ns: int
     ctime_ns: int
     digest: bytes = b""
@@ -92,3 +93,25 @@ class WorkdirRecord(msgspec.Struct, array_like=True):
     pid_started_ticks: int = 0
     command: str = ""
     acquisitions: int = 1
+
+
+encoded: Callable[[Entry | WorkdirRecord], bytes] = msgspec.msgpack.Encoder().encode
+_decode_entry = msgspec.msgpack.Decoder(Entry).decode
+_decode_workdir = msgspec.msgpack.Decoder(WorkdirRecord).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+def decoded_entry(data: bytes | None) -> Entry | None:
+    """Read what ``encoded`` wrote; a record that is missing or damaged is None."""
+    try:
+        return None if data is None else _decode_entry(data)
+    except _UNREADABLE:
+        return None
+
+
+def decoded_workdir(data: bytes | None) -> WorkdirRecord | None:
+    """Read what ``encoded`` wrote; a record that is missing or damaged is None."""
+    try:
+        return None if data is None else _decode_workdir(data)
+    except _UNREADABLE:
+        return None

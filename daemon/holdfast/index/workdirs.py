@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import lmdb
-import msgspec
 
-from holdfast.index.records import WorkdirRecord
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(WorkdirRecord).decode
+from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
 
 
 class WorkdirRecords:
@@ -21,12 +17,12 @@ class WorkdirRecords:
     def get(self, path: bytes) -> WorkdirRecord | None:
         """Return the record of the directory at ``path``; one that can't be read counts as none."""
         with self._environment.begin(db=self._database) as transaction:
-            return _read(transaction.get(path))
+            return decoded_workdir(transaction.get(path))
 
     def put(self, path: bytes, record: WorkdirRecord) -> None:
         """Write the record of the directory at ``path``."""
         with self._environment.begin(db=self._database, write=True) as transaction:
-            transaction.put(path, _encode(record))
+            transaction.put(path, encoded(record))
 
     def discard(self, path: bytes) -> None:
         """Forget the directory at ``path``, if it is known."""
@@ -36,14 +32,5 @@ class WorkdirRecords:
     def all(self) -> list[tuple[bytes, WorkdirRecord]]:
         """Return every path with its record, in the order of paths."""
         with self._environment.begin(db=self._database) as transaction:
-            found = ((bytes(path), _read(data)) for path, data in transaction.cursor())
+            found = ((bytes(path), decoded_workdir(data)) for path, data in transaction.cursor())
             return [(path, record) for path, record in found if record is not None]
-
-
-def _read(data: bytes | None) -> WorkdirRecord | None:
-    if data is None:
-        return None
-    try:
-        return _decode(data)
-    except msgspec.DecodeError:
-        return None

@@ -1,8 +1,14 @@
 """What every remote store does, whatever it is made of. ``tests/unit/test_remote_contract.py`` holds each of them to it.
 
-Keys are relative to the store's URL, without leading or trailing slash; their parts are neither empty, ``.`` nor ``..``.
-All methods block; all raise ``RemoteUnavailableError`` (try again) and ``RemoteRefusedError`` (mend the configuration)
-beside what they say. An object appears whole or not at all, unless ``Capabilities.atomic`` is false.
+Keys are relative to the store's URL, without leading or trailing slash; their parts are neither empty, ``.`` nor ``..``, and
+hold no control characters. Names below ``.holdfast/`` are the stores' own: no listing shows them, unless they are asked for
+by that prefix, and nobody else can write there.
+
+All methods block. All raise ``RemoteUnavailableError`` (try again) and ``RemoteRefusedError`` (mend the configuration)
+beside what they say, and ``NameNotStorableError`` for a key that this store can't hold: too long for it, or, in stores made
+of files, an object's name where there is a directory and the other way round. What is missing is never mistaken: a bucket
+that does not exist, a disk that is not mounted is no ``ObjectMissingError``. No message tells a credential. An object
+appears whole or not at all, unless ``Capabilities.atomic`` is false.
 """
 
 from __future__ import annotations
@@ -17,9 +23,10 @@ from pathlib import Path
 class Capabilities:
     """What a store can promise (``docs/configuration.md`` has the table).
 
-    ``conditional_create``: of two creations of one name, one fails, whichever node they come from. ``atomic``: readers
-    see the old object or the whole new one. ``metadata``: a digest can be kept with the object. ``versions``: an etag
-    changes whenever the bytes do.
+    ``conditional_create``: of two creations of one name, one fails, whichever node they come from; without it a creation
+    fails only when the object was there before it began. ``atomic``: readers see the old object or the whole new one;
+    without it they may find none while it is replaced. ``metadata``: a digest can be kept with the object; without it there
+    is none to read. ``versions``: an etag changes whenever the bytes do; without it at least when their number does.
     """
 
     conditional_create: bool
@@ -30,7 +37,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One version of an object. ``modified_ns`` is the store's time (ns since the epoch); ``metadata`` comes with a read."""
+    """One version of an object: the same ``etag`` and ``modified_ns`` from a listing, a head and a read.
+
+    ``modified_ns`` is the store's time (ns since the epoch), 0 from a write whose answer did not tell. ``metadata`` comes
+    with a head and a read.
+    """
 
     key: str
     size_bytes: int
@@ -43,7 +54,7 @@ class ObjectInfo:
 class DirectoryListing:
     """What lies directly below a prefix: objects and deeper prefixes, by their last component.
 
-    ``exists`` says whether there is anything at all, be it only a marker object for an empty directory.
+    ``exists`` says whether there is anything at all, be it only a marker object for an empty directory. The root exists.
     """
 
     objects: dict[str, ObjectInfo]
@@ -62,7 +73,7 @@ class ObjectBody:
 
 @dataclass(frozen=True, slots=True)
 class UploadSource:
-    """What to send: ``data``, or for a large file the ``path`` of ``size_bytes``."""
+    """What to send: ``data``, or for a large file the ``path`` of ``size_bytes``, which is not read into memory."""
 
     size_bytes: int
     data: bytes | None = None
@@ -70,7 +81,7 @@ class UploadSource:
 
 
 class RemoteStore(abc.ABC):
-    """A store of objects by key."""
+    """A store of objects by key. Safe to use from several threads."""
 
     url: str
     """Where it is, without credentials."""
@@ -86,26 +97,35 @@ class RemoteStore(abc.ABC):
 
     @abc.abstractmethod
     def list_directory(self, prefix: str) -> DirectoryListing:
-        """Return what lies directly below ``prefix`` (``""``: the whole store)."""
+        """Return what lies directly below ``prefix`` (``""``: the whole store), however much that is.
+
+        A marker object (``dir/``, written by another tool) is a directory, never an object. Raises ``RemoteError`` when the
+        store holds an object there whose name can't be a key.
+        """
 
     @abc.abstractmethod
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object below ``prefix``, at any depth, in no order."""
+        """Yield every object below ``prefix``, at any depth, in no order. Raises as ``list_directory`` does, at any step."""
 
     @abc.abstractmethod
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         """Open the bytes ``start`` to ``end`` (exclusive) of the version ``etag`` (``""``: whichever there is).
 
-        Raises ``ObjectMissingError`` and ``ObjectChangedError``; both may also come while the buffers are taken.
+        An ``end`` beyond the object's is taken for the object's; of no bytes the buffers are none. Raises
+        ``ObjectMissingError`` and ``ObjectChangedError``, the latter also for a ``start`` beyond the object's end; both may
+        also come while the buffers are taken, and ``RemoteUnavailableError`` when they end early.
         """
 
     @abc.abstractmethod
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        """Store an object. With ``create_only`` an existing one stays, and ``ObjectExistsError`` is raised."""
+        """Store an object. With ``create_only`` an existing one stays, and ``ObjectExistsError`` is raised.
+
+        ``metadata``: names of lower-case letters, digits and hyphens, values of printable ASCII, 2 KiB together.
+        """
 
     @abc.abstractmethod
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """Copy an object within the store, metadata included, over ``target``. Raises ``ObjectMissingError``."""
+        """Copy an object within the store, metadata included, over another ``target``. Raises ``ObjectMissingError``."""
 
     @abc.abstractmethod
     def delete(self, keys: Sequence[str]) -> None:

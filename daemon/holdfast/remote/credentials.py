@@ -2,7 +2,7 @@
 
 obstore itself knows the environment, web identity, container and instance roles, but not the profiles of ``~/.aws``. Static
 keys of a profile are read here; a profile that gets its keys otherwise (SSO, assumed roles, a process) needs boto3, which
-obstore can ask. Nothing here is ever logged.
+obstore can ask. As with the AWS tools the environment goes before a profile, setting by setting. Nothing here is logged.
 """
 
 from __future__ import annotations
@@ -20,59 +20,90 @@ _FROM_ELSEWHERE = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
+_KEYS = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+}
+_NEEDS_BOTO3 = {
+    "credential_process",
+    "credential_source",
+    "login_session",
+    "role_arn",
+    "source_profile",
+    "sso_account_id",
+    "sso_session",
+    "sso_start_url",
+    "web_identity_token_file",
+}
+_VARIABLES = {
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+}
 
 
 def s3_profile_options(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the obstore options that the chosen profile gives; empty when the environment names credentials itself.
+    """Return the obstore options that the chosen profile gives, except what the environment says itself.
 
-    Raises ``ConfigurationError`` when ``AWS_PROFILE`` names a profile that does not exist or that needs boto3.
+    Keys come from the profile only if the environment names no credentials of any kind. Raises ``ConfigurationError`` when
+    ``AWS_PROFILE`` names a profile that does not exist or that needs boto3, and for files that can't be read.
     """
-    if any(environment.get(name) for name in _FROM_ELSEWHERE):
-        return {}
     wanted = environment.get("AWS_PROFILE")
-    profile = wanted or "default"
-    home = Path(environment.get("HOME", "/root"))
-    credentials = _section(Path(environment.get("AWS_SHARED_CREDENTIALS_FILE", home / ".aws/credentials")), profile)
-    config = _section(
-        Path(environment.get("AWS_CONFIG_FILE", home / ".aws/config")),
-        profile if profile == "default" else f"profile {profile}",
-    )
-    if wanted and credentials is None and config is None:
-        raise ConfigurationError(f"$AWS_PROFILE: there is no profile {wanted} in ~/.aws/credentials or ~/.aws/config")
-    merged = {**(config or {}), **(credentials or {})}
-    options = _options(merged)
-    if wanted and "access_key_id" not in options:
-        options["credential_provider"] = _provider_of_boto3(profile)
+    name = wanted or "default"
+    profile = _profile(environment, name)
+    named = any(environment.get(variable) for variable in _FROM_ELSEWHERE)
+    if profile is None:
+        if wanted and not named:
+            raise ConfigurationError(f"$AWS_PROFILE: there is no profile {wanted} in ~/.aws/credentials or ~/.aws/config")
+        return {}
+    options: dict[str, Any] = {
+        option: profile[setting]
+        for option, setting in (("region", "region"), ("endpoint", "endpoint_url"))
+        if setting in profile and not any(environment.get(variable) for variable in _VARIABLES[option])
+    }
+    if not named:
+        options.update({option: profile[setting] for setting, option in _KEYS.items() if setting in profile})
+        if wanted and "access_key_id" not in options and _NEEDS_BOTO3 & profile.keys():
+            options["credential_provider"] = _provider_of_boto3(wanted)
     return options
 
 
-def _section(file: Path, name: str) -> dict[str, str] | None:
+def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None:
+    home = Path(environment.get("HOME", "/root"))
+    credentials = _parsed(Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws/credentials"))
+    config = _parsed(Path(environment.get("AWS_CONFIG_FILE") or home / ".aws/config"))
+    titles = [f"profile {name}", f'profile "{name}"', *(["default"] if name == "default" else [])]
+    sections = [config[title] for title in titles if config.has_section(title)]
+    sections += [credentials[name]] if credentials.has_section(name) else []
+    if not sections:
+        return None
+    return {setting: value for section in sections for setting, value in section.items()}
+
+
+def _parsed(file: Path) -> configparser.RawConfigParser:
     parser = configparser.RawConfigParser()
     try:
-        parser.read(file)
+        parser.read_string(file.read_text("utf-8"), str(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return parser
     except configparser.Error as problem:
         raise ConfigurationError(f"{file}: {problem.message.splitlines()[0]}") from None
-    return dict(parser[name]) if parser.has_section(name) else None
-
-
-def _options(profile: Mapping[str, str]) -> dict[str, Any]:
-    names = {
-        "aws_access_key_id": "access_key_id",
-        "aws_secret_access_key": "secret_access_key",
-        "aws_session_token": "session_token",
-        "region": "region",
-        "endpoint_url": "endpoint",
-    }
-    return {option: profile[name] for name, option in names.items() if name in profile}
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(f"{file}: {getattr(problem, 'strerror', None) or 'not UTF-8'}") from None
+    return parser
 
 
 def _provider_of_boto3(profile: str) -> Any:
     try:
         import boto3
+        from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         raise ConfigurationError(
             f"$AWS_PROFILE: the profile {profile} has no static keys; install boto3 beside Holdfast, "
             "which can ask for them, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from None
-    return Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    try:
+        return Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    except (BotoCoreError, ValueError) as problem:
+        raise ConfigurationError(f"$AWS_PROFILE: the profile {profile}: {problem}") from None

@@ -1,117 +1,186 @@
-"""A local or shared directory as a store (``file://``): obstore's local store, and what it leaves out.
+"""A local or shared directory as a store (``file://``): objects are the regular files in it.
 
-obstore keeps no metadata here and does not sync. So an object is written under ``.holdfast/``, gets its metadata as an
-extended attribute, is synced, and is then renamed or, for a conditional creation, hard-linked to its name: all or nothing,
-on this machine and on an NFS mount alike.
+An object is written under ``.holdfast/``, gets its metadata as an extended attribute, is synced, and is then renamed or, for
+a conditional creation, hard-linked to its name: all or nothing, on this machine and on an NFS mount alike. Links, devices
+and files whose names can't be keys are no objects and are left alone. ``.holdfast/`` is there as long as the store is:
+without it nothing counts as missing and nothing is written, for the disk that belongs here may just not be mounted.
+
+The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't hold
+names that end in ``#`` and digits, and does not list a directory in which a single file has a name that is no key.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import uuid
-from collections.abc import Iterator
-from dataclasses import replace
+import stat as stat_module
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import obstore
-from obstore.store import LocalStore
+from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote.contract import (
+    Capabilities,
+    DirectoryListing,
+    ObjectBody,
+    ObjectInfo,
+    RemoteStore,
+    UploadSource,
+)
+from holdfast.remote.directory import (
+    ATTRIBUTE,
+    NAME_CAN_NOT_BE,
+    OpenObject,
+    info_of,
+    place,
+    sync,
+    translated_errors,
+    write_file,
+)
+from holdfast.remote.names import (
+    PRIVATE,
+    checked,
+    checked_prefix,
+    checked_target,
+    is_private,
+    is_storable,
+    staged_key,
+    storable_only,
+)
+from holdfast.remote.walk import walk
 
-from holdfast.errors import ObjectChangedError, RemoteRefusedError
-from holdfast.remote.contract import DirectoryListing, ObjectBody, ObjectInfo, UploadSource
-from holdfast.remote.objects import ObstoreStore
-from holdfast.remote.translation import translated
-
-_PRIVATE = ".holdfast"
-_ATTRIBUTE = "user.holdfast"
+_NOTHING_THERE = {errno.ENOENT, *NAME_CAN_NOT_BE}
 
 
-class DirectoryStore(ObstoreStore):
+class DirectoryStore(RemoteStore):
     """Objects as files below ``root``. Deleting an object leaves its directories; ``prune`` removes them."""
 
+    capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
+
     def __init__(self, root: Path) -> None:
+        self._root = root
+        self.url = f"file://{root}"
+        trial = root / staged_key()
         try:
-            (root / _PRIVATE).mkdir(parents=True, exist_ok=True)
-            probe = root / _PRIVATE / f"probe-{uuid.uuid4().hex}"
-            probe.touch()
-            os.setxattr(probe, _ATTRIBUTE, b"{}")
-            probe.unlink()
+            trial.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                trial.touch()
+                os.setxattr(trial, ATTRIBUTE, b"{}")
+            finally:
+                trial.unlink(missing_ok=True)
         except OSError as problem:
             raise RemoteRefusedError(
                 f"the directory {root} can't be a remote store: {problem.strerror}; "
                 "it must be writable, on a file system with extended attributes"
             ) from None
-        self._root = root
-        super().__init__(f"file://{root}", LocalStore(root))
+
+    def probe(self) -> None:
+        if not (self._root / PRIVATE).is_dir():
+            raise RemoteUnavailableError(f"{self._root / PRIVATE} has gone: is the store's disk mounted?")
 
     def head(self, key: str) -> ObjectInfo:
-        return self._with_metadata(super().head(key))
+        return self._open(checked(key), "HEAD").info
 
     def list_directory(self, prefix: str) -> DirectoryListing:
-        if prefix and not (self._root / prefix).is_dir():
-            return DirectoryListing({}, frozenset(), exists=False)
-        listing = super().list_directory(prefix)
-        directories = listing.directories - {_PRIVATE} if not prefix else listing.directories
-        return DirectoryListing(listing.objects, directories, exists=True)
+        objects: dict[str, ObjectInfo] = {}
+        directories: set[str] = set()
+        with translated_errors(f"LIST {prefix}/"):
+            try:
+                for name, stat in self._entries(checked_prefix(prefix)):
+                    if stat_module.S_ISDIR(stat.st_mode):
+                        directories.add(name)
+                    else:
+                        objects[name] = info_of(f"{prefix}/{name}" if prefix else name, stat, {})
+            except OSError as problem:
+                if problem.errno not in _NOTHING_THERE:
+                    raise
+                self.probe()
+                return DirectoryListing({}, frozenset(), exists=False)
+        if not prefix:
+            if PRIVATE not in directories:
+                self.probe()
+            directories.discard(PRIVATE)
+        return DirectoryListing(objects, frozenset(directories), exists=True)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        private = f"{_PRIVATE}/"
-        yield from (info for info in super().list_tree(prefix) if not info.key.startswith(private))
+        yield from walk(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
-        body = super().read(key, start, end, etag)
-        info = self._with_metadata(body.info)
-        if super().head(key).etag != info.etag:
-            raise ObjectChangedError(f"GET {key}: replaced while it was opened")
-        return ObjectBody(info, body.start, body.buffers)
+        file = self._open(checked(key), "GET")
+        if etag and file.info.etag != etag:
+            raise ObjectChangedError(f"GET {key}: the object is another version by now")
+        if end > start >= file.info.size_bytes:
+            raise ObjectChangedError(f"GET {key}: the object is shorter than it was")
+        return ObjectBody(file.info, start, file.buffers(start, min(end, file.info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        staged = f"{_PRIVATE}/{uuid.uuid4().hex}"
-        file = self._root / staged
-        try:
-            super().write(staged, source, {}, create_only=False)
-            with translated(f"PUT {key}"):
-                self._seal(file, metadata)
-                obstore.rename(self._store, staged, key, overwrite=not create_only)
-                _sync(self._root / os.path.dirname(key))
-        finally:
-            file.unlink(missing_ok=True)
-        return replace(super().head(key), metadata=metadata)
+        target = self._path(checked_target(key))
+        with self._staged(f"PUT {key}") as staged:
+            stat = write_file(staged, source, metadata)
+            place(staged, target, create_only=create_only)
+        return info_of(key, stat, metadata)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        staged = f"{_PRIVATE}/{uuid.uuid4().hex}"
-        info = self.head(source)
-        with translated(f"COPY {source} to {target}"):
-            obstore.copy(self._store, source, staged)
-            self._seal(self._root / staged, info.metadata)
-            obstore.rename(self._store, staged, target)
-            _sync(self._root / os.path.dirname(target))
+        self.head(source)
+        path = self._path(checked_target(target))
+        with self._staged(f"COPY {source} to {target}") as staged:
+            os.link(self._path(source), staged, follow_symlinks=False)  # no object is ever changed: a link is a copy
+            place(staged, path, create_only=False)
         return self.head(target)
 
+    def delete(self, keys: Sequence[str]) -> None:
+        self.probe()
+        directories: set[str] = set()
+        with translated_errors(f"DELETE of {len(keys)} objects"):
+            for path in map(self._path, storable_only(keys)):
+                try:
+                    os.unlink(path)
+                    directories.add(os.path.dirname(path))
+                except OSError as problem:
+                    if problem.errno not in _NOTHING_THERE:
+                        raise
+            sync(directories)
+
     def prune(self, prefix: str) -> None:
+        if not prefix or is_private(prefix):
+            return
+        with translated_errors(f"removing the directory {prefix}"):
+            try:
+                os.rmdir(self._path(checked(prefix)))
+            except OSError as problem:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NOTHING_THERE}:
+                    raise
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+    def _open(self, key: str, what: str) -> OpenObject:
+        with translated_errors(f"{what} {key}"):
+            try:
+                return OpenObject(self._path(key), key)
+            except OSError as problem:
+                if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NOTHING_THERE}:
+                    raise
+        self.probe()
+        raise ObjectMissingError(f"{what} {key}: no such object")
+
+    def _entries(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+        with os.scandir(self._path(prefix)) as entries:
+            for entry in entries:
+                try:
+                    stat = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
+                    yield entry.name, stat
+
+    @contextmanager
+    def _staged(self, what: str) -> Iterator[str]:
+        self.probe()
+        staged = self._path(staged_key())
         try:
-            (self._root / prefix).rmdir()
-        except OSError as problem:
-            if problem.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise RemoteRefusedError(f"removing the directory {prefix}: {problem.strerror}") from None
-
-    def _seal(self, file: Path, metadata: dict[str, str]) -> None:
-        if metadata:
-            os.setxattr(file, _ATTRIBUTE, json.dumps(metadata).encode())
-        _sync(file)
-
-    def _with_metadata(self, info: ObjectInfo) -> ObjectInfo:
-        try:
-            metadata = json.loads(os.getxattr(self._root / info.key, _ATTRIBUTE))
-        except (OSError, ValueError):
-            metadata = {}
-        return replace(info, metadata=metadata)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+            with translated_errors(what):
+                yield staged
+        finally:
+            with suppress(OSError):  # renamed, or left to the sweep of old staged files
+                os.unlink(staged)

@@ -2,22 +2,26 @@
 
 fsspec has no conditional creation and no object metadata: a write-once name is checked, then renamed to, which two nodes
 can both do at the same moment; and digests are known only to the node that wrote or fetched. ``docs/configuration.md``
-says so to users.
+says so to users. The file system behind it is made, and may connect, when it is first asked.
+
+Only those of fsspec's methods are used that tell what went wrong: ``exists``, ``isdir`` and ``find`` take a store that does
+not answer for one that has nothing.
 """
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+import errno
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
 
 from holdfast.errors import (
     ConfigurationError,
+    HoldfastError,
+    NameNotStorableError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectMissingError,
@@ -32,9 +36,23 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
+from holdfast.remote.names import (
+    PRIVATE,
+    checked,
+    checked_prefix,
+    checked_target,
+    is_private,
+    is_storable,
+    staged_key,
+    storable_only,
+)
+from holdfast.remote.place import DIRECTORY, FILE, Place, info_of
+from holdfast.remote.redaction import masked, public_url, secrets_of
+from holdfast.remote.translation import printable
+from holdfast.remote.walk import walk
 
-_BUFFER_BYTES = 2**20
-_PRIVATE = ".holdfast"
+_BUFFER_BYTES = 8 * 2**20  # each is an open of its own
+_NAME_CAN_NOT_BE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 
 
 class FsspecStore(RemoteStore):
@@ -42,133 +60,150 @@ class FsspecStore(RemoteStore):
 
     capabilities = Capabilities(conditional_create=False, atomic=False, metadata=False, versions=False)
 
-    def __init__(self, url: str, options: dict[str, Any]) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self.url = public_url(url)
+        self._given = (url, dict(options))
+        self._secrets = secrets_of(url, options)
+        self._opening = threading.Lock()
+        self._place: Place | None = None
         try:
-            self._files, root = fsspec.core.url_to_fs(url, **options)
+            fsspec.get_filesystem_class(url.partition("://")[0])
         except (ImportError, ValueError) as problem:
-            raise ConfigurationError(f"{url}: {problem}") from None
-        self.url = self._files.unstrip_protocol(root)
-        self._root = root.rstrip("/")
+            raise ConfigurationError(f"{self.url}: {masked(str(problem), self._secrets)}") from None
 
     def probe(self) -> None:
-        with _translated(f"asking {self.url}"):
-            self._files.makedirs(f"{self._root}/{_PRIVATE}", exist_ok=True)
+        with self._asking(f"asking {self.url}") as place:
+            place.files.makedirs(place.path(PRIVATE), exist_ok=True)
 
     def head(self, key: str) -> ObjectInfo:
-        with _translated(f"stat {key}"):
-            detail = self._detail(key)
-            if detail["type"] != "file":
-                raise ObjectMissingError(f"stat {key}: no such object")
-            return self._info(detail)
+        with self._asking(f"stat {key}") as place:
+            detail = place.files.info(place.path(checked(key)))
+        if detail["type"] != FILE:
+            raise ObjectMissingError(f"stat {key}: no such object")
+        return info_of(key, detail)
 
     def list_directory(self, prefix: str) -> DirectoryListing:
+        objects: dict[str, ObjectInfo] = {}
+        directories: set[str] = set()
         try:
-            with _translated(f"list {prefix}/"):
-                self._files.invalidate_cache()
-                details = self._files.ls(self._path(prefix), detail=True)
+            with self._asking(f"list {prefix}/") as place:
+                details = place.files.ls(place.path(checked_prefix(prefix)), detail=True)
         except ObjectMissingError:
             return DirectoryListing({}, frozenset(), exists=not prefix)
-        here = self._path(prefix)
-        details = [detail for detail in details if detail["name"].rstrip("/") != here]
-        files = (self._info(detail) for detail in details if detail["type"] == "file")
-        names = (detail["name"].rstrip("/").rsplit("/", 1)[-1] for detail in details if detail["type"] == "directory")
-        directories = frozenset(names) - ({_PRIVATE} if not prefix else set())
-        return DirectoryListing({info.key.rsplit("/", 1)[-1]: info for info in files}, directories, exists=True)
+        for detail in details:
+            key = detail["name"][len(place.root) :].strip("/")
+            name = key.rpartition("/")[2]
+            if key == prefix:
+                if detail["type"] == FILE:
+                    return DirectoryListing({}, frozenset(), exists=False)
+            elif is_storable(name) and detail["type"] == FILE:
+                objects[name] = info_of(key, detail)
+            elif is_storable(name) and detail["type"] == DIRECTORY and key != PRIVATE:
+                directories.add(name)
+        return DirectoryListing(objects, frozenset(directories), exists=True)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        with _translated(f"list {prefix}/**"):
-            self._files.invalidate_cache()
-            found = self._files.find(self._path(prefix), detail=True).values()
-            infos = [self._info(detail) for detail in found]
-        yield from (info for info in infos if not info.key.startswith(f"{_PRIVATE}/"))
+        yield from walk(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         info = self.head(key)
         if etag and info.etag != etag:
             raise ObjectChangedError(f"read {key}: the object is another version by now")
+        if end > start >= info.size_bytes:
+            raise ObjectChangedError(f"read {key}: the object is shorter than it was")
         return ObjectBody(info, start, self._buffers(key, start, min(end, info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        staged = f"{self._root}/{_PRIVATE}/{uuid.uuid4().hex}"
-        with _translated(f"write {key}"):
-            if create_only and self._files.exists(self._path(key)):
-                raise ObjectExistsError(f"write {key}: the object exists already")
-            self._files.makedirs(os.path.dirname(self._path(key)), exist_ok=True)
-            if source.data is not None:
-                self._files.pipe_file(staged, source.data)
-            else:
-                self._files.put_file(str(source.path), staged)
-            if self._files.exists(self._path(key)):
-                self._files.rm_file(self._path(key))
-            self._files.mv(staged, self._path(key))
-        return self.head(key)
+        what = f"write {checked_target(key)}"
+        try:
+            with self._asking(what) as place:
+                place.check_free(key, what, create_only=create_only)
+                place.make_parent(key)
+                staged = place.path(staged_key())
+                try:
+                    place.stage(source, staged)
+                    if place.check_free(key, what, create_only=create_only):
+                        with suppress(FileNotFoundError):  # not every file system renames onto a name that is taken
+                            place.files.rm_file(place.path(key))
+                    place.files.mv(staged, place.path(key))
+                except BaseException:
+                    with suppress(Exception):  # what made that fail may make this fail too, or nothing is there yet
+                        place.files.rm_file(staged)
+                    raise
+            return self.head(key)
+        except ObjectMissingError as problem:
+            raise RemoteUnavailableError(f"{what}: removed meanwhile: {problem}") from None
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        with _translated(f"copy {source} to {target}"):
-            self._files.makedirs(os.path.dirname(self._path(target)), exist_ok=True)
-            self._files.cp_file(self._path(source), self._path(target))
+        what = f"copy {checked(source)} to {checked_target(target)}"
+        self.head(source)
+        with self._asking(what) as place:
+            place.check_free(target, what, create_only=False)
+            place.make_parent(target)
+            place.files.cp_file(place.path(source), place.path(target))
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
+        for key in storable_only(keys):
             try:
-                with _translated(f"delete {key}"):
-                    self._files.rm_file(self._path(key))
-            except ObjectMissingError:
+                with self._asking(f"delete {key}") as place:
+                    if place.type_of(key) == FILE:
+                        place.files.rm_file(place.path(key))
+            except (ObjectMissingError, NameNotStorableError):
                 continue
 
     def prune(self, prefix: str) -> None:
-        path = self._path(prefix)
-        with _translated(f"removing the directory {prefix}"):
-            self._files.invalidate_cache()
-            if self._files.isdir(path) and not self._files.ls(path, detail=False):
-                self._files.rmdir(path)
-
-    def _path(self, key: str) -> str:
-        return f"{self._root}/{key}" if key else self._root
-
-    def _detail(self, key: str) -> dict[str, Any]:
-        self._files.invalidate_cache()
-        detail: dict[str, Any] = self._files.info(self._path(key))
-        return detail
-
-    def _info(self, detail: dict[str, Any]) -> ObjectInfo:
-        key = detail["name"][len(self._root) :].lstrip("/")
-        modified_ns = _nanoseconds(detail)
-        etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{modified_ns:x}")
-        return ObjectInfo(key, int(detail["size"]), etag, modified_ns)
+        if not prefix or is_private(prefix):
+            return
+        with suppress(ObjectMissingError, NameNotStorableError), self._asking(f"removing the directory {prefix}") as place:
+            path = place.path(checked(prefix))
+            try:
+                if place.type_of(prefix) == DIRECTORY and not place.files.ls(path, detail=False):
+                    place.files.rmdir(path)
+            except OSError as problem:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                    raise
 
     def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
-        with _translated(f"read {key}"), self._files.open(self._path(key), "rb") as file:
-            file.seek(start)
-            while start < end:
-                data = file.read(min(_BUFFER_BYTES, end - start))
-                if not data:
-                    raise ObjectChangedError(f"read {key}: the object is shorter than it was")
-                start += len(data)
-                yield data
+        while start < end:
+            with self._asking(f"read {key}") as place:
+                data: bytes = place.files.cat_file(place.path(key), start=start, end=min(start + _BUFFER_BYTES, end))
+            if not data:
+                raise ObjectChangedError(f"read {key}: the object is shorter than it was")
+            start += len(data)
+            yield data
 
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[Place]:
+        """Give the file system, without what it remembers of other nodes' objects, and translate what it raises."""
+        try:
+            place = self._open()
+            place.files.invalidate_cache()
+            yield place
+        except HoldfastError:
+            raise
+        except (FileNotFoundError, NotADirectoryError):
+            raise ObjectMissingError(f"{printable(what)}: no such object") from None
+        except Exception as problem:  # noqa: BLE001 the libraries behind fsspec raise what they like
+            text = masked(f"{printable(what)}: {problem}", self._secrets)
+            if isinstance(problem, FileExistsError):
+                raise ObjectExistsError(f"{printable(what)}: the object exists already") from None
+            if isinstance(problem, PermissionError):
+                raise RemoteRefusedError(
+                    f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}"
+                ) from None
+            if isinstance(problem, OSError) and problem.errno in _NAME_CAN_NOT_BE:
+                raise NameNotStorableError(text) from None
+            raise RemoteUnavailableError(text) from None
 
-def _nanoseconds(detail: dict[str, Any]) -> int:
-    for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
-        value = detail.get(name)
-        if isinstance(value, datetime):
-            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return int(aware.timestamp()) * 10**9 + aware.microsecond * 1000
-        if isinstance(value, int | float):
-            return int(value) * 10**6 if name == "modificationTime" else int(value * 10**6) * 1000
-    return 0
-
-
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError):
-        raise ObjectMissingError(f"{what}: no such object") from None
-    except FileExistsError:
-        raise ObjectExistsError(f"{what}: the object exists already") from None
-    except PermissionError as problem:
-        raise RemoteRefusedError(f"{what}: the store refuses: {problem}") from None
-    except (OSError, RuntimeError) as problem:
-        raise RemoteUnavailableError(f"{what}: {problem}") from None
+    def _open(self) -> Place:
+        with self._opening:
+            if self._place is None:
+                url, options = self._given
+                try:
+                    files, root = fsspec.core.url_to_fs(url, **options)
+                except (TypeError, ValueError) as problem:
+                    text = masked(str(problem), self._secrets)
+                    raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
+                self._place = Place(files, root.rstrip("/"))
+            return self._place

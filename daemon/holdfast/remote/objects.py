@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import obstore
 from obstore.store import ObjectStore
 
-from holdfast.errors import ObjectMissingError
+from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote.contract import (
     Capabilities,
     DirectoryListing,
@@ -18,12 +20,23 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
+from holdfast.remote.creation import Creation
+from holdfast.remote.names import PRIVATE, checked, checked_prefix, checked_target, is_private, storable_only
 from holdfast.remote.translation import translated
 
 _BUFFER_BYTES = 2**20
-_PART_BYTES = 16 * 2**20
+_SMALLEST_PART_BYTES = 16 * 2**20
+_MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
+_STANDARD_ATTRIBUTES = {
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Type",
+    "Storage-Class",
+}
 
 
 class ObstoreStore(RemoteStore):
@@ -31,87 +44,167 @@ class ObstoreStore(RemoteStore):
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
 
-    def __init__(self, url: str, store: ObjectStore) -> None:
+    def __init__(self, url: str, store: ObjectStore, secrets: Iterable[str] = (), *, hyphen: str = "-") -> None:
+        """``hyphen`` stands for hyphens in the names of metadata: Azure takes only what could be a C# identifier."""
         self.url = url
         self._store = store
+        self._hyphen = hyphen
+        self._secrets = frozenset(secrets)
+        self._creation = Creation(self)
+        self._admitted = False
+        """The bucket is there and lets us in, as far as the last answers tell."""
 
     def probe(self) -> None:
-        with translated(f"asking {self.url}"):
-            next(iter(obstore.list(self._store, chunk_size=1)), None)
+        with self._asking(f"asking {self.url}"):  # a listing of what is never there: the smallest answer there is
+            obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
 
     def head(self, key: str) -> ObjectInfo:
-        with translated(f"HEAD {key}"):
-            result = obstore.get(self._store, key, options={"head": True})
-            return _info(result.meta, dict(result.attributes))
+        return self._head(checked(key), "")
 
     def list_directory(self, prefix: str) -> DirectoryListing:
-        with translated(f"LIST {prefix}/"):
-            result = obstore.list_with_delimiter(self._store, prefix or None)
+        with self._asking(f"LIST {prefix}/"):
+            result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
         objects = {meta["path"]: _info(meta) for meta in result["objects"]}
         marker = objects.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
         skip = len(prefix) + 1 if prefix else 0
-        directories = frozenset(path.rstrip("/")[skip:] for path in result["common_prefixes"])
+        directories = {path.rstrip("/")[skip:] for path in result["common_prefixes"]} - {""}
+        if not prefix:
+            directories.discard(PRIVATE)
         return DirectoryListing(
             {path[skip:]: info for path, info in objects.items()},
-            directories - {""},
+            frozenset(directories),
             bool(objects or directories or marker or not prefix),
         )
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        with translated(f"LIST {prefix}/**"):
-            for page in obstore.list(self._store, prefix or None, chunk_size=_PAGE):
-                yield from (_info(meta) for meta in page if meta["path"] != prefix)
+        hidden = not is_private(prefix)
+        parent, siblings = "", None
+        with self._asking(f"LIST {prefix}/**"):
+            for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
+                for info in map(_info, page):
+                    if info.key == prefix or (hidden and is_private(info.key)):
+                        continue
+                    if not info.size_bytes:  # may be "dir/", a marker: obstore drops the slash, but not from directories
+                        directory, _, name = info.key.rpartition("/")
+                        if siblings is None or directory != parent:
+                            parent, siblings = directory, self.list_directory(directory).objects
+                        if name not in siblings:
+                            continue
+                    yield info
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
-        options: Any = {"range": (start, end)} if end > start else {}
-        if etag:
-            options["if_match"] = etag
-        with translated(f"GET {key}"):
-            result = obstore.get(self._store, key, options=options)
-            info = _info(result.meta, dict(result.attributes))
-        return ObjectBody(info, start, _buffers(result, key))
+        if end <= start:
+            return ObjectBody(self._head(checked(key), etag), start, iter(()))
+        options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
+        with self._asking(f"GET {key}"):
+            result = obstore.get(self._store, checked(key), options=options)
+            info = self._described(result)
+        return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        body: Any = source.data if source.data is not None else source.path
-        with translated(f"PUT {key}"):
-            result = obstore.put(
-                self._store,
-                key,
-                body,
-                attributes=dict(metadata) or None,
-                mode="create" if create_only else "overwrite",
-                use_multipart=source.data is None and not create_only,
-                chunk_size=_PART_BYTES,
-                max_concurrency=_PARALLEL_PARTS,
-            )
-        return ObjectInfo(key, source.size_bytes, result["e_tag"] or "", 0, metadata)
+        checked_target(key)
+        try:
+            if create_only and source.data is None:
+                return self._creation.create(key, source, metadata)
+            return self._put(key, source, metadata, "create" if create_only else "overwrite")
+        except ObjectMissingError as problem:
+            raise RemoteUnavailableError(f"{problem}, which nobody asked for") from None
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        with translated(f"COPY {source} to {target}"):
-            obstore.copy(self._store, source, target)
+        self.copy_object(checked(source), checked_target(target), overwrite=True)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
+        wanted = storable_only(keys)
+        if not wanted:
+            return
         try:
-            with translated(f"DELETE of {len(keys)} objects"):
-                obstore.delete(self._store, list(keys))
-        except ObjectMissingError:
-            if len(keys) > 1:  # the stores that mind are asked one by one
-                for key in keys:
+            with self._asking(f"DELETE of {len(wanted)} objects"):
+                obstore.delete(self._store, wanted)
+        except (ObjectMissingError, NameNotStorableError):  # the stores that mind are asked one by one
+            if len(wanted) > 1:
+                for key in wanted:
                     self.delete([key])
 
     def prune(self, prefix: str) -> None:
         return
 
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        try:
+            with translated(what, self._secrets):
+                yield
+        except RemoteRefusedError:
+            self._admitted = False
+            raise
+        self._admitted = True
 
-def _info(meta: Any, metadata: dict[str, str] | None = None) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or "", _nanoseconds(meta["last_modified"]), metadata or {})
+    def _head(self, key: str, etag: str) -> ObjectInfo:
+        """HEAD. Its errors come without a body, which alone says what is missing or why it is refused: look closer then."""
+        condition = {"if_match": etag} if etag else {}
+        whole: Any = {**condition, "head": True}
+        first_byte: Any = {**condition, "range": (0, 1)}
+        try:
+            with self._asking(f"HEAD {key}"):
+                result = obstore.get(self._store, key, options=whole)
+        except ObjectMissingError:
+            if not self._admitted:
+                self.probe()
+            raise
+        except RemoteRefusedError:
+            with self._asking(f"HEAD {key}"):
+                result = obstore.get(self._store, key, options=first_byte)
+        return self._described(result)
+
+    def _described(self, result: Any) -> ObjectInfo:
+        metadata = {
+            name.replace(self._hyphen, "-"): value
+            for name, value in result.attributes.items()
+            if name not in _STANDARD_ATTRIBUTES
+        }
+        return replace(_info(result.meta), metadata=metadata)
+
+    def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
+        body: Any = source.data if source.data is not None else source.path
+        with self._asking(f"PUT {key}"):
+            result = obstore.put(
+                self._store,
+                key,
+                body,
+                attributes={name.replace("-", self._hyphen): value for name, value in metadata.items()} or None,
+                mode=mode,
+                use_multipart=source.data is None,
+                chunk_size=max(_SMALLEST_PART_BYTES, -(-source.size_bytes // _MOST_PARTS)),
+                max_concurrency=_PARALLEL_PARTS,
+            )
+        return ObjectInfo(key, source.size_bytes, result["e_tag"] or "", 0, metadata)
+
+    def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        """Send a file in parts (``creation.Requests``)."""
+        self._put(key, source, metadata, "overwrite")
+
+    def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
+        """Copy within the store in one step (``creation.Requests``)."""
+        with self._asking(f"COPY {source} to {target}"):
+            obstore.copy(self._store, source, target, overwrite=overwrite)
+
+    def delete_staged(self, key: str) -> None:
+        """Delete a staged object (``creation.Requests``)."""
+        self.delete([key])
+
+    def _buffers(self, result: Any, key: str, expected_bytes: int) -> Iterator[bytes]:
+        with self._asking(f"GET {key}"):
+            for buffer in result.stream(min_chunk_size=_BUFFER_BYTES):
+                expected_bytes -= len(buffer)
+                yield buffer
+        if expected_bytes:
+            raise RemoteUnavailableError(f"GET {key}: the body ended {expected_bytes} bytes early")
+
+
+def _info(meta: Any) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or "", _nanoseconds(meta["last_modified"]))
 
 
 def _nanoseconds(moment: datetime) -> int:
-    return int(moment.timestamp()) * 10**9 + moment.microsecond * 1000
-
-
-def _buffers(result: Any, key: str) -> Iterator[bytes]:
-    with translated(f"GET {key}"):
-        yield from result.stream(min_chunk_size=_BUFFER_BYTES)
+    """Return whole seconds: a head tells no more, and some stores' listings do."""
+    return int(moment.timestamp()) * 10**9

@@ -1,14 +1,19 @@
-"""obstore's exceptions in Holdfast's terms."""
+"""obstore's exceptions in Holdfast's terms.
+
+What counts is the code inside the store's answer, then the status, then obstore's class: obstore calls every 404 a missing
+object, a bucket or a user that does not exist included, and every 409 an existing one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from obstore import exceptions
 
 from holdfast.errors import (
+    HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
     ObjectExistsError,
@@ -17,45 +22,106 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
+from holdfast.remote.redaction import masked
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_SECRETS = re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)|sig|se|AWSAccessKeyId)=[^&\s]+")
+_CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion
+_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
+_LONGEST_TEXT = 400
+
+_MISSING_OBJECT = {"NoSuchKey", "NoSuchVersion", "BlobNotFound", "PathNotFound"}
+_MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"}
+_PASSING = {
+    "RequestTimeout",  # S3 says so with 400
+    "IncompleteBody",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
+    "NoSuchUpload",  # somebody aborted our upload: the next one is another
+    "ConditionalRequestConflict",  # 409 in a race for one name: S3 asks to try again, which then tells who won
+    "OperationAborted",
+    "SlowDown",
+    "ServiceUnavailable",
+    "InternalError",
+}
+_REFUSED = {"AccessDenied", "MethodNotAllowed"}
+_NOT_STORABLE = {"KeyTooLongError", "ObjectParentIsFile", "ExistingObjectIsDirectory", "InvalidBlobName", "InvalidUri"}
 _PASSING_STATUS = {408, 409, 425, 429}
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn obstore's exceptions inside the block into ``RemoteError``; ``what`` names the request in their messages."""
+def translated(what: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Turn obstore's exceptions inside the block into ``HoldfastError``; ``what`` names the request in their messages."""
     try:
         yield
-    except FileNotFoundError as problem:
-        if "NoSuchBucket" in str(problem):
-            raise RemoteRefusedError(f"{what}: the bucket does not exist") from None
-        raise ObjectMissingError(f"{what}: no such object") from None
-    except exceptions.AlreadyExistsError:
-        raise ObjectExistsError(f"{what}: the object exists already") from None
-    except (exceptions.PreconditionError, exceptions.NotModifiedError):
-        raise ObjectChangedError(f"{what}: the object is another version by now") from None
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as problem:
-        raise RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem)}") from None
-    except exceptions.InvalidPathError as problem:
-        raise NameNotStorableError(f"{what}: {brief(problem)}") from None
     except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as problem:
-        raise _classified(what, problem) from None
+        raise _translation(printable(what), problem, secrets) from None
+    except BaseException as problem:
+        if type(problem).__module__ != "pyo3_runtime":
+            raise
+        # A panic in Rust is no ``Exception``: it would end the daemon. The store answered what object_store did not expect.
+        raise RemoteError(f"{printable(what)}: obstore failed: {brief(problem, secrets)}") from None
 
 
-def _classified(what: str, problem: BaseException) -> RemoteError:
-    text = brief(problem)
+def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return what ``problem`` says, on one line: of a store's XML its code and message, which hold no signatures."""
+    text = str(problem).split("\n\nDebug source:")[0]
+    found = _CODE.search(text)
+    if found and found["code"]:
+        message = _MESSAGE.search(text)
+        text = f"{found['code']}: {message[1]}" if message else found["code"]
+    return masked(printable(" ".join(text.split())), secrets)[:_LONGEST_TEXT]
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what would break a line of the log shown as escapes."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> HoldfastError:
+    found = _CODE.search(str(problem))
+    text = f"{what}: {brief(problem, secrets)}"
+    if found and (known := _by_code(found["code"] or found["of_one_key"], what, text)):
+        return known
+    if isinstance(problem, FileNotFoundError):
+        if found is not None:  # something is missing, but not the object
+            return RemoteRefusedError(text)
+        return ObjectMissingError(f"{what}: no such object")
+    if isinstance(problem, exceptions.AlreadyExistsError):
+        return ObjectExistsError(f"{what}: the object exists already")
+    if isinstance(problem, exceptions.PreconditionError | exceptions.NotModifiedError):
+        return ObjectChangedError(f"{what}: the object is another version by now")
+    if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        return RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem, secrets)}")
+    if isinstance(problem, exceptions.InvalidPathError):  # not our key, which is checked before: one that a listing found
+        return RemoteError(f"{text}; nothing beside it can be listed until it is renamed or deleted with another tool")
+    return _by_status(what, problem, text)
+
+
+def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
+    if code in _MISSING_OBJECT:
+        return ObjectMissingError(f"{what}: no such object")
+    if code in _MISSING_BUCKET:
+        return RemoteRefusedError(f"{what}: the bucket does not exist")
+    if code in _REFUSED:
+        return RemoteRefusedError(text)
+    if code in _PASSING:
+        return RemoteUnavailableError(text)
+    if code in _NOT_STORABLE:
+        return NameNotStorableError(text)
+    if code == "InvalidRange":
+        return ObjectChangedError(f"{what}: the object is shorter than it was")
+    return None
+
+
+def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
     match = _STATUS.search(str(problem))
     status = int(match[1]) if match else 0
-    if status == 416:
+    if status == 416 or "nvalid range" in text:
         return ObjectChangedError(f"{what}: the object is shorter than it was")
-    if 400 <= status < 500 and status not in _PASSING_STATUS:
-        return RemoteRefusedError(f"{what}: {text}")
-    return RemoteUnavailableError(f"{what}: {text}")
-
-
-def brief(problem: BaseException) -> str:
-    """Return the first lines of an obstore message, on one line, without signatures."""
-    text = str(problem).split("\n\nDebug source:")[0]
-    return _SECRETS.sub(r"\1=***", " ".join(text.split()))[:400]
+    if isinstance(problem, ValueError) and "parse path" in text:
+        return NameNotStorableError(text)
+    if isinstance(problem, NotImplementedError | exceptions.NotSupportedError) or status == 501:
+        return RemoteRefusedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}")
+    if "incorrectly configured region" in text or (400 <= status < 500 and status not in _PASSING_STATUS):
+        return RemoteRefusedError(text)
+    return RemoteUnavailableError(text)

@@ -16,11 +16,17 @@ from holdfast.remote.credentials import s3_profile_options
 from holdfast.remote.files import DirectoryStore
 from holdfast.remote.filesystems import FsspecStore
 from holdfast.remote.objects import ObstoreStore
+from holdfast.remote.redaction import public_url, secrets_of
 from holdfast.remote.translation import brief
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
+_CONTAINER_FIRST = {"abfs", "abfss"}  # abfss://container@account.dfs.core.windows.net/path
+_AZURE = {"az", "abfs", "abfss"}
+_CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}
+_CREDENTIAL_OPTIONS = {"access_key_id", "secret_access_key", "session_token", "token", "skip_signature"}
+_PROFILE_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token", "credential_provider"}
 
 
 def open_store(
@@ -37,19 +43,25 @@ def open_store(
     A scheme with the prefix ``fsspec+`` is opened through fsspec even where obstore knows it. Raises
     ``ConfigurationError`` for a URL or option that can't be, ``RemoteRefusedError`` for a directory that can't serve.
     """
-    parts = urlsplit(url)
-    scheme = parts.scheme
+    scheme = url.partition("://")[0] if "://" in url else ""
     if scheme == "file":
-        if parts.netloc or not parts.path.startswith("/"):
-            raise ConfigurationError(f"{url}: a file URL has three slashes and an absolute path, as in file:///srv/store")
-        return DirectoryStore(Path(unquote(parts.path)))
+        return DirectoryStore(_directory(url))
     if scheme == "memory":
-        return ObstoreStore(url, MemoryStore())
+        return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
         return _cloud_store(url, scheme, options, environment, request_timeout_seconds, connect_timeout_seconds)
-    if scheme.startswith(_FORCED) or scheme:
-        return FsspecStore(url.removeprefix(_FORCED), dict(options))
+    if scheme:
+        return FsspecStore(url.removeprefix(_FORCED), options)
     raise ConfigurationError(f"{url!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…")
+
+
+def _directory(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.startswith("/"):
+        raise ConfigurationError(f"{url}: a file URL has three slashes and an absolute path, as in file:///srv/store")
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        raise ConfigurationError(f"{url}: in a file URL write %3F for ? and %23 for #")
+    return Path(unquote(parts.path))
 
 
 def _cloud_store(
@@ -61,21 +73,25 @@ def _cloud_store(
     connect_timeout_seconds: float,
 ) -> RemoteStore:
     parts = urlsplit(url)
+    shown = public_url(url)
     if not parts.netloc:
         raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")
-    if parts.username or parts.password:
-        raise ConfigurationError(
-            f"{scheme}://…@{parts.hostname}: credentials don't belong into a URL; see docs/configuration.md"
-        )
-    settings: dict[str, Any] = s3_profile_options(environment) if _CLOUDS[scheme] == "s3" else {}
-    settings.update(options)
+    if parts.password or (parts.username and scheme not in _CONTAINER_FIRST):
+        raise ConfigurationError(f"{shown}: credentials don't belong into a URL; see docs/configuration.md")
+    if parts.query or parts.fragment:
+        raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
+    variables = {name: value for name, value in environment.items() if name.startswith(_CLOUD_VARIABLES)}
+    settings = _s3_settings(options, environment) if _CLOUDS[scheme] == "s3" else dict(options)
+    keywords: dict[str, Any] = {}
+    if "credential_provider" in settings:
+        keywords["credential_provider"] = settings.pop("credential_provider")
     client: Any = {
         "timeout": timedelta(seconds=request_timeout_seconds),
         "connect_timeout": timedelta(seconds=connect_timeout_seconds),
     }
-    endpoint = str(settings.get("endpoint") or environment.get("AWS_ENDPOINT_URL") or "")
-    if endpoint.startswith("http://"):
+    if _has_plain_endpoint({**variables, **settings}):
         client["allow_http"] = True
+    secrets = secrets_of(url, {**variables, **settings})
     config: Any = settings
     try:
         store: Any = from_url(
@@ -83,7 +99,24 @@ def _cloud_store(
             config=config,
             client_options=client,
             retry_config=_NO_RETRIES,
+            **keywords,
         )
     except Exception as problem:  # noqa: BLE001 obstore raises many kinds for a bad option
-        raise ConfigurationError(f"{url}: {brief(problem)}") from None
-    return ObstoreStore(url, store)
+        raise ConfigurationError(f"{shown}: {brief(problem, secrets)}") from None
+    return ObstoreStore(shown, store, secrets, hyphen="_" if scheme in _AZURE else "-")
+
+
+def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return obstore's settings: ``options``, and beneath them the profile's, whose credentials come as a whole or not."""
+    given = {name.lower().removeprefix("aws_") for name in options}
+    profile = s3_profile_options(environment)
+    if given & _CREDENTIAL_OPTIONS or "credential_provider" in given:
+        profile = {name: value for name, value in profile.items() if name not in _PROFILE_CREDENTIALS}
+    settings = {name: value for name, value in profile.items() if name not in given and f"{name}_url" not in given}
+    if "copy_if_not_exists" not in given and not environment.get("AWS_COPY_IF_NOT_EXISTS"):
+        settings["copy_if_not_exists"] = "multipart"
+    return {**settings, **options}
+
+
+def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:
+    return any("endpoint" in name.lower() and str(value).startswith("http://") for name, value in settings.items())

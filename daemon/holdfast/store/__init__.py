@@ -6,6 +6,7 @@ from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
+from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent
 
 __all__ = [
     "FORMAT_VERSION",
@@ -20,5 +21,8 @@ __all__ = [
     "Trash",
     "Tree",
     "disk_space",
+    "is_unsent",
+    "mark_unsent",
     "rename_with_flags",
+    "unmark_unsent",
 ]

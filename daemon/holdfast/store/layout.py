@@ -14,12 +14,15 @@ The format version changes whenever an older daemon would misread what a newer o
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import uuid
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
@@ -28,7 +31,18 @@ from holdfast.store.tree import Tree
 FORMAT_VERSION = 1
 _VOLATILE = {"tmpfs", "ramfs"}
 _FORMAT_FILE = "format.json"
+_LOCK_FILE = "lock"
+_NEW_FORMAT_FILE = "format.new"
+_PROBE = ".probe-"
 _SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
+_WHERE_TO = "set store.directory (--store) to a directory on ext4 or XFS"
+
+
+class _Format(msgspec.Struct):
+    """The contents of ``format.json``; other versions may have more in it."""
+
+    format: int
+    store: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +63,26 @@ class StoreDirectory:
         """Open the store at ``path``; create it if it is empty or missing.
 
         Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, another format, not a store) and
-        ``StoreInUseError``; a directory that is refused is left as it was.
+        ``StoreInUseError``; a directory that is refused is left as it was, one that is missing stays so.
         """
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _check_contents(path)
-            _check_file_system(path)
-            lock_fd = _lock(path)
-        except OSError as problem:
-            raise StoreUnsuitableError(
-                f"the store directory {path} can't be used: {problem.strerror}; make it writable for this user "
-                "or set store.directory (--store) to another one"
-            ) from None
-        try:
-            store_id = _read_or_write_format(path)
-            fds = {name: _open_subdirectory(path, name) for name in _SUBDIRECTORIES}
-        except BaseException:
-            os.close(lock_fd)
-            raise
+        with ExitStack() as undo:
+            try:
+                _make(path, undo)
+                _check_contents(path)
+                _read_format(path)
+                kind = _check_lasting(path)
+                lock_fd = _lock(path, undo)
+                _check_hard_links(path, kind)
+                store_id = _read_format(path) or _write_format(path, undo)  # it may have come before the lock was ours
+                fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
+                _sign(lock_fd)
+            except OSError as problem:
+                what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
+                raise StoreUnsuitableError(
+                    f"the store directory {path} can't be used: {what}{problem.strerror}; make it a directory that this "
+                    "user may write to, or set store.directory (--store) to another one"
+                ) from None
+            undo.pop_all()
         return cls(
             path,
             store_id,
@@ -89,57 +105,22 @@ class StoreDirectory:
             os.close(fd)
 
 
-def _check_file_system(path: Path) -> None:
-    kind = _file_system_of(path)
-    if kind in _VOLATILE:
-        raise StoreUnsuitableError(
-            f"the store directory {path} is on {kind}, which a reboot empties; "
-            "set store.directory (--store) to a directory on ext4 or XFS"
-        )
-    probe, link = path / f".probe-{uuid.uuid4().hex}", path / f".probe-{uuid.uuid4().hex}"
-    try:
-        probe.touch()
-        os.link(probe, link)
-    except PermissionError:
-        raise
-    except OSError as problem:
-        raise StoreUnsuitableError(
-            f"the store directory {path} is on {kind}, which can't make hard links ({problem.strerror}); "
-            "set store.directory (--store) to a directory on ext4 or XFS"
-        ) from None
-    finally:
-        probe.unlink(missing_ok=True)
-        link.unlink(missing_ok=True)
+def _make(path: Path, undo: ExitStack) -> None:
+    """Create what is missing of ``path``; ``undo`` takes it away again."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700 if directory == path else 0o755, exist_ok=True)
+        undo.callback(_remove_if_empty, directory)
 
 
-def _file_system_of(path: Path) -> str:
-    device = path.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields = line.split(" ")
-        if fields[2] == wanted:
-            return fields[fields.index("-") + 1]
-    return "unknown"
-
-
-def _lock(path: Path) -> int:
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise StoreInUseError(
-            f"the store directory {path} is in use by another daemon (pid {holder}); "
-            "stop it with 'holdfast umount', or give this one a directory of its own with --store"
-        ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    return fd
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):  # somebody else uses it by now
+        directory.rmdir()
 
 
 def _check_contents(path: Path) -> None:
-    others = sorted(entry.name for entry in path.iterdir() if entry.name not in ("lock", "lost+found", "format.new"))
+    ours = (_LOCK_FILE, "lost+found", _NEW_FORMAT_FILE)
+    others = sorted(name for name in os.listdir(path) if name not in ours and not name.startswith(_PROBE))
     if others and _FORMAT_FILE not in others:
         raise StoreUnsuitableError(
             f"the directory {path} is not empty and not a store (it holds {', '.join(others[:3])}); "
@@ -147,37 +128,97 @@ def _check_contents(path: Path) -> None:
         )
 
 
-def _read_or_write_format(path: Path) -> str:
+def _check_lasting(path: Path) -> str:
+    """Return the kind of file system that ``path`` is on; refuse those in memory."""
+    device = path.stat().st_dev
+    kind = next((mount.file_system for mount in mountpoint.mounts() if mount.device == device), "unknown")
+    if kind in _VOLATILE:
+        raise StoreUnsuitableError(f"the store directory {path} is on {kind}, which a reboot empties; {_WHERE_TO}")
+    return kind
+
+
+def _lock(path: Path, undo: ExitStack) -> int:
+    file = path / _LOCK_FILE
+    is_new = not file.exists()
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    undo.callback(os.close, fd)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        raise StoreInUseError(
+            f"the store directory {path} is in use by another daemon (pid {holder}); "
+            "stop it with 'holdfast umount', or give this one a directory of its own with --store"
+        ) from None
+    if is_new:
+        undo.callback(file.unlink)
+    return fd
+
+
+def _sign(lock_fd: int) -> None:
+    """Write down who holds the lock, for those who find it held."""
+    os.ftruncate(lock_fd, 0)
+    os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+
+
+def _check_hard_links(path: Path, kind: str) -> None:
+    probe, link = path / f"{_PROBE}file", path / f"{_PROBE}link"
+    link.unlink(missing_ok=True)  # a crash may have left it
+    try:
+        probe.touch()
+        try:
+            os.link(probe, link)
+        except OSError as problem:  # link(2) says EPERM where the file system has no hard links
+            raise StoreUnsuitableError(
+                f"the store directory {path} is on {kind}, which can't make hard links ({problem.strerror}); {_WHERE_TO}"
+            ) from None
+    finally:
+        probe.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+
+
+def _read_format(path: Path) -> str | None:
+    """Return the store's id; None when there is no store yet."""
     file = path / _FORMAT_FILE
     try:
-        content = json.loads(file.read_text())
-        version, store_id = content["format"], str(content["store"])
+        content = msgspec.json.decode(file.read_bytes(), type=_Format)
     except FileNotFoundError:
-        return _write_format(file)
-    except (ValueError, KeyError, TypeError):
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise StoreUnsuitableError(
             f"{file} is damaged; if nothing in {path} is needed, remove the directory and start again"
         ) from None
-    if version != FORMAT_VERSION:
+    if content.format != FORMAT_VERSION:
         raise StoreUnsuitableError(
-            f"the store directory {path} has format {version}, this Holdfast reads format {FORMAT_VERSION}; "
+            f"the store directory {path} has format {content.format}, this Holdfast reads format {FORMAT_VERSION}; "
             "install the version that wrote it, or remove the directory (it is a cache: objects are fetched again)"
         )
-    return store_id
+    return content.store
 
 
-def _write_format(file: Path) -> str:
+def _write_format(path: Path, undo: ExitStack) -> str:
     store_id = uuid.uuid4().hex
-    new = file.with_suffix(".new")
-    with new.open("w") as stream:
-        json.dump({"format": FORMAT_VERSION, "store": store_id}, stream)
+    new, file = path / _NEW_FORMAT_FILE, path / _FORMAT_FILE
+    undo.callback(file.unlink, missing_ok=True)
+    undo.callback(new.unlink, missing_ok=True)
+    with new.open("wb") as stream:
+        stream.write(msgspec.json.encode(_Format(FORMAT_VERSION, store_id)))
         stream.flush()
         os.fsync(stream.fileno())
     new.rename(file)
+    directory_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory_fd)
+    finally:
+        os.close(directory_fd)
     return store_id
 
 
-def _open_subdirectory(path: Path, name: str) -> int:
+def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:
     directory = path / name
-    directory.mkdir(exist_ok=True, mode=0o700)
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not directory.exists():
+        directory.mkdir(mode=0o700)
+        undo.callback(directory.rmdir)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    undo.callback(os.close, fd)
+    return fd

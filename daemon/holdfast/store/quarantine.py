@@ -1,23 +1,28 @@
 """Files that must not be served again: kept aside with the reason, for a person to look at, until they expire.
 
-Each file ``NAME`` stands beside ``NAME.json``. A crash between the two leaves a file without a reason; it expires all the
-same.
+Each file ``NAME`` stands beside ``NAME.json``; NAME begins with the time at which it came, in nanoseconds. A crash between
+the two leaves a file without a reason; it expires all the same.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
+_log = logging.getLogger("holdfast.store")
+_REASON = ".json"
+
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedFile:
-    """One file in quarantine: its name there, its size, and why it is there."""
+    """One file in quarantine: its name there, its size, when it came (seconds since the epoch), and why it is there."""
 
     name: str
     size_bytes: int
@@ -26,53 +31,72 @@ class QuarantinedFile:
 
 
 class Quarantine:
-    """The ``quarantine/`` directory behind ``directory_fd``."""
+    """The ``quarantine/`` directory behind ``directory_fd``. ``clock`` tells nanoseconds since the epoch."""
 
-    def __init__(self, directory_fd: int) -> None:
+    def __init__(self, directory_fd: int, clock: Callable[[], int] = time.time_ns) -> None:
         self.directory_fd = directory_fd
+        self._clock = clock
         self._numbers = itertools.count(1)
 
     def take(self, source_fd: int, name: bytes, reason: dict[str, str]) -> str:
-        """Move the file ``name`` here and write ``reason`` beside it; return its name here. Raises ``OSError``."""
+        """Move the file ``name`` here and write ``reason`` beside it; return its name here.
+
+        Raises ``OSError`` when the file can't be moved. A reason that can't be written is only logged.
+        """
         while True:
-            kept = f"{time.time_ns()}-{next(self._numbers)}"
+            kept = f"{self._clock()}-{next(self._numbers)}"
             try:
                 rename_with_flags(source_fd, name, self.directory_fd, kept.encode(), RENAME_NOREPLACE)
                 break
             except FileExistsError:
                 continue
-        fd = os.open(f"{kept}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.directory_fd)
-        with open(fd, "w") as file:
-            json.dump(reason, file)
+        try:
+            self._write_reason(kept, reason)
+        except OSError as problem:
+            _log.warning("can't write down why %r is in quarantine as %s: %s", name, kept, problem)
         return kept
 
     def files(self) -> list[QuarantinedFile]:
         """Return what is here, oldest first."""
         found = []
-        for entry in os.scandir(self.directory_fd):
-            if not entry.name.endswith(".json"):
-                stat = entry.stat(follow_symlinks=False)
-                found.append(QuarantinedFile(entry.name, stat.st_size, stat.st_ctime, self._reason(entry.name)))
+        for name in os.listdir(self.directory_fd):
+            if not name.endswith(_REASON):
+                stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
+                found.append(QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)))
         return sorted(found, key=lambda file: file.since)
 
     def expire(self, before: float) -> int:
-        """Delete the files that came before the time ``before`` (seconds since the epoch); return how many."""
+        """Delete the files that came before the time ``before`` (seconds since the epoch); return how many.
+
+        The reason goes first: a crash in between leaves no reason without a file.
+        """
         doomed = [file for file in self.files() if file.since < before]
         for file in doomed:
-            for name in (file.name, f"{file.name}.json"):
+            for name in (f"{file.name}{_REASON}", file.name):
                 try:
                     os.unlink(name, dir_fd=self.directory_fd)
                 except FileNotFoundError:
                     continue
         return len(doomed)
 
+    def _write_reason(self, kept: str, reason: dict[str, str]) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(kept + _REASON, flags, 0o600, dir_fd=self.directory_fd), "w") as file:
+            json.dump(reason, file)
+
     def _reason(self, name: str) -> dict[str, str]:
         try:
-            fd = os.open(f"{name}.json", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.directory_fd)
+            fd = os.open(name + _REASON, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.directory_fd)
         except FileNotFoundError:
             return {}
         with open(fd) as file:
             try:
                 return dict(json.load(file))
-            except ValueError:
+            except (TypeError, ValueError):
                 return {}
+
+
+def _since(name: str, stat: os.stat_result) -> float:
+    """Read the time from a name; a file that a person put here has only that of its last change."""
+    nanoseconds = name.partition("-")[0]
+    return int(nanoseconds) / 1e9 if nanoseconds.isdecimal() else stat.st_ctime

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import stat as stat_module
 
-from holdfast.store.syscalls import rename_with_flags
+from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 
 class Staging:
@@ -84,7 +85,7 @@ class Trash:
         """Take the entry ``name`` out of sight in one step. Raises ``OSError``."""
         while True:
             try:
-                rename_with_flags(source_fd, name, self.directory_fd, b"%d" % next(self._numbers), 1)
+                rename_with_flags(source_fd, name, self.directory_fd, b"%d" % next(self._numbers), RENAME_NOREPLACE)
                 return
             except FileExistsError:
                 continue
@@ -102,11 +103,11 @@ def _unlink_if_there(name: bytes, directory_fd: int) -> None:
 
 
 def _clear(directory_fd: int) -> int:
-    count = 0
-    for entry in os.scandir(directory_fd):
-        count += 1
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.name, ignore_errors=True, dir_fd=directory_fd)
+    """Remove everything in the directory; what resists (a directory that this user may not change) stays."""
+    names = os.listdir(directory_fd)
+    for name in names:
+        if stat_module.S_ISDIR(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, ignore_errors=True, dir_fd=directory_fd)
         else:
-            _unlink_if_there(os.fsencode(entry.name), directory_fd)
-    return count
+            _unlink_if_there(os.fsencode(name), directory_fd)
+    return len(names)

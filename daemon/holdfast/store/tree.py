@@ -1,8 +1,8 @@
 """The backing tree: real directories, real files, real hard links, in the shape of the mount.
 
 Paths here are bytes relative to the tree, without a leading slash; ``b""`` is the tree itself. They are walked one
-component at a time from the tree's own descriptor, never following a symbolic link, so that nothing in the tree can
-lead outside it. Must not know: zones, objects, nodes.
+component at a time from the tree's own descriptor, never following a symbolic link nor ``..``, so that nothing in the tree
+can lead outside it. Must not know: zones, objects, nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import stat as stat_module
 from collections.abc import Iterator
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
+"""What rmdir(2) may say of a directory that is not empty."""
 
 
 class Tree:
@@ -27,8 +29,9 @@ class Tree:
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``."""
+        names = _components(path)
         fd = os.open(b".", _DIRECTORY, dir_fd=self.root_fd)
-        for name in path.split(b"/") if path else ():
+        for name in names:
             try:
                 child = self.open_child(fd, name)
             finally:
@@ -36,10 +39,23 @@ class Tree:
             fd = child
         return fd
 
+    def open_file(self, path: bytes) -> int:
+        """Return a new descriptor, for reading, of the file at ``path``; never waits for a FIFO. Raises ``OSError``."""
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self.open_directory(parent)
+        try:
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
+        finally:
+            os.close(directory_fd)
+
     def make_directories(self, path: bytes, mode: int, uid: int, gid: int) -> int:
-        """Create what is missing of ``path`` with this mode and owner (-1: the parent's); return its descriptor."""
+        """Create what is missing of ``path`` with this mode and owner (-1: the parent's); return its descriptor.
+
+        As with mkdir(2), the set-group-id bit of the directory above is inherited. Raises ``OSError``.
+        """
+        names = _components(path)
         fd = os.open(b".", _DIRECTORY, dir_fd=self.root_fd)
-        for name in path.split(b"/") if path else ():
+        for name in names:
             try:
                 child = self._open_or_make(fd, name, mode, uid, gid)
             finally:
@@ -61,61 +77,79 @@ class Tree:
 
         What vanishes meanwhile is left out. It waits for the disk: call it in a thread.
         """
+        left = [path]
+        while left:
+            directory = left.pop()
+            for child, stat in self._children(directory):
+                if stat_module.S_ISDIR(stat.st_mode):
+                    left.append(child)
+                else:
+                    yield child, stat
+
+    def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
+        """Remove the directory at ``path`` and those below it where empty; return paths and inodes, deepest first."""
+        found = []
+        left = [path]
+        while left:
+            directory = left.pop()
+            found.append(directory)
+            left += [child for child, stat in self._children(directory) if stat_module.S_ISDIR(stat.st_mode)]
+        return [(directory, inode) for directory in reversed(found) if (inode := self._remove_if_empty(directory))]
+
+    def _children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
+        """Return path and lstat of what is in the directory at ``path``; nothing if there is no such directory."""
         try:
             fd = self.open_directory(path)
-        except FileNotFoundError:
-            return
-        subdirectories: list[bytes] = []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = []
         try:
             for name in os.listdir(f"/proc/self/fd/{fd}".encode()):
                 try:
                     stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                child = path + b"/" + name if path else name
-                if stat_module.S_ISDIR(stat.st_mode):
-                    subdirectories.append(child)
-                else:
-                    yield child, stat
+                found.append((path + b"/" + name if path else name, stat))
         finally:
             os.close(fd)
-        for child in subdirectories:
-            yield from self.walk(child)
+        return found
 
-    def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
-        """Remove the directory at ``path`` and those below it where empty; return paths and inodes, deepest first."""
-        gone: list[tuple[bytes, int]] = []
+    def _remove_if_empty(self, path: bytes) -> int:
+        """Remove one directory; return its inode number, 0 when it is still, or no longer, there."""
         parent, _, name = path.rpartition(b"/")
         try:
-            fd = self.open_directory(path)
-        except FileNotFoundError:
-            return gone
+            fd = self.open_directory(parent)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
         try:
-            inode = os.fstat(fd).st_ino
-            for child in os.listdir(f"/proc/self/fd/{fd}".encode()):
-                if stat_module.S_ISDIR(os.stat(child, dir_fd=fd, follow_symlinks=False).st_mode):
-                    gone += self.remove_empty_directories(path + b"/" + child)
+            inode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino
+            os.rmdir(name, dir_fd=fd)
+        except FileNotFoundError:
+            return 0
+        except OSError as problem:
+            if problem.errno in _NOT_EMPTY:
+                return 0
+            raise
         finally:
             os.close(fd)
-        parent_fd = self.open_directory(parent)
-        try:
-            os.rmdir(name, dir_fd=parent_fd)
-            gone.append((path, inode))
-        except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.ENOENT):
-                raise
-        finally:
-            os.close(parent_fd)
-        return gone
+        return inode
 
     def _open_or_make(self, directory_fd: int, name: bytes, mode: int, uid: int, gid: int) -> int:
         try:
             return self.open_child(directory_fd, name)
         except FileNotFoundError:
             os.mkdir(name, mode, dir_fd=directory_fd)
-            child = self.open_child(directory_fd, name)
-            if os.geteuid() == 0:
-                above = os.stat(directory_fd)
-                owner = above.st_uid if uid < 0 else uid, above.st_gid if gid < 0 else gid
-                os.chown(name, *owner, dir_fd=directory_fd, follow_symlinks=False)
-            return child
+        above = os.stat(directory_fd)
+        if os.geteuid() == 0:
+            owner = above.st_uid if uid < 0 else uid, above.st_gid if gid < 0 else gid
+            os.chown(name, *owner, dir_fd=directory_fd, follow_symlinks=False)
+        os.chmod(name, mode | above.st_mode & stat_module.S_ISGID, dir_fd=directory_fd)  # whatever the umask says
+        return self.open_child(directory_fd, name)
+
+
+def _components(path: bytes) -> list[bytes]:
+    """Split a path; one that is not plain, and so could lead upwards, raises ``OSError``."""
+    names = path.split(b"/") if path else []
+    if any(name in (b"", b".", b"..") for name in names):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+    return names

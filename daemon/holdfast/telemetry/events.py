@@ -29,8 +29,9 @@ class Event(msgspec.Struct, frozen=True):
     fields: dict[str, str | int | float | bool]
 
     def text(self) -> str:
-        """Return the event on one line."""
-        return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
+        """Return the event on one line, whatever file names and messages have in them."""
+        text = " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class EventLog:
@@ -45,9 +46,9 @@ class EventLog:
         self._max_bytes = max_bytes
 
     def emit(self, kind: str, **fields: str | int | float | bool) -> None:
-        """Record an event of ``kind`` (words with hyphens)."""
+        """Record an event of ``kind`` (words with hyphens). What is not UTF-8 in a file name is shown escaped."""
         self._number += 1
-        event = Event(self._number, self._clock(), kind, fields)
+        event = Event(self._number, self._clock(), kind, {name: _as_utf8(value) for name, value in fields.items()})
         self._events.append(event)
         _log.info("%s", event.text())
         self._write(event)
@@ -66,7 +67,7 @@ class EventLog:
     def _write(self, event: Event) -> None:
         if self._file is None:
             return
-        line = json.dumps({"time": event.time, "kind": event.kind, **event.fields}) + "\n"
+        line = json.dumps({**event.fields, "time": event.time, "kind": event.kind}) + "\n"
         try:
             fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
@@ -78,3 +79,8 @@ class EventLog:
                 self._file.replace(self._file.with_suffix(self._file.suffix + ".1"))
         except OSError as problem:
             _log.warning("can't write the event journal %s: %s", self._file, problem)
+
+
+def _as_utf8(value: str | int | float | bool) -> str | int | float | bool:
+    """Make a decoded file name fit for JSON, which holds no lone surrogates."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

@@ -46,9 +46,9 @@ class Arrival:
         return self._finished or self._problem is not None
 
     @property
-    def bytes_here(self) -> int:
-        """How many bytes have arrived."""
-        return min(self.known.size_bytes, len(self._here) * self._part_bytes)
+    def failed(self) -> bool:
+        """Whether the file will not come."""
+        return self._problem is not None
 
     def hold(self) -> None:
         """Keep ``fd`` open until ``let_go``."""
@@ -68,8 +68,8 @@ class Arrival:
         self._wake()
 
     async def wait_staged(self) -> None:
-        """Wait until ``fd`` is there. Raises what ended the fetch."""
-        while self.fd < 0:
+        """Wait until ``fd`` is there; who holds may use it then. Raises what ended the fetch."""
+        while not self.staged_name:
             await self._step()
 
     def part_range(self, part: int) -> tuple[int, int]:
@@ -122,8 +122,13 @@ class Arrival:
         self._wake()
 
     async def wait_for(self, start: int, end: int) -> None:
-        """Wait until the bytes ``start`` to ``end`` may be read; fetch them before others. Raises what ended the fetch."""
+        """Wait until the bytes ``start`` to ``end`` may be read; fetch them before others. Raises what ended the fetch.
+
+        Bytes beyond the end of the file need not be waited for.
+        """
         end = min(end, self.known.size_bytes)
+        if start >= end:
+            return
         parts = range(start // self._part_bytes, -(-end // self._part_bytes))
         for part in reversed(parts):
             if part in self._waiting:

@@ -3,21 +3,36 @@
 An unlink answers when the deletion is noted in the index. The store hears of it after a short delay, together with its
 neighbours: one request for up to a thousand names, and none at all for a name that is put again meanwhile. A name that is
 to be deleted does not exist for this node. The note survives the daemon; after a power cut a deletion that was not waited
-for (fsync of the directory) may come undone.
+for (fsync of the directory) may come undone. A deletion that fails is kept and tried again later; who waits for it is told.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import trio
 
-from holdfast.errors import RemoteError
+from holdfast.errors import HoldfastError
 from holdfast.index import DirectoryMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
 
 _LARGEST_BATCH = 1000
+_RETRY_DELAYS = 10
+_SHORTEST_RETRY_SECONDS = 10.0
+
+
+class _Attempt:
+    """The next try to delete one object, or the one under way. A failed try is followed by a new one."""
+
+    __slots__ = ("done", "due", "problem", "under_way")
+
+    def __init__(self, due: float) -> None:
+        self.due = due
+        self.under_way = False
+        self.done = trio.Event()
+        self.problem: HoldfastError | None = None
 
 
 class Deletions:
@@ -36,87 +51,106 @@ class Deletions:
         self._key_of = key_of
         self._delay_seconds = delay_seconds
         self._events = events
-        self._due: dict[bytes, float] = {}
-        self._in_flight: dict[bytes, trio.Event] = {}
+        self._pending: dict[bytes, _Attempt] = {}
         self._changed = trio.Event()
+        self._sleeps_until = math.inf
 
     def __len__(self) -> int:
-        return len(self._due) + len(self._in_flight)
+        return len(self._pending)
 
     def restore(self, path: bytes) -> None:
         """Take up a deletion that an earlier run noted."""
-        self._due[path] = trio.current_time()
+        self._add(path, trio.current_time())
 
     def schedule(self, path: bytes) -> None:
         """Note that the object at ``path`` is gone."""
         self._marks.mark_deleted(path)
-        self._due[path] = trio.current_time() + self._delay_seconds
-        self._wake()
+        self._add(path, trio.current_time() + self._delay_seconds)
 
     def pending(self, path: bytes) -> bool:
         """Say whether the object at ``path`` is gone for this node, whatever the store still shows."""
-        return path in self._due or path in self._in_flight
+        return path in self._pending
 
     def paths(self) -> list[bytes]:
         """Return all paths whose objects are still to be deleted."""
-        return [*self._due, *self._in_flight]
+        return list(self._pending)
 
     async def settle(self, path: bytes, *, replace: bool) -> None:
         """Return when no deletion of ``path`` can hit an object that is stored from now on.
 
         With ``replace`` a deletion that is still held back is dropped, because the coming PUT replaces the object anyway;
-        otherwise it is sent first.
+        otherwise it is sent first. Raises what the store answers instead of deleting (``RemoteError``); after a refusal
+        the object is only to be replaced.
         """
-        if replace and self._due.pop(path, None) is not None:
-            self._marks.clear_deleted(path)
-        await self.flush([path])
+        while (attempt := self._pending.get(path)) is not None:
+            if replace and not attempt.under_way:
+                self._drop(path, attempt)
+                return
+            self._hurry([path])
+            await attempt.done.wait()
+            if attempt.problem is not None and (attempt.problem.transient or not replace):
+                raise attempt.problem
 
     async def flush(self, paths: list[bytes] | None = None) -> None:
-        """Return when the store has been told of ``paths`` (None: of all that is pending now)."""
+        """Return when the store has been told of ``paths`` (None: of all that is pending now).
+
+        Raises what the store answers instead of deleting (``RemoteError``); the deletions stay pending then.
+        """
         waited_for = self.paths() if paths is None else paths
+        self._hurry(waited_for)
         for path in waited_for:
-            if path in self._due:
-                self._due[path] = trio.current_time()
-        self._wake()
-        for path in waited_for:
-            while self.pending(path):
-                event = self._in_flight.get(path, self._changed)
-                await event.wait()
+            await self.settle(path, replace=False)
 
     async def run(self) -> None:
         """Send deletions as they fall due, until cancelled."""
         while True:
-            if not self._due:
-                await self._changed.wait()
-                continue
-            wait = min(self._due.values()) - trio.current_time()
-            if wait > 0:
-                with trio.move_on_after(wait):
+            self._sleeps_until = min((attempt.due for attempt in self._pending.values()), default=math.inf)
+            if self._sleeps_until > trio.current_time():
+                with trio.move_on_at(self._sleeps_until):
                     await self._changed.wait()
-                continue
-            await self._send()
+            else:
+                await self._send()
 
     async def _send(self) -> None:
         now = trio.current_time()
-        batch = [path for path, due in self._due.items() if due <= now][:_LARGEST_BATCH]
-        done = trio.Event()
-        for path in batch:
-            del self._due[path]
-            self._in_flight[path] = done
+        batch = [(path, attempt) for path, attempt in self._pending.items() if attempt.due <= now][:_LARGEST_BATCH]
+        for _, attempt in batch:
+            attempt.under_way = True
+        retry_at = now
         try:
-            await self._access.delete([self._key_of(path) for path in batch])
-        except RemoteError as problem:
+            await self._access.delete([self._key_of(path) for path, _ in batch])
+        except HoldfastError as problem:
             self._events.emit("delete-delayed", store=self._access.name, objects=len(batch), problem=str(problem))
-            for path in batch:
-                self._due[path] = now + 10 * max(1.0, self._delay_seconds)
+            retry_at = trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+            for _, attempt in batch:
+                attempt.problem = problem
         else:
-            for path in batch:
-                self._marks.clear_deleted(path)
+            for path, attempt in batch:
+                self._drop(path, attempt)
         finally:
-            for path in batch:
-                del self._in_flight[path]
-            done.set()
+            for path, attempt in batch:
+                if self._pending.get(path) is attempt:
+                    self._pending[path] = _Attempt(retry_at)
+                attempt.done.set()
+
+    def _add(self, path: bytes, due: float) -> None:
+        self._pending[path] = _Attempt(due)
+        if due < self._sleeps_until:  # not at each of many: ``run`` looks at them all when it wakes
             self._wake()
+
+    def _drop(self, path: bytes, attempt: _Attempt) -> None:
+        """Forget a deletion, unless the path has a newer one."""
+        if self._pending.get(path) is attempt:
+            del self._pending[path]
+            self._marks.clear_deleted(path)
+        attempt.done.set()
+
+    def _hurry(self, paths: list[bytes]) -> None:
+        for path in paths:
+            attempt = self._pending.get(path)
+            if attempt is not None and not attempt.under_way:
+                attempt.due = min(attempt.due, trio.current_time())
+        self._wake()
 
     def _wake(self) -> None:
         self._changed.set()

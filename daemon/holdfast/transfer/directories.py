@@ -2,7 +2,8 @@
 
 A belief has an age: the time at which the LIST began that it rests on. Who asks says how old it may be; ``now`` means that
 the store must be asked after the question came. Invariants: while a LIST is on its way, every change that this node makes
-is noted and played over the result, because the answer may predate it; one LIST of a directory at a time.
+is noted and played over the result, because the answer may predate it; one LIST of a directory at a time. A LIST is one
+try: whoever insists tries again, so that nobody who does not has to wait for that.
 Names here are bytes, as in the mount; keys are text.
 """
 
@@ -16,11 +17,13 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.remote import ObjectInfo
+from holdfast.errors import RemoteError
+from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.transfer.access import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 500_000
+_FEWEST_DIRECTORIES = 64  # however large they are: those in use now must not be forgotten while they are
 
 
 class KnownObject(NamedTuple):
@@ -31,10 +34,22 @@ class KnownObject(NamedTuple):
     etag: str
 
 
+class _Flight:
+    """A LIST on its way: when it began, what changed here meanwhile, and how it ended."""
+
+    __slots__ = ("began", "changes", "done", "problem")
+
+    def __init__(self) -> None:
+        self.began = trio.current_time()
+        self.changes: list[tuple[bytes, bytes | None, bool]] = []
+        self.done = trio.Event()
+        self.problem: RemoteError | None = None
+
+
 class RemoteDirectory:
     """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` while never asked."""
 
-    __slots__ = ("_access", "_changes", "_names", "_running", "exists", "key", "listed_at")
+    __slots__ = ("_access", "_flight", "_names", "exists", "key", "listed_at")
 
     _names: dict[bytes, bytes | None]
     """Packed numbers and etag of an object; None for a directory."""
@@ -45,8 +60,7 @@ class RemoteDirectory:
         self.exists = False
         self._access = access
         self._names = {}
-        self._changes: list[tuple[bytes, bytes | None, bool]] = []
-        self._running: trio.Event | None = None
+        self._flight: _Flight | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -71,17 +85,29 @@ class RemoteDirectory:
     async def ask(self, not_before: float, *, insist: bool = True) -> None:
         """Make the belief rest on a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
 
-        Without ``insist`` a store that does not answer is asked only once.
+        Without ``insist`` a store that does not answer is asked only once. Cancelled, the belief stays as it was, and
+        others who wait ask themselves.
         """
+        deadline = self._access.deadline()
+        attempt = 0
         while self.listed_at < not_before:
-            if self._running is not None:
-                await self._running.wait()
+            flight = self._flight
+            if flight is None:
+                problem = await self._list()
             else:
-                await self._list(insist)
+                await flight.done.wait()
+                problem = flight.problem if flight.began >= not_before else None
+            if problem is None:
+                continue
+            if not (insist and problem.transient):
+                raise problem
+            await self._access.pause(attempt, deadline, problem)
+            attempt += 1
 
     def believe_empty(self) -> None:
         """Take the directory as known and empty: it was made here under a name that the store did not have."""
         self.listed_at = trio.current_time()
+        self.exists = False
         self._names.clear()
 
     def put(self, name: bytes, info: ObjectInfo) -> None:
@@ -90,16 +116,15 @@ class RemoteDirectory:
 
     def put_directory(self, name: bytes) -> None:
         """Note that there are objects below ``name``."""
-        if not self.has_directory(name):
-            self._change(name, None, True)
+        self._change(name, None, True)
 
     def remove(self, name: bytes) -> None:
         """Note that ``name`` is gone."""
         self._change(name, None, False)
 
     def _change(self, name: bytes, packed: bytes | None, present: bool) -> None:
-        if self._running is not None:
-            self._changes.append((name, packed, present))
+        if self._flight is not None:
+            self._flight.changes.append((name, packed, present))
         self._apply(name, packed, present)
 
     def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
@@ -109,26 +134,29 @@ class RemoteDirectory:
         else:
             self._names.pop(name, None)
 
-    async def _list(self, insist: bool) -> None:
-        began = trio.current_time()
-        self._running = trio.Event()
-        self._changes.clear()
+    async def _list(self) -> RemoteError | None:
+        """Ask once; return what the store answers instead of a listing."""
+        flight = self._flight = _Flight()
         try:
-            listing = await self._access.list_directory(self.key, insist=insist)
-            names: dict[bytes, bytes | None] = {
-                name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
-                for name, info in listing.objects.items()
-            }
-            names.update((name.encode(), None) for name in listing.directories)
-            self._names = names
-            self.exists = listing.exists
-            self.listed_at = began
-            for change in self._changes:
-                self._apply(*change)
+            listing = await self._access.list_directory(self.key, insist=False)
+            self._adopt(listing, flight)
+        except RemoteError as problem:
+            flight.problem = problem
         finally:
-            self._running.set()
-            self._running = None
-            self._changes.clear()
+            self._flight = None
+            flight.done.set()
+        return flight.problem
+
+    def _adopt(self, listing: DirectoryListing, flight: _Flight) -> None:
+        self._names = {
+            name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
+            for name, info in listing.objects.items()
+        }
+        self._names.update((name.encode(), None) for name in listing.directories)
+        self.exists = listing.exists
+        self.listed_at = flight.began
+        for change in flight.changes:
+            self._apply(*change)
 
 
 class RemoteDirectories:
@@ -158,5 +186,5 @@ class RemoteDirectories:
         if len(self._known) % 256:
             return
         total = sum(len(directory) for directory in self._known.values())
-        while total > _MOST_NAMES and self._known:
+        while total > _MOST_NAMES and len(self._known) > _FEWEST_DIRECTORIES:
             total -= len(self._known.popitem(last=False)[1])

@@ -1,14 +1,16 @@
 """Kinds of names among objects, from what Spark and Flink do with them.
 
-A pattern is a path below the zone with these words: ``*`` any characters within a component, ``**/`` any directories,
-``/**`` everything below, ``<n>`` a number, ``<hex>`` hexadecimal digits, ``<uuid>`` a UUID. The first kind that fits
-counts, in the order of ``NameKind``; what fits nothing is replaceable. Sources: Spark's CheckpointFileManager,
-RocksDBFileManager, HDFSMetadataLog; Flink's FsCheckpointStorageAccess, BlobUtils; Hadoop's ChecksumFileSystem.
+A pattern is a path below the zone. In a component ``*`` stands for any characters, ``<n>`` for a number, ``<hex>`` for
+hexadecimal digits, ``<uuid>`` for a UUID; the component ``**`` stands for any directories, or at the end for everything
+below. The first kind that fits counts, in the order of ``NameKind``; what fits nothing is replaceable. Sources: Spark's
+CheckpointFileManager, RocksDBFileManager, HDFSMetadataLog; Flink's FsCheckpointStorageAccess, BlobUtils; Hadoop's
+ChecksumFileSystem.
 """
 
 from __future__ import annotations
 
 import enum
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -61,15 +63,18 @@ BUILT_IN: Mapping[NameKind, Sequence[str]] = {
 }
 
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
-_WORDS = {"**/": r"(?:[^/]+/)*", "/**": r"/.+", "*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}
-_TOKENS = re.compile(r"\*\*/|/\*\*$|\*|<\w+>|[^*<]+|<")
-_TEMPORARY_OF_SPARK = re.compile(rb"\.(.+)\." + _UUID.encode() + rb"(?:\.TID\d+)?\.tmp")
-_TEMPORARY_OF_FLINK = re.compile(rb"\.(.+)\.inprogress\..+")
-_SIDECAR = re.compile(rb"\.(.+)\.crc")
+_WORDS = {"*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}
+_TOKENS = re.compile(r"\*|<[^<>]*>?|[^*<]+")
+_TEMPORARY_OF_SPARK = re.compile(rb"\.(.+)\." + _UUID.encode() + rb"(?:\.TID\d+)?\.tmp", re.DOTALL)
+_TEMPORARY_OF_FLINK = re.compile(rb"\.(.+)\.inprogress\..+", re.DOTALL)
+_SIDECAR = re.compile(rb"\.(.+)\.crc", re.DOTALL)
 
 
 class NameTable:
-    """The patterns in force: the built-in ones and those of the configuration, which go first."""
+    """The patterns in force: the built-in ones and those of the configuration, which go first.
+
+    Raises ``ConfigurationError`` for a pattern that can't be.
+    """
 
     def __init__(self, added: Mapping[NameKind, Sequence[str]]) -> None:
         self._kinds: list[NameKind] = []
@@ -80,7 +85,7 @@ class NameTable:
                 if patterns:
                     self._kinds.append(kind)
                     groups.append("(" + "|".join(_to_regex(pattern) for pattern in patterns) + ")")
-        self._regex = re.compile("|".join(groups).encode())
+        self._regex = re.compile(os.fsencode("|".join(groups)))
         self.kind_of = lru_cache(maxsize=4096)(self._kind_of)
 
     def _kind_of(self, path: bytes) -> NameKind:
@@ -109,8 +114,19 @@ def sidecar_of(name: bytes) -> bytes:
 
 
 def _to_regex(pattern: str) -> str:
+    *directories, last = pattern.split("/")
+    parts = [r"(?:[^/]+/)*" if part == "**" else _component(part, pattern) + "/" for part in directories]
+    parts.append(r"(?s:.+)" if last == "**" else _component(last, pattern))
+    return "".join(parts)
+
+
+def _component(part: str, pattern: str) -> str:
+    if not part:
+        raise ConfigurationError(f"names: {pattern!r}: a path below the zone, without slashes at its ends or in a row")
+    if "**" in part:
+        raise ConfigurationError(f"names: {pattern!r}: ** stands between slashes, alone")
     parts = []
-    for token in _TOKENS.findall(pattern):
+    for token in _TOKENS.findall(part):
         if token.startswith("<") and token not in _WORDS:
             raise ConfigurationError(f"names: {pattern!r}: {token} is no word; there are {', '.join(_WORDS)}")
         parts.append(_WORDS.get(token) or re.escape(token))

@@ -34,10 +34,12 @@ class WorkdirName:
         if not _ID.fullmatch(resource_id):
             raise ConfigurationError(f"id {resource_id!r}: any characters but '/'; at least one")
         name = cls(role, resource_id)
-        if len(name.encoded()) > _LONGEST_NAME_BYTES:
-            raise ConfigurationError(
-                f"role and id together are {len(name.encoded())} bytes long; at most {_LONGEST_NAME_BYTES}"
-            )
+        try:
+            length_bytes = len(name.encoded())
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"id {resource_id!r}: not a text that a file name can hold") from None
+        if length_bytes > _LONGEST_NAME_BYTES:
+            raise ConfigurationError(f"role and id together are {length_bytes} bytes long; at most {_LONGEST_NAME_BYTES}")
         return name
 
     @classmethod

@@ -6,10 +6,12 @@ A directory's zone follows from its parent's zone and its own name, so nothing i
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.config import Durability
+from holdfast.errors import ConfigurationError
 from holdfast.zones.workdir import WorkdirName
 
 
@@ -50,8 +52,8 @@ class Zone:
         return self.durability in (Durability.COMMIT, Durability.ASYNC)
 
     def key_of(self, path: bytes) -> bytes:
-        """Return ``path`` (of the tree) relative to the zone: the object key, as bytes."""
-        return path[len(self.prefix) + 1 :]
+        """Return ``path`` (of the tree, in this zone) relative to the zone: the object key, as bytes."""
+        return path[len(self.prefix) + 1 :] if self.prefix else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,10 @@ class Place:
 
 
 class ZoneMap:
-    """All zones of a mount. ``bases`` are the names of the directories that hold working directories."""
+    """All zones of a mount. ``bases`` are the names of the directories that hold working directories.
+
+    Raises ``ConfigurationError`` for a base that can't be a directory of its own in the root.
+    """
 
     def __init__(self, bases: Iterable[bytes], checkpoints: Durability, blobs: Durability) -> None:
         self._blobs = blobs
@@ -81,6 +86,10 @@ class ZoneMap:
             b"blobs": Zone(ZoneKind.STORE, b"blobs", "blobs", blobs, digests=True),
         }
         for base in bases:
+            if base in (b"", b".", b"..", b"checkpoints", b"blobs") or b"/" in base or b"\0" in base:
+                raise ConfigurationError(
+                    f"workdirs.base {os.fsdecode(base)!r}: one name in the root of the mount, not that of a store's zone"
+                )
             self._top[base] = Zone(ZoneKind.BASE, base)
 
     @property
@@ -98,17 +107,17 @@ class ZoneMap:
             case ZoneKind.BASE:
                 zone = Zone(ZoneKind.PRIVATE, path)
             case ZoneKind.PRIVATE if parent.path == parent.zone.prefix and WorkdirName.parse(_last(parent.path)):
-                zone = self._inside_workdir(path, name) or parent.zone
+                zone = self._inside_workdir(path, name) or zone
         return Place(zone, path) if zone is not None else None
 
     def place_of(self, path: bytes) -> Place | None:
         """Return the place of the directory at the tree path ``path``; None where none may be."""
-        place: Place | None = self.root
+        place = self.root
         for name in path.split(b"/") if path else ():
-            assert place is not None
-            place = self.child(place, name)
-            if place is None:
+            child = self.child(place, name)
+            if child is None:
                 return None
+            place = child
         return place
 
     def is_fixed(self, place: Place) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 from contextlib import suppress
 
@@ -13,6 +15,14 @@ from holdfast.fs.fuse.operations import Operations
 
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
+
+
+class _WithdrawnRequests(logging.Filter):
+    """Replies to requests that the kernel withdrew (RELEASE during an unmount) can't be delivered, and need not be."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the record is worth logging."""
+        return not record.getMessage().endswith(f"fuse_reply_* failed with {os.strerror(errno.ENOENT)}")
 
 
 class Session:
@@ -38,6 +48,7 @@ class Session:
                 f"the kernel refused to mount on {mountpoint}: mounting takes root, or the setuid helper fusermount3 "
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
+        logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.invalidate = _invalidate
         files.presence.invalidate_now = _invalidate_now
 

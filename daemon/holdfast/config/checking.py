@@ -1,0 +1,107 @@
+"""One key's value against the schema, so that an error names the key at fault and says what it may hold."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import types
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+
+from holdfast.config.schema import Config
+from holdfast.config.units import ByteSize, FileMode
+
+Key = tuple[str, ...]
+
+
+def kind_of(key: Key) -> Any:
+    """Return the type of the value at ``key``. Raises ``ValueError``, with a suggestion, when there is no such key."""
+    kind: Any = Config
+    for depth, part in enumerate(key):
+        if _is_struct(kind):
+            fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            if part not in fields:
+                raise ValueError(_no_such(part, key[:depth], list(fields)))
+            kind = fields[part]
+        elif get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            raise ValueError(f"{'.'.join(key[:depth])} is a value, not a section")
+    return kind
+
+
+def check(key: Key, value: Any) -> None:
+    """Raise ``ValueError``, which says what is allowed, unless ``value`` may stand at ``key``."""
+    kind = kind_of(key)
+    if value == {} and _is_section(kind):
+        return
+    try:
+        msgspec.convert(value, kind, strict=False, dec_hook=decode)
+    except (msgspec.ValidationError, ValueError):
+        shown = "this" if is_secret(key) else repr(value)
+        raise ValueError(f"{shown} is not allowed; write {_allowed(kind)}") from None
+
+
+def decode(kind: type, value: Any) -> Any:
+    """Read the types that msgspec does not know (its ``dec_hook``)."""
+    if issubclass(kind, ByteSize | FileMode):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def is_list(kind: Any) -> bool:
+    """Say whether values of ``kind`` are lists."""
+    return get_origin(kind) is list
+
+
+def is_secret(key: Key) -> bool:
+    """Say whether the value at ``key`` must not be shown. Names of keys are, ids of keys and paths of files are not."""
+    name = key[-1].lower()
+    if any(word in name for word in ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas")):
+        return True
+    return "key" in name and not name.endswith(("_id", "file", "filename", "path"))
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _is_section(kind: Any) -> bool:
+    return _is_struct(kind) or get_origin(kind) is dict
+
+
+def _no_such(part: str, section: Key, known: list[str]) -> str:
+    what = "key" if section else "section"
+    close = difflib.get_close_matches(part, known, n=1)
+    return f"there is no {what} {part!r}; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}")
+
+
+def _allowed(kind: Any) -> str:
+    """Say in words what values of ``kind`` may be."""
+    bounds = ""
+    if get_origin(kind) is Annotated:
+        kind, *metas = get_args(kind)
+        bounds = "".join(_bounds(meta) for meta in metas)
+    if get_origin(kind) in (Union, types.UnionType):
+        words = [_allowed(one) for one in get_args(kind) if one is not types.NoneType]
+        return " or ".join(dict.fromkeys(words))
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return "one of " + ", ".join(str(member.value) for member in kind)
+    if isinstance(kind, type) and issubclass(kind, ByteSize | FileMode):
+        return kind.ALLOWED
+    if is_list(kind):
+        return "a list of texts"
+    words_of = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return words_of.get(kind, "a section, with keys of its own") + bounds
+
+
+def _bounds(meta: msgspec.Meta) -> str:
+    if meta.min_length:
+        return " that is not empty"
+    parts = [
+        f"{word} {bound:g}"
+        for word, bound in (("above", meta.gt), ("of at least", meta.ge), ("up to", meta.le))
+        if bound is not None
+    ]
+    return " " + ", ".join(parts) if parts else ""

@@ -1,0 +1,94 @@
+"""Files of ``async`` zones that are still to be sent: safe and marked on this disk, sent in the background until it works.
+
+A file is sent under the name it has when its turn comes; one that is gone by then is not sent. Neither a crash nor a power
+cut nor a lost index forgets a file: the mark is on the file itself (``store.unsent``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+
+import trio
+
+from holdfast.config import Durability
+from holdfast.errors import HoldfastError
+from holdfast.fs.core import Core
+from holdfast.fs.publish import Publisher
+from holdfast.index import EntryState
+from holdfast.store import is_unsent, mark_unsent, unmark_unsent
+from holdfast.zones import Place
+
+_PAUSE_SECONDS = 5.0
+
+
+class Backlog:
+    """The files to send, by path, in the order in which they were written. ``run`` sends them."""
+
+    def __init__(self, core: Core, publisher: Publisher) -> None:
+        self._core = core
+        self._publisher = publisher
+        self._paths: OrderedDict[bytes, None] = OrderedDict()
+        self._changed = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def takes(self, place: Place) -> bool:
+        """Say whether what is written at ``place`` is sent later."""
+        return place.zone.durability is Durability.ASYNC
+
+    async def keep(self, fd: int) -> None:
+        """Make the bytes behind ``fd`` safe on this disk, marked as unsent. Raises ``OSError``."""
+        mark_unsent(fd)
+        await trio.to_thread.run_sync(os.fsync, fd)
+
+    def add(self, path: bytes) -> None:
+        """Send the file at ``path`` when its turn comes."""
+        self._paths[path] = None
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def run(self) -> None:
+        """Send what an earlier run left, then whatever comes, until cancelled."""
+        for path in await trio.to_thread.run_sync(self._left_over):
+            self.add(path)
+        while True:
+            changed = self._changed
+            while self._paths:
+                path = next(iter(self._paths))
+                del self._paths[path]
+                if not await self._send(path):
+                    self._paths[path] = None
+                    await trio.sleep(_PAUSE_SECONDS)
+            await changed.wait()
+
+    async def _send(self, path: bytes) -> bool:
+        """Send one file; False when it must be tried again."""
+        try:
+            fd = self._core.store.tree.open_file(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        try:
+            return not is_unsent(fd) or await self._send_marked(path, fd)
+        except (HoldfastError, OSError) as problem:
+            self._core.events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
+            return False
+        finally:
+            os.close(fd)
+
+    async def _send_marked(self, path: bytes, fd: int) -> bool:
+        core = self._core
+        parent, _, name = path.rpartition(b"/")
+        place = core.zones.place_of(parent)
+        assert place is not None
+        sent = await self._publisher.send(fd, place, name, create_only=False)
+        if sent.stable:
+            unmark_unsent(fd)
+        stat = os.fstat(fd)
+        self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
+        return sent.stable
+
+    def _left_over(self) -> list[bytes]:
+        entries = self._core.index.entries.scan()
+        return [entry.path for _, entry in entries if entry.state is EntryState.DIRTY and entry.path]

@@ -1,0 +1,63 @@
+"""Whether an index can be read from end to end: found out in a process of its own.
+
+LMDB ends the process that meets a damaged page (a failed assertion, SIGBUS), and would end the daemon at each start. So an
+index whose last daemon did not end in order is read once by a child before it is used.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+
+DATABASES = (b"meta", b"entries", b"held", b"whiteouts", b"deletions", b"pins", b"workdirs")
+DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
+"""What a file that is no intact index raises; other errors say nothing against it."""
+
+_DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
+_UNREADABLE = 3
+_CHILD = "import sys; from holdfast.index.readable import read_in_child; read_in_child(sys.argv[1])"
+
+
+def why_unreadable(path: Path) -> str | None:
+    """Read the whole index in the directory ``path``, which nobody has open; return what is wrong with it, None if nothing.
+
+    A child that fails for reasons of its own says nothing against the index.
+    """
+    command = [sys.executable, "-c", _CHILD, str(path)]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if -result.returncode in _DEADLY:
+        return f"reading it ends in {signal.Signals(-result.returncode).name}"
+    return result.stdout.strip() if result.returncode == _UNREADABLE else None
+
+
+def read_in_child(path: str) -> None:
+    """Read every record; end the process with what LMDB complains of."""
+    try:
+        _read_all(path)
+    except DAMAGE as problem:
+        sys.stdout.write(f"{problem}\n")
+        sys.exit(_UNREADABLE)
+
+
+def _read_all(path: str) -> None:
+    with lmdb.open(path, max_dbs=len(DATABASES), readonly=True, lock=False) as environment:
+        for name in DATABASES:
+            try:
+                database = environment.open_db(name, create=False)
+            except lmdb.NotFoundError:
+                continue
+            with environment.begin() as transaction:
+                for _ in transaction.cursor(database):
+                    pass

@@ -1,0 +1,155 @@
+"""The system calls behind ``file://``: an object read through a descriptor, a file written whole, a name given to it.
+
+Nothing here knows of stores but what an object is: a regular file, with its metadata in an extended attribute. Order of a
+write: data, metadata, fsync, name, fsync of the directories. A crash leaves a staged file, or the whole object.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat as stat_module
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast.errors import (
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote.contract import ObjectInfo, UploadSource
+
+ATTRIBUTE = "user.holdfast"
+NAME_CAN_NOT_BE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+
+_BUFFER_BYTES = 2**20
+_SEND_BYTES = 2**30
+_MOST_ATTEMPTS = 100
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class OpenObject:
+    """One version of an object, held by a descriptor that is closed when nobody needs it any more."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        stat = os.fstat(self._fd)
+        if not stat_module.S_ISREG(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        try:
+            metadata = json.loads(os.getxattr(self._fd, ATTRIBUTE))
+        except (OSError, ValueError):  # put there by another tool
+            metadata = {}
+        self.info = info_of(key, stat, metadata)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def buffers(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from ``start`` to ``end``."""
+        with translated_errors(f"GET {self.info.key}"):
+            while start < end:
+                data = os.pread(self._fd, min(_BUFFER_BYTES, end - start), start)
+                if not data:
+                    raise ObjectChangedError(f"GET {self.info.key}: the object is shorter than it was")
+                start += len(data)
+                yield data
+
+
+def info_of(key: str, stat: os.stat_result, metadata: dict[str, str]) -> ObjectInfo:
+    """Return what ``stat`` tells of the object ``key``."""
+    etag = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
+    return ObjectInfo(key, stat.st_size, etag, stat.st_mtime_ns, metadata)
+
+
+def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
+    """Make a new file and sync it; a file as source is sent by the kernel. Raises ``OSError``."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        if source.path is not None:
+            with source.path.open("rb", buffering=0) as file:
+                while os.sendfile(fd, file.fileno(), os.lseek(fd, 0, os.SEEK_CUR), _SEND_BYTES):
+                    pass
+        else:
+            view = memoryview(source.data or b"")
+            while len(view):
+                view = view[os.write(fd, view) :]
+        if metadata:
+            os.setxattr(fd, ATTRIBUTE, json.dumps(metadata).encode())
+        os.fsync(fd)
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
+
+
+def place(staged: str, target: str, *, create_only: bool) -> None:
+    """Give a file its name for good, and make the directories for it. Raises ``OSError``, ``FileExistsError`` if taken."""
+    for attempt in range(_MOST_ATTEMPTS):
+        try:
+            directories = _make_directories(os.path.dirname(target))
+            if create_only:
+                _link(staged, target)
+            else:
+                os.rename(staged, target)
+        except FileNotFoundError:  # a directory was pruned between the two steps
+            if attempt + 1 == _MOST_ATTEMPTS:
+                raise
+        else:
+            sync(directories)
+            return
+
+
+def _make_directories(path: str) -> list[str]:
+    """Make ``path``; return the directories that must be synced once a name has been added to it."""
+    changed = [path]
+    while not os.path.isdir(changed[-1]):
+        changed.append(os.path.dirname(changed[-1]))
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        if any(os.path.lexists(directory) and not os.path.isdir(directory) for directory in changed):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None  # made by another, and pruned
+    return changed
+
+
+def _link(staged: str, target: str) -> None:
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target) from None
+        if os.stat(staged).st_nlink == 1:  # else it was us: NFS may do it and lose the answer (open(2), O_EXCL)
+            raise
+
+
+def sync(directories: Iterable[str]) -> None:
+    """Make the names in ``directories`` durable. Raises ``OSError``."""
+    for directory in directories:
+        with suppress(FileNotFoundError):  # pruned since, with nothing in it
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+@contextmanager
+def translated_errors(what: str) -> Iterator[None]:
+    """Turn ``OSError`` inside the block into ``HoldfastError``; ``what`` names the request in their messages."""
+    try:
+        yield
+    except FileExistsError:
+        raise ObjectExistsError(f"{what}: the object exists already") from None
+    except OSError as problem:
+        text = f"{what}: {problem.strerror}"
+        if problem.errno in NAME_CAN_NOT_BE:
+            raise NameNotStorableError(text) from None
+        if problem.errno in _REFUSED:
+            raise RemoteRefusedError(text) from None
+        raise RemoteUnavailableError(text) from None

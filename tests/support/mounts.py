@@ -1,0 +1,33 @@
+"""File systems that a test mounts, and takes away again whatever happens."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def mounted(kind: str, path: Path, *options: str) -> Iterator[Path]:
+    """Mount a file system of ``kind`` on ``path``, which is created if need be. Needs root."""
+    path.mkdir(parents=True, exist_ok=True)
+    with _mount(["mount", "-t", kind, *options, "none", str(path)], path):
+        yield path
+
+
+@contextmanager
+def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
+    """Show the directory ``source`` on ``path``, where it can't be written. Needs root."""
+    path.mkdir(parents=True, exist_ok=True)
+    with _mount(["mount", "--bind", "-o", "ro", str(source), str(path)], path):
+        yield path
+
+
+@contextmanager
+def _mount(command: list[str], path: Path) -> Iterator[None]:
+    subprocess.run(command, check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True, capture_output=True)

@@ -1,0 +1,67 @@
+"""A store for tests in which time is a fixture: it answers from memory, as slowly as told, and fails as told."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import cast
+
+import trio
+
+from holdfast.errors import HoldfastError
+from holdfast.remote import DirectoryListing, ObjectInfo, RemoteStore
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import RemoteAccess
+
+
+class ScriptedAccess(RemoteAccess):
+    """Answers LIST and DELETE without threads, so that ``autojump_clock`` can be used.
+
+    A LIST answers with what the store held when it began, after ``seconds``; then the next of ``failures`` is raised, if
+    there is one. ``asked`` tells what was asked, and when.
+    """
+
+    def __init__(self, events: EventLog, deadline_seconds: float = 120.0) -> None:
+        super().__init__(
+            "checkpoints",
+            cast(RemoteStore, None),
+            deadline_seconds=deadline_seconds,
+            parallel=1,
+            events=events,
+            counters=Counters(),
+            clock=trio.current_time,
+        )
+        self.objects: dict[str, ObjectInfo] = {}
+        self.directories: set[str] = set()
+        self.marker = False
+        self.seconds = 1.0
+        self.failures: deque[HoldfastError] = deque()
+        self.asked: list[tuple[float, str, object]] = []
+
+    def put(self, name: str, etag: str = "1", size_bytes: int = 1) -> ObjectInfo:
+        """Store an object, as another node does."""
+        self.objects[name] = ObjectInfo(name, size_bytes, etag, 10**18)
+        return self.objects[name]
+
+    async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
+        """Answer as the script says."""
+        assert not insist, "the belief itself tries again"
+        exists = bool(self.objects or self.directories or self.marker)
+        answer = DirectoryListing(dict(self.objects), frozenset(self.directories), exists)
+        await self._answer("LIST", prefix)
+        return answer
+
+    async def delete(self, keys: list[str]) -> None:
+        """Delete as the script says."""
+        await self._answer("DELETE", list(keys))
+        for key in keys:
+            self.objects.pop(key, None)
+
+    def times(self, kind: str) -> list[float]:
+        """Return when questions of ``kind`` were asked."""
+        return [time for time, asked, _ in self.asked if asked == kind]
+
+    async def _answer(self, kind: str, what: object) -> None:
+        self.asked.append((trio.current_time(), kind, what))
+        await trio.sleep(self.seconds)
+        if self.failures:
+            raise self.failures.popleft()

@@ -1,0 +1,309 @@
+"""The databases of the index: entries and what is counted of them, marks, working directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.index import CachedName, DirectoryMarks, Entry, EntryState, Index, WorkdirRecord
+
+LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def index(path: Path) -> Iterator[Index]:
+    opened = Index.open(path, "store")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def marks(index: Index) -> DirectoryMarks:
+    return index.marks
+
+
+def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_seconds: int = 0) -> Entry:
+    return Entry(state, size_bytes, 0, 0, names=[CachedName(b"a", "e")], used_seconds=used_seconds)
+
+
+def spoil(index: Index, inode: int) -> None:
+    """Write something that is no record in the place of an entry."""
+    environment = index._environment
+    with environment.begin(db=environment.open_db(b"entries"), write=True) as transaction:
+        transaction.put(inode.to_bytes(8, "big"), b"\xff\xff")
+
+
+# --- entries ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_what_was_last_put(index: Index) -> None:
+    assert index.entries.get(7) is None
+    index.entries.put(7, entry(1))
+    index.entries.put(7, entry(2))
+    assert index.entries.get(7) == entry(2)
+    index.entries.discard(7)
+    index.entries.discard(7)
+    assert index.entries.get(7) is None
+    assert index.entries.count() == 0
+
+
+def test_entries_come_in_the_order_of_inode_numbers(index: Index) -> None:
+    inodes = [2**63 + 1, 5, 256, 255, 2**32]
+    for inode in inodes:
+        index.entries.put(inode, entry(inode % 100))
+    assert [inode for inode, _ in index.entries.scan()] == sorted(inodes)
+    assert index.entries.count() == 5
+
+
+def test_a_scan_sees_the_entries_as_they_were_at_its_first_step(index: Index) -> None:
+    index.entries.put(1, entry(1))
+    index.entries.put(2, entry(2))
+    scan = index.entries.scan()
+    assert next(scan)[0] == 1
+    index.entries.discard(2)
+    index.entries.put(3, entry(3))
+    assert [inode for inode, _ in scan] == [2]
+
+
+def test_corrupt_record_counts_as_none(index: Index) -> None:
+    index.entries.put(1, entry(10))
+    spoil(index, 2)
+    assert index.entries.get(2) is None
+    assert [inode for inode, _ in index.entries.scan()] == [1]
+    index.entries.used(2, 5)
+    index.entries.flush_uses()
+    index.entries.put(2, entry(5))
+    assert index.entries.cached_bytes == 15
+    spoil(index, 2)
+    index.entries.discard(2)
+    assert index.entries.get(2) is None
+
+
+def test_uses_are_written_when_they_are_flushed(index: Index) -> None:
+    index.entries.put(1, entry(used_seconds=10))
+    index.entries.put(2, entry(used_seconds=20))
+    index.entries.used(1, 30)
+    index.entries.used(1, 40)
+    index.entries.used(99, 50)
+    stored = index.entries.get(1)
+    assert stored is not None
+    assert stored.used_seconds == 10
+    index.entries.flush_uses()
+    assert {inode: found.used_seconds for inode, found in index.entries.scan()} == {1: 40, 2: 20}
+
+
+def test_the_use_of_a_file_that_went_is_not_its_successors(index: Index) -> None:
+    index.entries.put(1, entry())
+    index.entries.used(1, 40)
+    index.entries.discard(1)
+    index.entries.put(1, entry())
+    index.entries.flush_uses()
+    assert index.entries.get(1) == entry()
+
+
+def test_uses_survive_an_orderly_end(path: Path) -> None:
+    index = Index.open(path, "store")
+    index.entries.put(1, entry())
+    index.entries.used(1, 40)
+    index.close()
+    index = Index.open(path, "store")
+    assert index.entries.get(1) == entry(used_seconds=40)
+    index.close()
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "discard", "used", "flush", "spoil"]),
+        st.integers(1, 4),
+        st.integers(0, 1000),
+        st.sampled_from(EntryState),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps)
+def test_cached_bytes_are_the_sum_over_all_copies(index: Index, steps: list[tuple[str, int, int, EntryState]]) -> None:
+    entries = index.entries
+    for inode in range(1, 5):
+        entries.discard(inode)
+    assert entries.cached_bytes == 0
+    for kind, inode, size_bytes, state in steps:
+        if kind == "put":
+            entries.put(inode, entry(size_bytes, state))
+        elif kind == "discard":
+            entries.discard(inode)
+        elif kind == "used":
+            entries.used(inode, size_bytes)
+        elif kind == "flush":
+            entries.flush_uses()
+        copies = [found for _, found in entries.scan() if found.state is not EntryState.LOCAL]
+        assert entries.cached_bytes == sum(found.size_bytes for found in copies)
+
+
+def test_cached_bytes_are_counted_anew_at_each_start(path: Path) -> None:
+    index = Index.open(path, "store")
+    for inode, state in enumerate(EntryState, 1):
+        index.entries.put(inode, entry(10**inode, state))
+    expected = index.entries.cached_bytes
+    assert expected == 10 + 100 + 1000
+    index.close()
+    index = Index.open(path, "store")
+    assert index.entries.cached_bytes == expected
+    index.close()
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_directories_are_held_by_inode_number(marks: DirectoryMarks) -> None:
+    marks.hold(5)
+    marks.hold(5)
+    assert marks.is_held(5)
+    assert not marks.is_held(6)
+    marks.let_go(5)
+    marks.let_go(6)
+    assert not marks.is_held(5)
+
+
+def test_whiteouts_hide_exactly_one_path(marks: DirectoryMarks) -> None:
+    marks.white_out(b"work/tm_1/localState/a")
+    assert marks.is_whited_out(b"work/tm_1/localState/a")
+    assert not marks.is_whited_out(b"work/tm_1/localState/a/b")
+    assert not marks.is_whited_out(b"work/tm_1/localState")
+    marks.uncover(b"work/tm_1/localState/a")
+    marks.uncover(b"never covered")
+    assert not marks.is_whited_out(b"work/tm_1/localState/a")
+
+
+def test_whiteouts_below_a_directory_go_together(marks: DirectoryMarks) -> None:
+    below = [b"work/tm_1/a", b"work/tm_1/b/c", b"work/tm_1/b/d", b"work/tm_1/\xff"]
+    beside = [b"work/tm_1", b"work/tm_10/a", b"work/tm_1.x", b"work/tm_0/z", b"work/tm_2"]
+    for path in below + beside:
+        marks.white_out(path)
+    marks.uncover_below(b"work/tm_1")
+    assert [path for path in below + beside if marks.is_whited_out(path)] == beside
+
+
+@pytest.mark.parametrize("length", [400, 463, 464, 465, 479, 480, 481, 511, 512, 1000, 4000])
+def test_whiteouts_below_a_long_path_go_together(marks: DirectoryMarks, length: int) -> None:
+    directory = (b"d/" * 2000)[: length - 1] + b"e"
+    below = [directory + b"/a", directory + b"/a/" + b"b" * 255, directory + b"/" + b"c" * 255]
+    beside = [directory, directory + b"x", directory + b"x/a", directory[:-1] + b"f/a"]
+    for path in below + beside:
+        marks.white_out(path)
+    marks.uncover_below(directory)
+    assert [path for path in below + beside if marks.is_whited_out(path)] == beside
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sets(st.lists(st.sampled_from([b"a", b"b", b"x" * 255]), min_size=1, max_size=5).map(b"/".join), max_size=12),
+    st.data(),
+)
+def test_uncovering_below_is_what_it_says(marks: DirectoryMarks, paths: set[bytes], data: st.DataObject) -> None:
+    for path in paths:
+        marks.white_out(path)
+    directory = data.draw(st.sampled_from(sorted(paths) or [b"a"]))
+    marks.uncover_below(directory)
+    assert {path for path in paths if marks.is_whited_out(path)} == {
+        path for path in paths if not path.startswith(directory + b"/")
+    }
+    for path in paths:
+        marks.uncover(path)
+
+
+def test_paths_longer_than_keys_are_told_apart(marks: DirectoryMarks) -> None:
+    others = [LONG[:-1] + b"y", LONG + b"z", LONG[:464], LONG[:480], LONG[:481]]
+    marks.white_out(LONG)
+    marks.mark_deleted(LONG)
+    marks.pin(LONG)
+    assert marks.is_whited_out(LONG)
+    assert not any(marks.is_whited_out(path) for path in others)
+    for path in others:
+        marks.mark_deleted(path)
+    assert sorted(marks.deletions()) == sorted([LONG, *others])
+    marks.clear_deleted(LONG)
+    assert sorted(marks.deletions()) == sorted(others)
+    assert marks.pins() == [LONG]
+    assert marks.unpin(LONG)
+    assert marks.pins() == []
+
+
+def test_deletions_are_there_after_a_crash(path: Path) -> None:
+    index = Index.open(path, "store")
+    index.marks.mark_deleted(b"checkpoints/a")
+    index.marks.mark_deleted(b"checkpoints/b")
+    index.marks.clear_deleted(b"checkpoints/a")
+    index._environment.close()
+    index = Index.open(path, "store")
+    assert index.marks.deletions() == [b"checkpoints/b"]
+    index.close()
+
+
+def test_a_pin_holds_what_it_names_and_all_below(marks: DirectoryMarks) -> None:
+    marks.pin(b"checkpoints/q")
+    pinned = [b"checkpoints/q", b"checkpoints/q/a", b"checkpoints/q/a/b"]
+    assert all(marks.is_pinned(path) for path in pinned)
+    assert not any(marks.is_pinned(path) for path in (b"checkpoints", b"checkpoints/qq", b"checkpoints/p/q"))
+    assert not marks.unpin(b"checkpoints/q/a")
+    assert marks.unpin(b"checkpoints/q")
+    assert not marks.unpin(b"checkpoints/q")
+    assert not any(marks.is_pinned(path) for path in pinned)
+
+
+def test_the_whole_mount_can_be_pinned(marks: DirectoryMarks) -> None:
+    marks.pin(b"")
+    assert marks.pins() == [b""]
+    assert marks.is_pinned(b"checkpoints/a")
+    assert marks.unpin(b"")
+    assert not marks.is_pinned(b"checkpoints/a")
+
+
+def test_pins_survive_the_daemon(path: Path) -> None:
+    index = Index.open(path, "store")
+    index.marks.pin(b"blobs/a")
+    index.close()
+    index = Index.open(path, "store")
+    assert index.marks.is_pinned(b"blobs/a/b")
+    index.close()
+
+
+# --- working directories ----------------------------------------------------------------------------------------------
+
+
+def test_working_directories_come_in_the_order_of_their_paths(index: Index) -> None:
+    records = {
+        path: WorkdirRecord("worker", path.decode()[-1], 1.0, 2.0) for path in (b"work/w_2", b"spark/w_1", b"work/w_1")
+    }
+    for path, record in records.items():
+        index.workdirs.put(path, record)
+    assert index.workdirs.all() == sorted(records.items())
+    assert index.workdirs.get(b"work/w_2") == records[b"work/w_2"]
+    index.workdirs.discard(b"work/w_2")
+    index.workdirs.discard(b"work/w_2")
+    assert index.workdirs.get(b"work/w_2") is None
+
+
+def test_the_longest_path_of_a_working_directory_is_a_key(index: Index) -> None:
+    path = b"b" * 255 + b"/" + b"w_" + b"i" * 253
+    index.workdirs.put(path, WorkdirRecord("w", "i" * 253, 1.0, 2.0))
+    assert [found for found, _ in index.workdirs.all()] == [path]
+
+
+def test_a_corrupt_record_of_a_working_directory_counts_as_none(index: Index) -> None:
+    environment = index._environment
+    with environment.begin(db=environment.open_db(b"workdirs"), write=True) as transaction:
+        transaction.put(b"work/w_1", b"\x92\xa1\xff")
+    assert index.workdirs.get(b"work/w_1") is None
+    assert index.workdirs.all() == []

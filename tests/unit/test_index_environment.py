@@ -1,0 +1,237 @@
+"""Opening the index: what is trusted, and what is begun anew with the old file kept aside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from holdfast.errors import StoreUnsuitableError
+from holdfast.index import Entry, EntryState, Index, readable
+from holdfast.index import environment as environment_module
+
+ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
+BOOT = b"this boot"
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+def begin(path: Path, entries: int = 1) -> Index:
+    """Make an index with something in it, and leave it open."""
+    index = Index.open(path, "store", BOOT)
+    for inode in range(1, entries + 1):
+        index.entries.put(inode, ENTRY)
+    return index
+
+
+def crash(index: Index) -> None:
+    """End without an orderly end, as the daemon's death does: what was written is the kernel's."""
+    index._environment.close()
+
+
+def reopen(path: Path, store_id: str = "store", boot_id: bytes = BOOT) -> Index:
+    """Open again and close in order."""
+    index = Index.open(path, store_id, boot_id)
+    index.close()
+    return index
+
+
+def kept_entries(path: Path) -> int:
+    """Return how many entries are in the index that was moved aside."""
+    with lmdb.open(str(path / "data.mdb.old"), subdir=False, max_dbs=8, readonly=True, lock=False) as old:
+        database = old.open_db(b"entries", create=False)
+        with old.begin() as transaction:
+            return int(transaction.stat(database)["entries"])
+
+
+def test_a_new_index_is_not_renewed_and_leaves_nothing_aside(path: Path) -> None:
+    index = begin(path)
+    assert (index.run, index.renewed) == (1, None)
+    index.close()
+    assert sorted(os.listdir(path)) == ["data.mdb", "lock.mdb"]
+
+
+def test_runs_are_counted(path: Path) -> None:
+    begin(path).close()
+    assert [reopen(path).run for _ in range(3)] == [2, 3, 4]
+
+
+def test_an_orderly_end_is_trusted_after_any_boot(path: Path) -> None:
+    begin(path).close()
+    index = Index.open(path, "store", b"next boot")
+    assert (index.run, index.renewed) == (2, None)
+    assert index.entries.get(1) == ENTRY
+    index.close()
+
+
+def test_the_daemons_death_loses_nothing(path: Path) -> None:
+    crash(begin(path, entries=1000))
+    index = Index.open(path, "store", BOOT)
+    assert (index.run, index.renewed) == (2, None)
+    assert index.entries.count() == 1000
+    index.close()
+
+
+def test_the_machines_boot_id_tells_boots_apart(path: Path) -> None:
+    index = Index.open(path, "store")
+    crash(index)
+    assert Index.open(path, "store").renewed is None
+
+
+# --- what is not trusted ----------------------------------------------------------------------------------------------
+
+
+def test_torn_after_a_boot_that_did_not_end_in_order(path: Path) -> None:
+    crash(begin(path))
+    renewed = reopen(path, boot_id=b"next boot")
+    assert renewed.renewed == "torn: the machine went down while it was in use"
+    assert renewed.run == 1
+    assert kept_entries(path) == 1
+
+
+def test_an_index_of_another_store(path: Path) -> None:
+    begin(path).close()
+    index = Index.open(path, "another", BOOT)
+    assert index.renewed == "of another store"
+    assert index.entries.get(1) is None
+    index.close()
+    assert kept_entries(path) == 1
+
+
+def test_an_index_of_another_schema(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(path).close()
+    monkeypatch.setattr(environment_module, "_SCHEMA", b"2")
+    assert reopen(path).renewed == "of another schema (b'1')"
+    assert reopen(path).renewed is None
+    assert kept_entries(path) == 1
+
+
+def test_an_environment_that_was_never_begun(path: Path) -> None:
+    lmdb.open(str(path)).close()
+    renewed = reopen(path).renewed
+    assert renewed is not None
+    assert renewed.startswith("damaged: ")
+
+
+def garbage(file: Path) -> None:
+    file.write_bytes(b"no lmdb file" * 5000)
+
+
+def nothing(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def half(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2 // PAGE * PAGE)
+
+
+def first_pages_only(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[2 * PAGE :] = bytes(len(data) - 2 * PAGE)
+    file.write_bytes(data)
+
+
+def zeros_inside(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[20 * PAGE : 60 * PAGE] = bytes(40 * PAGE)
+    file.write_bytes(data)
+
+
+def noise_inside(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[20 * PAGE : 60 * PAGE] = b"\xa5" * (40 * PAGE)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [garbage, nothing, half, first_pages_only, zeros_inside, noise_inside])
+def test_a_damaged_file_is_kept_aside_and_the_index_begun_anew(path: Path, damage: Callable[[Path], None]) -> None:
+    crash(begin(path, entries=5000))
+    damage(path / "data.mdb")
+    damaged = (path / "data.mdb").read_bytes()
+    index = Index.open(path, "store", BOOT)
+    assert index.renewed is not None
+    assert index.renewed.startswith("damaged: ")
+    assert index.entries.count() == 0
+    index.entries.put(1, ENTRY)
+    index.close()
+    assert (path / "data.mdb.old").read_bytes()[: len(damaged)] == damaged
+    assert reopen(path).renewed is None
+
+
+def test_a_cut_file_is_told_as_such(path: Path) -> None:
+    begin(path, entries=5000).close()
+    half(path / "data.mdb")
+    assert reopen(path).renewed == "damaged: the file is cut short"
+
+
+def test_damage_that_would_end_the_daemon_ends_a_child_instead(path: Path) -> None:
+    crash(begin(path, entries=5000))
+    zeros_inside(path / "data.mdb")
+    assert readable.why_unreadable(path) == "reading it ends in SIGABRT"
+    assert reopen(path).renewed == "damaged: reading it ends in SIGABRT"
+
+
+def test_a_child_that_fails_for_its_own_reasons_says_nothing_against_the_index(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash(begin(path))
+    for status in (1, -signal.SIGKILL):
+        result = subprocess.CompletedProcess([], status, stdout="", stderr="ImportError")
+        monkeypatch.setattr(subprocess, "run", lambda *_, result=result, **__: result)
+        assert readable.why_unreadable(path) is None
+
+
+def test_an_intact_index_is_readable(path: Path) -> None:
+    crash(begin(path, entries=100))
+    assert readable.why_unreadable(path) is None
+
+
+def test_the_last_index_that_was_moved_aside_is_the_one_that_is_kept(path: Path) -> None:
+    begin(path, entries=1).close()
+    index = Index.open(path, "second", BOOT)
+    index.entries.put(1, ENTRY)
+    index.entries.put(2, ENTRY)
+    index.close()
+    reopen(path, "third")
+    assert kept_entries(path) == 2
+
+
+# --- what a new index could not help ----------------------------------------------------------------------------------
+
+
+def test_an_index_that_can_not_be_opened_is_not_thrown_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(path).close()
+
+    def no_memory(*_: object, **__: object) -> lmdb.Environment:
+        raise lmdb.MemoryError("mdb_env_open: Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb, "open", no_memory)
+        with pytest.raises(StoreUnsuitableError, match="can't be opened: mdb_env_open: Cannot allocate memory"):
+            Index.open(path, "store", BOOT)
+    index = Index.open(path, "store", BOOT)
+    assert index.renewed is None
+    assert index.entries.get(1) == ENTRY
+    index.close()
+
+
+def test_a_directory_in_the_place_of_the_file(path: Path) -> None:
+    (path / "data.mdb").mkdir(parents=True)
+    with pytest.raises(StoreUnsuitableError, match="Is a directory"):
+        Index.open(path, "store", BOOT)
+
+
+def test_sync_and_close_leave_everything_on_the_disk(path: Path) -> None:
+    index = begin(path)
+    index.sync()
+    index.close()
+    assert reopen(path, boot_id=b"next boot").renewed is None

@@ -1,0 +1,307 @@
+"""What is said of a store that can't or won't answer: that it be tried again, or mended; and never a credential."""
+
+from __future__ import annotations
+
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.errors import (
+    ConfigurationError,
+    HoldfastError,
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote import RemoteStore, UploadSource, open_store
+from tests.support.fault_proxy import FaultProxy
+from tests.unit.test_remote_contract import content, opened, put
+
+if TYPE_CHECKING:
+    from tests.support.s3 import S3Server, Versitygw
+
+pytest_plugins = ["tests.support.s3"]
+
+SECRET = "c0ffee/SECRET+value=="
+OPERATIONS: dict[str, Callable[[RemoteStore], Any]] = {
+    "probe": lambda store: store.probe(),
+    "head": lambda store: store.head("a"),
+    "list_directory": lambda store: store.list_directory(""),
+    "list_tree": lambda store: list(store.list_tree("")),
+    "read": lambda store: content(store, "a"),
+    "read of nothing": lambda store: content(store, "a", 0, 0),
+    "write": lambda store: put(store, "a"),
+    "conditional write": lambda store: put(store, "a", create_only=True),
+    "copy": lambda store: store.copy("a", "b"),
+    "delete": lambda store: store.delete(["a"]),
+    "bulk delete": lambda store: store.delete(["a", "b"]),
+}
+every_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=list(OPERATIONS))
+
+
+def answer(code: str, message: str = "as told") -> bytes:
+    """Return the body of an S3 error."""
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+
+
+def deletion(*, deleted: str, failed: str, code: str) -> bytes:
+    """Return the answer to a bulk deletion that went half well."""
+    return (
+        f"<DeleteResult><Deleted><Key>{deleted}</Key></Deleted>"
+        f"<Error><Key>{failed}</Key><Code>{code}</Code><Message>no</Message></Error></DeleteResult>"
+    ).encode()
+
+
+@pytest.fixture
+def place(s3_versitygw: Versitygw) -> Versitygw:
+    """A place of its own on a server that checks credentials."""
+    return s3_versitygw.below(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def proxy(place: Versitygw) -> Iterator[FaultProxy]:
+    """A proxy to it."""
+    with FaultProxy(place.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def store(place: Versitygw, proxy: FaultProxy) -> RemoteStore:
+    """A store behind the proxy, which nobody has asked anything yet."""
+    return opened(place.url, dict(place.through(proxy.endpoint).options))
+
+
+@every_operation
+@pytest.mark.parametrize("server", ["s3_moto", "s3_versitygw"])
+def test_a_bucket_that_does_not_exist_is_refused_and_not_empty(
+    operation: Callable[[RemoteStore], Any], server: str, request: pytest.FixtureRequest
+) -> None:
+    running: S3Server = request.getfixturevalue(server)
+    store = opened("s3://no-such-bucket/prefix", dict(running.options))
+    with pytest.raises(RemoteRefusedError, match="bucket"):
+        operation(store)
+
+
+@every_operation
+@pytest.mark.parametrize(
+    "wrong",
+    [{"access_key_id": "AKIAWRONG"}, {"secret_access_key": SECRET}, {"session_token": SECRET}],
+    ids=["key", "secret", "token"],
+)
+def test_wrong_credentials_are_refused_and_not_told(
+    operation: Callable[[RemoteStore], Any], wrong: dict[str, str], place: Versitygw
+) -> None:
+    put(opened(place.url, dict(place.options)), "a")
+    options = {**place.options, **wrong}
+    store = opened(place.url, dict(options))
+    with pytest.raises(RemoteRefusedError) as caught:
+        operation(store)
+    tell_nothing(caught.value, [options["access_key_id"], options["secret_access_key"], SECRET])
+
+
+@every_operation
+def test_a_server_that_is_gone_is_worth_another_try(
+    operation: Callable[[RemoteStore], Any], store: RemoteStore, proxy: FaultProxy
+) -> None:
+    put(store, "a")
+    proxy.down()
+    with pytest.raises(RemoteUnavailableError) as caught:
+        operation(store)
+    assert caught.value.transient
+    proxy.up()
+    assert content(store, "a") == b"bytes"
+
+
+@every_operation
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_server_that_can_not_now_is_worth_another_try(
+    operation: Callable[[RemoteStore], Any], status: int, store: RemoteStore, proxy: FaultProxy
+) -> None:
+    proxy.answer(status)
+    with pytest.raises(RemoteUnavailableError):
+        operation(store)
+    assert len(proxy.requests()) == 1, "retries are the caller's"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (400, "RequestTimeout", RemoteUnavailableError),
+        (400, "IncompleteBody", RemoteUnavailableError),
+        (409, "OperationAborted", RemoteUnavailableError),
+        (409, "ConditionalRequestConflict", RemoteUnavailableError),
+        (404, "NoSuchUpload", RemoteUnavailableError),
+        (503, "SlowDown", RemoteUnavailableError),
+        (400, "KeyTooLongError", NameNotStorableError),
+        (409, "ObjectParentIsFile", NameNotStorableError),
+        (409, "ExistingObjectIsDirectory", NameNotStorableError),
+        (409, "BlobAlreadyExists", ObjectExistsError),
+        (412, "PreconditionFailed", ObjectExistsError),
+        (404, "NoSuchBucket", RemoteRefusedError),
+        (404, "NoSuchUser", RemoteRefusedError),
+        (404, "NoSuchKey", RemoteUnavailableError),
+        (403, "AccessDenied", RemoteRefusedError),
+        (403, "RequestTimeTooSkewed", RemoteRefusedError),
+        (400, "InvalidArgument", RemoteRefusedError),
+        (405, "MethodNotAllowed", RemoteRefusedError),
+        (501, "NotImplemented", RemoteRefusedError),
+        (301, "PermanentRedirect", RemoteRefusedError),
+    ],
+)
+def test_the_code_in_the_answer_decides(
+    status: int, code: str, expected: type[HoldfastError], store: RemoteStore, proxy: FaultProxy
+) -> None:
+    proxy.answer(status, body=answer(code))
+    with pytest.raises(expected) as caught:
+        put(store, "a", create_only=True)
+    assert type(caught.value) is expected
+    assert put(store, "a", create_only=True).size_bytes == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [("AccessDenied", RemoteRefusedError), ("InternalError", RemoteUnavailableError)]
+)
+def test_one_key_that_could_not_be_deleted_is_not_overlooked(
+    code: str, expected: type[RemoteError], store: RemoteStore, place: Versitygw, proxy: FaultProxy
+) -> None:
+    proxy.answer(200, body=deletion(deleted=place.key("a"), failed=place.key("b"), code=code))
+    with pytest.raises(expected):
+        store.delete(["a", "b"])
+
+
+def test_an_answer_that_makes_the_library_panic_does_not_end_the_daemon(store: RemoteStore, proxy: FaultProxy) -> None:
+    proxy.answer(200, body=deletion(deleted="a", failed="never asked for", code="AccessDenied"))
+    with pytest.raises(RemoteError, match="obstore failed"):
+        store.delete(["a", "b"])
+
+
+def test_the_empty_answer_to_a_head_is_looked_into(store: RemoteStore, proxy: FaultProxy) -> None:
+    with pytest.raises(ObjectMissingError):
+        store.head("a")
+    assert [seen.method for seen in proxy.requests()] == ["HEAD", "GET"], "is it the object that is missing?"
+    with pytest.raises(ObjectMissingError):
+        store.head("a")
+    assert [seen.method for seen in proxy.requests()] == ["HEAD", "GET", "HEAD"], "the bucket is known to be there"
+    proxy.answer(404, method="PUT", body=answer("NoSuchBucket"))
+    with pytest.raises(RemoteRefusedError):
+        put(store, "a")
+    proxy.answer(404, method="HEAD")
+    proxy.answer(404, method="GET", body=answer("NoSuchBucket"))
+    with pytest.raises(RemoteRefusedError):
+        store.head("a")
+    proxy.answer(400, method="HEAD")
+    proxy.answer(400, method="GET", body=answer("InvalidToken", "mend it"))
+    with pytest.raises(RemoteRefusedError, match="mend it"):
+        store.head("a")
+
+
+def test_an_answer_that_takes_too_long_is_worth_another_try(place: Versitygw, proxy: FaultProxy) -> None:
+    options = dict(place.through(proxy.endpoint).options)
+    store = open_store(place.url, options, {}, request_timeout_seconds=0.2, connect_timeout_seconds=0.2)
+    proxy.delay_seconds = 30.0
+    with pytest.raises(RemoteUnavailableError):
+        store.head("a")
+
+
+@pytest.mark.parametrize("fault", [FaultProxy.truncate_answers, FaultProxy.shorten_answers])
+def test_a_body_that_ends_early_is_no_success(fault: Callable[..., None], store: RemoteStore, proxy: FaultProxy) -> None:
+    put(store, "a", b"0123456789" * 100_000)
+    fault(proxy, method="GET")
+    with pytest.raises(RemoteUnavailableError):
+        content(store, "a", 0, 1_000_000)
+    fault(proxy, method="GET", matching="list-type=2")
+    with pytest.raises(RemoteUnavailableError):
+        store.list_directory("")
+    assert len(content(store, "a")) == 1_000_000
+
+
+def test_a_file_system_behind_fsspec_is_asked_late_and_its_silence_is_worth_another_try() -> None:
+    store = opened(f"fsspec+ftp://user:{SECRET.replace('/', '%2F')}@127.0.0.1:1/directory")
+    for operation in OPERATIONS.values():
+        with pytest.raises(RemoteUnavailableError) as caught:
+            operation(store)
+        tell_nothing(caught.value, [SECRET, SECRET.replace("/", "%2F")])
+    assert store.url == "ftp://127.0.0.1:1/directory"
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (f"s3://key:{SECRET}@bucket/prefix", {}),
+        (f"s3://bucket/prefix?aws_secret_access_key={SECRET}", {}),
+        ("s3://bucket/prefix", {"secret_access_key": SECRET, "nonsense": SECRET}),
+        ("s3://bucket/prefix", {"secret_access_key": SECRET, "checksum_algorithm": SECRET}),
+        ("s3:///prefix", {"secret_access_key": SECRET}),
+        (f"nonsense://user:{SECRET}@host/path", {}),
+        (f"fsspec+nonsense://user:{SECRET}@host/path", {"password": SECRET}),
+        ("file://host/path", {}),
+        ("file:relative", {}),
+        ("file:///path?a", {}),
+        ("file:///path#a", {}),
+        ("/path", {}),
+        ("", {}),
+    ],
+)
+def test_an_address_that_can_not_be_is_named_without_its_secrets(url: str, options: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        opened(url, dict(options))
+    tell_nothing(caught.value, [SECRET])
+    assert str(caught.value)
+
+
+def test_the_address_that_a_store_shows_has_no_credentials(place: Versitygw, workspace: Path) -> None:
+    assert opened(place.url, dict(place.options)).url == place.url
+    assert opened("memory://").url == "memory://"
+    assert opened(f"file://{workspace}/a%20b").url == f"file://{workspace}/a b"
+    assert opened(f"fsspec+file://{workspace}").url == f"file://{workspace}"
+    assert opened("fsspec+ftp://user:password@host:21/a@b?token=x").url == "ftp://host:21/a@b"
+    assert opened("fsspec+ftp://host/a@b").url == "ftp://host/a@b"
+    assert opened(f"fsspec+ftp://user:{SECRET}@host:21/path").url == "ftp://***@host:21/path"
+
+
+def test_credentials_of_the_environment_are_not_told_either(place: Versitygw, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {**place.environment, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SECRET}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    store = opened(place.url, {}, environment)
+    with pytest.raises(RemoteRefusedError) as caught:
+        put(store, "a")
+    tell_nothing(caught.value, [SECRET, place.access_key_id])
+
+
+def test_a_directory_that_can_not_serve_says_why(workspace: Path) -> None:
+    (workspace / "file").write_bytes(b"")
+    with pytest.raises(RemoteRefusedError, match="can't be a remote store"):
+        opened(f"file://{workspace}/file")
+    with pytest.raises(RemoteRefusedError, match="can't be a remote store"):
+        opened("file:///proc/store")
+
+
+def test_a_version_that_is_gone_is_no_reason_to_complain_of_the_store(store: RemoteStore) -> None:
+    info = put(store, "a", b"1")
+    put(store, "a", b"22")
+    with pytest.raises(ObjectChangedError) as caught:
+        content(store, "a", etag=info.etag)
+    assert not caught.value.transient
+
+
+def test_a_local_file_that_is_gone_is_not_taken_for_a_missing_object(store: RemoteStore, workspace: Path) -> None:
+    for create_only in (False, True):
+        with pytest.raises(RemoteUnavailableError):
+            store.write("a", UploadSource(5, path=workspace / "gone"), {}, create_only=create_only)
+    assert list(store.list_tree("")) == []
+
+
+def tell_nothing(problem: HoldfastError, secrets: list[str]) -> None:
+    """Check that an exception tells no secret, however it is shown."""
+    shown = "".join(traceback.format_exception(problem)) + repr(problem) + repr(problem.args)
+    told = [line for line in shown.splitlines() if any(secret in line for secret in secrets) and not line.startswith("  ")]
+    assert told == []

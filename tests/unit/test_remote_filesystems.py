@@ -1,0 +1,171 @@
+"""fsspec: what its file systems would rather not tell, and how little they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from holdfast.errors import (
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote import RemoteStore, UploadSource
+from tests.unit.test_remote_contract import content, opened, put
+
+SCHEME = "faulty"
+SECRET = "pa55word"
+
+
+class Faulty(MemoryFileSystem):  # type: ignore[misc]
+    """A file system in memory whose next operations raise ``problem``; ``made`` counts how often one was opened."""
+
+    protocol = SCHEME
+    cachable = False
+    store: dict[str, Any] = {}  # noqa: RUF012 as in the class above, which shares it
+    pseudo_dirs = [""]  # noqa: RUF012
+    problem: Exception | None = None
+    made = 0
+
+    def __init__(self, **options: Any) -> None:
+        type(self).made += 1
+        password = options.pop("password", None)
+        if options:
+            raise TypeError(f"no such options beside {password}: {options}")
+        super().__init__(**options)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return super()._strip_protocol(str(path).removeprefix(f"{SCHEME}:/"))  # type: ignore[no-any-return]
+
+    def _fail(self) -> None:
+        problem = type(self).problem
+        if problem is not None:
+            raise problem
+
+    def info(self, path: str, **options: Any) -> Any:
+        self._fail()
+        return super().info(path, **options)
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        self._fail()
+        return super().ls(path, detail, **options)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self._fail()
+        super().makedirs(path, exist_ok)
+
+
+@pytest.fixture
+def faulty() -> Iterator[type[Faulty]]:
+    """The file system, without files and faults."""
+    fsspec.register_implementation(SCHEME, Faulty, clobber=True)
+    Faulty.store.clear()
+    Faulty.pseudo_dirs[:] = [""]
+    Faulty.problem, Faulty.made = None, 0
+    yield Faulty
+    Faulty.problem = None
+
+
+@pytest.fixture
+def store(faulty: type[Faulty]) -> RemoteStore:
+    """A store over it."""
+    return opened(f"{SCHEME}:///box", {"password": SECRET})
+
+
+def test_nothing_is_opened_before_it_is_needed(store: RemoteStore, faulty: type[Faulty]) -> None:
+    assert faulty.made == 0
+    put(store, "a")
+    store.head("a")
+    assert faulty.made == 1
+
+
+def test_the_first_write_needs_no_probe(workspace: Path) -> None:
+    (workspace / "root").mkdir()
+    store = opened(f"fsspec+file://{workspace}/root")
+    put(store, "a", b"1")
+    file = workspace / "file"
+    file.write_bytes(b"from a path")
+    store.write("b", UploadSource(11, path=file), {}, create_only=True)
+    assert content(store, "b") == b"from a path"
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (ConnectionRefusedError(111, f"refused {SECRET}"), RemoteUnavailableError),
+        (TimeoutError(f"{SECRET} timed out"), RemoteUnavailableError),
+        (RuntimeError(f"of a library, {SECRET}"), RemoteUnavailableError),
+        (KeyError(SECRET), RemoteUnavailableError),
+        (PermissionError(13, f"denied to {SECRET}"), RemoteRefusedError),
+        (OSError(36, f"too long, {SECRET}"), NameNotStorableError),
+    ],
+)
+def test_a_store_that_does_not_answer_is_never_taken_for_empty(
+    store: RemoteStore, faulty: type[Faulty], problem: Exception, expected: type[Exception]
+) -> None:
+    put(store, "a", b"kept")
+    faulty.problem = problem
+    attempts: list[Callable[[], Any]] = [
+        lambda: store.head("a"),
+        lambda: store.list_directory(""),
+        lambda: list(store.list_tree("")),
+        lambda: content(store, "a"),
+        lambda: put(store, "a", b"lost", create_only=True),
+        lambda: put(store, "a", b"lost"),
+        lambda: store.copy("a", "b"),
+    ]
+    if expected is not NameNotStorableError:  # which can't exist, and need not be deleted
+        attempts += [lambda: store.delete(["a"]), lambda: store.prune("a"), store.probe]
+    for attempt in attempts:
+        with pytest.raises(expected) as caught:
+            attempt()
+        assert SECRET not in repr(caught.value)
+    faulty.problem = None
+    assert content(store, "a") == b"kept"
+    assert [info.key for info in store.list_tree("")] == ["a"]
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_another_version(store: RemoteStore, faulty: type[Faulty]) -> None:
+    put(store, "a", b"0123456789")
+    put(store, "empty", b"")
+    body = store.read("a", 0, 10, "")
+    faulty.store["/box/a"] = faulty.store["/box/empty"]
+    with pytest.raises(ObjectChangedError):
+        list(body.buffers)
+
+
+def test_a_file_that_goes_while_it_is_read_is_missing(store: RemoteStore) -> None:
+    put(store, "a", b"0123456789")
+    body = store.read("a", 0, 10, "")
+    store.delete(["a"])
+    with pytest.raises(ObjectMissingError):
+        list(body.buffers)
+
+
+def test_what_could_not_be_placed_is_removed(
+    store: RemoteStore, faulty: type[Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionResetError("gone")
+
+    with monkeypatch.context() as patched:
+        for step in ("mv", "pipe_file"):
+            patched.setattr(faulty, step, fail)
+            with pytest.raises(RemoteUnavailableError):
+                put(store, "a")
+            assert faulty.store == {}
+
+
+def test_options_that_can_not_be_are_refused_with_the_first_request(faulty: type[Faulty]) -> None:
+    store = opened(f"{SCHEME}:///box", {"password": SECRET, "nonsense": 1})
+    with pytest.raises(RemoteRefusedError, match="options") as caught:
+        store.head("a")
+    assert SECRET not in repr(caught.value)
