@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 
+from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.support.node import Node
 
 

@@ -1,0 +1,112 @@
+"""A cache that does not fill the disk."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from holdfast.control.client import RefusedError
+from tests.conftest import NodeFactory
+from tests.mount.test_objects import objects
+from tests.support.node import Node, wait_until
+
+MIB = 1 << 20
+
+
+def write(node: Node, *names: str) -> None:
+    for name in names:
+        (node.blobs / name).write_bytes(name.encode() * (MIB // len(name)))
+
+
+def cached(node: Node) -> set[str]:
+    with node.client() as client:
+        return {os.path.basename(entry.path) for entry in client.entries(str(node.blobs)) if entry.state == "cached"}
+
+
+def test_the_longest_unused_goes_first_and_comes_back_from_the_store(make_node: NodeFactory) -> None:
+    writer = make_node("a").start()
+    names = [f"blob-{letter}" for letter in "abcdef"]
+    write(writer, *names)
+    reader = make_node("b", cache__max_bytes=f"{int(3.5 * MIB)}", cache__low_watermark=1.0).start()
+    for name in names:
+        assert (reader.blobs / name).read_bytes().startswith(name.encode())
+        assert reader.status().cached_bytes <= 3.5 * MIB
+    assert cached(reader) == {"blob-d", "blob-e", "blob-f"}
+    assert (reader.blobs / "blob-a").read_bytes().startswith(b"blob-a")
+    assert reader.status().counters["files_evicted"] == 4
+
+
+def test_what_is_open_or_pinned_stays(make_node: NodeFactory) -> None:
+    writer = make_node("a").start()
+    write(writer, "pinned", "opened", "other1", "other2", "other3")
+    reader = make_node("b", cache__max_bytes=3 * MIB, cache__low_watermark=1.0).start()
+    with reader.client() as client:
+        client.pin(str(reader.blobs / "pinned"))
+        (reader.blobs / "pinned").read_bytes()
+        with (reader.blobs / "opened").open("rb") as file:
+            for name in ("other1", "other2", "other3"):
+                (reader.blobs / name).read_bytes()
+            assert cached(reader) == {"pinned", "opened", "other3"}
+            assert file.read().startswith(b"opened")
+            with pytest.raises(RefusedError, match="open, pinned, or not in the store"):
+                list(client.evict(str(reader.blobs / "opened")))
+        client.unpin(str(reader.blobs / "pinned"))
+        with pytest.raises(RefusedError, match="not pinned"):
+            client.unpin(str(reader.blobs / "pinned"))
+
+
+def test_an_object_larger_than_the_cache_is_enospc_with_a_reason(make_node: NodeFactory) -> None:
+    writer = make_node("a").start()
+    (writer.blobs / "large").write_bytes(bytes(4 * MIB))
+    reader = make_node("b", cache__max_bytes=2 * MIB).start()
+    with pytest.raises(OSError, match="No space left"):
+        (reader.blobs / "large").read_bytes()
+    assert "raise cache.max_bytes" in reader.events("fetch-failed")[0]["problem"]
+    assert list((reader.store / "fetching").iterdir()) == []
+
+
+def test_unsent_files_are_never_evicted(node: Node, remote_files: object) -> None:
+    file = (node.checkpoints / "unsent").open("wb")
+    file.write(b"only here")
+    file.flush()
+    with node.client() as client:
+        assert list(client.evict(str(node.checkpoints)))[-1].done == 0
+    file.close()
+    assert (node.checkpoints / "unsent").read_bytes() == b"only here"
+
+
+def test_a_hard_linked_copy_goes_with_all_its_names_or_not_at_all(node: Node) -> None:
+    (node.blobs / "one").write_bytes(b"data")
+    os.link(node.blobs / "one", node.blobs / "two")
+    (node.work / "worker_1").mkdir()
+    (node.blobs / "shared").write_bytes(b"shared")
+    os.link(node.blobs / "shared", node.work / "worker_1/tmp/shared")
+    with node.client() as client:
+        list(client.evict(str(node.blobs)))
+    assert cached(node) == {"shared"}
+    assert (node.blobs / "two").read_bytes() == b"data"
+    assert (node.work / "worker_1/tmp/shared").read_bytes() == b"shared"
+
+
+def test_the_reserve_is_kept_free_while_working_directories_grow(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    free_bytes = node.status().free_bytes
+    write(node, "one", "two", "three")
+    node.stop()
+    node.start(cache__min_free_bytes=free_bytes + (1 << 40))
+    wait_until(lambda: cached(node) == set())
+    assert (node.blobs.parent / "blobs").exists()
+
+
+def test_prefetch_brings_a_whole_directory(make_node: NodeFactory) -> None:
+    writer, reader = make_node("a").start(), make_node("b").start()
+    (writer.blobs / "deep/er").mkdir(parents=True)
+    write(writer, "deep/one", "deep/er/two", "deep/er/three")
+    with reader.client() as client:
+        last = list(client.prefetch(str(reader.blobs / "deep")))[-1]
+    assert (last.done, last.total, last.finished) == (3, 3, True)
+    before = reader.requests()["GET"]
+    assert (reader.blobs / "deep/er/two").read_bytes().startswith(b"deep/er/two")
+    assert reader.requests()["GET"] == before == 3
+    assert objects(reader.directory.parent / "remote/blobs").keys() == {"deep/one", "deep/er/two", "deep/er/three"}

@@ -1,0 +1,215 @@
+"""The holdfast command as a user types it, and the control socket as curl speaks to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import __version__, mountpoint
+from holdfast.workdirs import Process
+from tests.support.node import Node
+
+
+def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:
+    """Run the command; return what it prints (on stderr when it is to fail)."""
+    environment = {**os.environ, **({"HOLDFAST_SOCKET": str(socket)} if socket else {})}
+    command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == status, result.stderr + result.stdout
+    return result.stderr if status else result.stdout
+
+
+def test_mount_status_umount(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        said = holdfast("mount", place, "--store", workspace / "store", *stores, socket=control)
+        assert said.startswith(f"mounted on {place} (daemon ")
+        (place / "checkpoints/file").write_bytes(b"x")
+        status = json.loads(holdfast("status", "--json", socket=control))
+        assert status["version"] == __version__
+        assert status["mountpoint"] == str(place)
+        assert status["data_mode"].startswith(("passthrough", "daemon-io: "))
+        assert status["uptime_seconds"] > 0
+        os.kill(status["pid"], 0)
+        again = holdfast("mount", place, "--store", workspace / "store", *stores, socket=control, status=1)
+        assert "a running Holdfast is mounted there" in again
+        with (place / "checkpoints/file").open():
+            busy = holdfast("umount", place, socket=control, status=1)
+            assert f"is in use by {os.getpid()} (" in busy
+        restarted = json.loads(holdfast("restart", "--json", socket=control))
+        assert restarted["pid"] != status["pid"]
+        assert (place / "checkpoints/file").read_bytes() == b"x"
+        assert holdfast("umount", place, socket=control) == f"unmounted {place}\n"
+        assert not Process(restarted["pid"], 0, "").is_alive()
+        assert os.listdir(place) == []
+        assert "no Holdfast is mounted" in holdfast("umount", place, socket=control, status=1)
+        assert "no daemon answers" in holdfast("status", socket=control, status=1)
+    finally:
+        if mountpoint.mount_at(str(place)):
+            mountpoint.detach(str(place))
+
+
+def test_looking_at_files(node: Node) -> None:
+    (node.checkpoints / "query/offsets").mkdir(parents=True)
+    (node.checkpoints / "query/offsets/0").write_bytes(b"v1")
+    path = node.checkpoints / "query/offsets/0"
+    assert "checkpoints" in holdfast("ls", socket=node.socket)
+    listed = json.loads(holdfast("ls", path.parent, "--json", socket=node.socket))
+    assert [(entry["path"], entry["state"]) for entry in listed] == [(str(path), "cached")]
+    entry = json.loads(holdfast("stat", path, "--json", socket=node.socket))
+    assert entry["object"].endswith("/remote/checkpoints/query/offsets/0")
+    assert entry["digest"].startswith("xxh3-128:")
+    why = holdfast("why", path, socket=node.socket)
+    assert "write-once" in why
+    assert "served from the disk" in why
+    assert "evicted 1 of 1 files" in holdfast("evict", path, socket=node.socket)
+    assert "Only the store has it" in holdfast("why", path, socket=node.socket)
+    assert "fetched 1 of 1 files" in holdfast("prefetch", path.parent, socket=node.socket)
+    assert "verified 1 of 1 files" in holdfast("verify", "--all", socket=node.socket)
+    assert "pinned" in holdfast("pin", path, socket=node.socket)
+    assert "won't be evicted" in holdfast("why", path, socket=node.socket)
+    assert "unpinned" in holdfast("unpin", path, socket=node.socket)
+
+
+@pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict", "pin"])
+def test_a_path_outside_the_mount(node: Node, command: str) -> None:
+    said = holdfast(command, "/etc/passwd", socket=node.socket, status=1)
+    assert said == f"holdfast: /etc/passwd is not in the mount at {node.mountpoint}\n"
+
+
+@pytest.mark.parametrize("command", ["stat", "why", "prefetch", "evict"])
+def test_a_path_that_is_not_there(node: Node, command: str) -> None:
+    said = holdfast(command, node.checkpoints / "nothing", socket=node.socket, status=1)
+    assert said == f"holdfast: there is no {node.checkpoints}/nothing\n"
+
+
+def test_verify_exits_with_1_when_something_was_dropped(node: Node) -> None:
+    path = node.checkpoints / "file"
+    path.write_bytes(b"good")
+    node.backing(path).write_bytes(b"evil")
+    result = subprocess.run(
+        [sys.executable, "-m", "holdfast", "verify", "--all", "--socket", node.socket],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "differ from its digest" in result.stdout
+
+
+def test_workdir_commands(node: Node) -> None:
+    said = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", os.getpid(), socket=node.socket)
+    assert said == f"{node.work}/worker_h-1\n"
+    held = json.loads(holdfast("workdir", "ls", "--json", socket=node.socket))
+    assert f"pid {os.getpid()} " in held[0]["holder"]
+    refused = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", 1, socket=node.socket, status=1)
+    assert f"held by pid {os.getpid()}" in refused
+    assert "kept until" in holdfast("workdir", "release", "--role", "worker", "--id", "h-1", socket=node.socket)
+    assert "there is no working directory" in holdfast(
+        "workdir", "release", "--role", "worker", "--id", "none", socket=node.socket, status=1
+    )
+
+
+def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Path) -> None:
+    settings = workspace / "good.toml"
+    settings.write_text(
+        f'[store]\ndirectory = "{node.store}"\n[checkpoints]\nurl = "file://{workspace}/remote/checkpoints"\n'
+        f'[blobs]\nurl = "file://{workspace}/remote/blobs"\n'
+    )
+    findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=node.socket))
+    assert {finding["check"] for finding in findings} >= {"kernel", "fuse", "rights", "store", "checkpoints", "daemon"}
+    assert {finding["level"] for finding in findings} == {"ok"}
+    settings.write_text('[checkpoints]\nurl = "s3://bucket/x"\n[checkpoints.options]\nendpoint = "http://127.0.0.1:1"\n')
+    result = subprocess.run(
+        [sys.executable, "-m", "holdfast", "doctor", "--config", settings, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "HOLDFAST_SOCKET": str(workspace / "none.sock"),
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+        },
+    )
+    assert result.returncode == 1
+    failed = [finding for finding in json.loads(result.stdout) if finding["level"] == "fail"]
+    assert [finding["check"] for finding in failed] == ["checkpoints"]
+    assert "checkpoints.url" in failed[0]["mend"]
+
+
+def test_config_show_says_where_values_come_from(workspace: Path) -> None:
+    settings = workspace / "holdfast.toml"
+    settings.write_text('[cache]\nmax_bytes = "20GiB"\n[checkpoints.options]\nsecret_access_key = "hush"\n')
+    rows = json.loads(holdfast("config", "show", "--config", settings, "--json"))
+    shown = {row["key"]: (row["value"], row["source"]) for row in rows}
+    assert shown["cache.max_bytes"] == ("20GiB", str(settings))
+    assert shown["blobs.url"][1] == "default"
+    assert shown["checkpoints.options.secret_access_key"][0] == "***"
+
+
+def test_events_can_be_followed(node: Node) -> None:
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "events", "--follow", "--json", "--socket", node.socket],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    (node.work / "worker_1").mkdir()
+    seen = ""
+    for line in follower.stdout:
+        seen += line
+        if "workdir-acquired" in seen:
+            break
+    follower.kill()
+    follower.wait()
+    follower.stdout.close()
+    assert '"mounted"' in seen
+
+
+def _curl(path: Path, method: str, route: str, body: Any = None) -> tuple[int, Any]:
+    content = b"" if body is None else json.dumps(body).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        head = f"{method} {route} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(content)}\r\n\r\n"
+        connection.sendall(head.encode() + content)
+        reply = b"".join(iter(lambda: connection.recv(65536), b""))
+    header, _, payload = reply.partition(b"\r\n\r\n")
+    return int(header.split()[1]), json.loads(payload) if payload.startswith((b"{", b"[")) else payload
+
+
+def test_the_sockets_speak_plain_http(node: Node) -> None:
+    reading = node.socket.with_name("status.sock")
+    assert node.socket.stat().st_mode & 0o777 == 0o660
+    assert reading.stat().st_mode & 0o777 == 0o666
+    for path in (node.socket, reading):
+        code, status = _curl(path, "GET", "/v1/status")
+        assert (code, status["mountpoint"]) == (200, str(node.mountpoint))
+    code, failure = _curl(node.socket, "POST", "/v1/evict", {"path": "/elsewhere"})
+    assert (code, failure["code"]) == (409, "outside-mount")
+    assert _curl(reading, "POST", "/v1/evict", {"path": str(node.checkpoints)})[0] == 404
+    code, failure = _curl(node.socket, "POST", "/v1/workdirs/acquire", {"role": "worker"})
+    assert "missing required field" in failure["message"]
+
+
+def test_listings_come_in_pages(node: Node) -> None:
+    for number in range(25):
+        (node.checkpoints / f"{number:02}").write_bytes(b"x")
+    seen: list[str] = []
+    after = ""
+    while True:
+        _, page = _curl(node.socket, "GET", f"/v1/entries?path={node.checkpoints}&limit=10&after={after}")
+        seen += [entry["path"].rsplit("/", 1)[1] for entry in page["entries"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == [f"{number:02}" for number in range(25)]

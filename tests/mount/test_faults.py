@@ -1,0 +1,170 @@
+"""Corruption, lost indexes, stores that are away: what is served, what is refused, and what is never lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.test_objects import commit, objects
+from tests.support.node import Node
+
+
+def flip(path: Path, offset: int = 0) -> None:
+    """Flip a bit of a file on the disk, behind the daemon's back, and hide the traces."""
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def test_a_corrupt_copy_is_dropped_and_fetched_again(node: Node) -> None:
+    path = node.checkpoints / "state.zip"
+    path.write_bytes(b"precious bytes")
+    flip(node.backing(path), 3)
+    assert path.read_bytes() == b"precious bytes"
+    assert node.status().counters["corrupt_dropped"] == 1
+    assert node.events("quarantined")[0]["path"] == "checkpoints/state.zip"
+    kept = [file for file in (node.store / "quarantine").iterdir() if file.suffix != ".json"]
+    assert kept[0].read_bytes() == b"prebious bytes"
+
+
+def test_corruption_while_the_daemon_was_down_is_found_at_the_first_open(node: Node) -> None:
+    path = node.checkpoints / "state.zip"
+    path.write_bytes(b"precious bytes")
+    node.stop()
+    flip(node.backing(path))
+    node.start()
+    assert path.read_bytes() == b"precious bytes"
+    assert node.status().counters["corrupt_dropped"] == 1
+
+
+def test_a_corrupt_object_is_never_served(node: Node, remote_files: Path) -> None:
+    path = node.checkpoints / "state.zip"
+    path.write_bytes(b"precious bytes")
+    with node.client() as client:
+        list(client.evict(str(path)))
+    flip(remote_files / "state.zip")
+    with pytest.raises(OSError, match="Input/output") as problem:
+        path.read_bytes()
+    assert problem.value.errno == errno.EIO
+    assert node.events("corrupt-arrival")
+    flip(remote_files / "state.zip")
+    assert path.read_bytes() == b"precious bytes"
+
+
+def test_a_corrupt_chunk_is_never_served_while_the_rest_arrives(make_node: NodeFactory, remote_files: Path) -> None:
+    writer = make_node("a").start()
+    data = os.urandom(24 << 20)
+    (writer.checkpoints / "large").write_bytes(data)
+    flip(remote_files / "large", 20 << 20)
+    reader = make_node("b", remote__read_while_arriving_bytes=1 << 20).start()
+    with (reader.checkpoints / "large").open("rb") as file:
+        assert file.read(1 << 20) == data[: 1 << 20]
+        file.seek(20 << 20)
+        with pytest.raises(OSError, match="Input/output"):
+            file.read(10)
+    flip(remote_files / "large", 20 << 20)
+    assert (reader.checkpoints / "large").read_bytes() == data
+
+
+def test_corruption_without_another_copy_is_eio(node: Node) -> None:
+    workdir = node.work / "worker_1"
+    workdir.mkdir()
+    path = workdir / "localState" / "000001.sst"
+    path.write_bytes(b"local bytes")
+    node.wait_digest(path)
+    node.stop()
+    flip(node.backing(path))
+    node.start()
+    with pytest.raises(OSError, match="Input/output") as problem:
+        path.read_bytes()
+    assert problem.value.errno == errno.EIO
+
+
+def test_verify_finds_what_nobody_opened(node: Node) -> None:
+    for number in range(5):
+        (node.checkpoints / f"{number}.zip").write_bytes(b"bytes %d" % number)
+    flip(node.backing(node.checkpoints / "3.zip"))
+    with node.client() as client:
+        steps = list(client.verify(None))
+    assert [Path(step.path).name for step in steps if step.problem] == ["3.zip"]
+    assert steps[-1].done == 5
+    assert (node.checkpoints / "3.zip").read_bytes() == b"bytes 3"
+
+
+@pytest.mark.parametrize("damage", ["lost", "garbage", "torn"])
+def test_a_lost_index_is_rebuilt_and_nothing_is_fetched_again(node: Node, damage: str) -> None:
+    for number in range(3):
+        (node.checkpoints / f"{number}.zip").write_bytes(b"bytes %d" % number)
+    node.stop()
+    if damage == "lost":
+        shutil.rmtree(node.store / "index")
+    elif damage == "garbage":
+        (node.store / "index/data.mdb").write_bytes(os.urandom(65536))
+    else:
+        os.truncate(node.store / "index/data.mdb", 4096)
+    node.start()
+    for number in range(3):
+        assert (node.checkpoints / f"{number}.zip").read_bytes() == b"bytes %d" % number
+    assert node.requests().get("GET", 0) == 0
+    with node.client() as client:
+        assert {entry.state for entry in client.entries(str(node.checkpoints))} == {"cached"}
+
+
+def test_unsent_bytes_are_not_forgotten_with_the_index(node: Node, remote_files: Path) -> None:
+    file = (node.checkpoints / "unsent").open("wb")
+    file.write(b"never closed")
+    file.flush()
+    node.kill()
+    with pytest.raises(OSError, match=r"not connected|connection abort"):
+        file.close()
+    shutil.rmtree(node.store / "index")
+    assert objects(remote_files) == {}
+    node.start()
+    assert (node.checkpoints / "unsent").read_bytes() == b"never closed"
+    assert node.status().unsent == [str(node.checkpoints / "unsent")]
+    with (node.checkpoints / "unsent").open("ab") as again:
+        again.write(b"!")
+    assert objects(remote_files) == {"unsent": b"never closed!"}
+    assert node.status().unsent == []
+
+
+def test_a_file_that_differs_from_the_store_after_a_lost_index_is_kept_aside(node: Node, remote_files: Path) -> None:
+    path = node.checkpoints / "3.zip"
+    path.write_bytes(b"old")
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    node.backing(path).write_bytes(b"who knows")
+    node.start()
+    assert path.read_bytes() == b"old"
+    kept = [file for file in (node.store / "quarantine").iterdir() if file.suffix != ".json"]
+    assert [file.read_bytes() for file in kept] == [b"who knows"]
+
+
+def test_a_crash_of_the_daemon_loses_no_committed_file(node: Node) -> None:
+    (node.checkpoints / "q/offsets").mkdir(parents=True)
+    commit(node.checkpoints / "q/offsets/0", b"zero")
+    (node.work / "worker_1").mkdir()
+    (node.work / "worker_1/localState/copy").write_bytes(b"copy")
+    node.kill()
+    node.start()
+    assert (node.checkpoints / "q/offsets/0").read_bytes() == b"zero"
+    assert (node.work / "worker_1/localState/copy").read_bytes() == b"copy"
+    assert node.requests().get("GET", 0) == 0
+
+
+def test_a_dead_mount_is_taken_away_by_the_next_start(node: Node) -> None:
+    os.kill(node.pid, 9)
+    node._process.wait()  # type: ignore[union-attr]
+    with pytest.raises(OSError, match=r"not connected|connection abort"):
+        os.listdir(node.mountpoint)
+    node.start()
+    assert "checkpoints" in os.listdir(node.mountpoint)

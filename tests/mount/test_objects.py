@@ -1,0 +1,363 @@
+"""The zones over stores: what close, rename, unlink and a miss mean, and what another node sees."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.node import Node
+
+TEMPORARY = ".{}.0a1b2c3d-0000-4000-8000-0123456789ab.tmp"
+
+
+def commit(path: Path, data: bytes) -> None:
+    """Write as Spark does: a temporary file in the same directory, renamed."""
+    temporary = path.with_name(TEMPORARY.format(path.name))
+    temporary.write_bytes(data)
+    temporary.rename(path)
+
+
+def objects(directory: Path) -> dict[str, bytes]:
+    """Return all objects of a directory that serves as a remote store."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and ".holdfast" not in path.parts
+    }
+
+
+def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
+    with (node.checkpoints / "report").open("wb") as file:
+        file.write(b"one")
+        file.flush()
+        assert objects(remote_files) == {}
+    assert objects(remote_files) == {"report": b"one"}
+
+
+def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
+    with (node.checkpoints / "report").open("wb") as file:
+        file.write(b"one")
+        file.flush()
+        os.fsync(file.fileno())
+        assert objects(remote_files) == {"report": b"one"}
+        file.write(b" two")
+    assert objects(remote_files) == {"report": b"one two"}
+
+
+def test_a_temporary_file_stays_here_until_it_gets_its_final_name(node: Node, remote_files: Path) -> None:
+    directory = node.checkpoints / "query" / "offsets"
+    directory.mkdir(parents=True)
+    temporary = directory / TEMPORARY.format("0")
+    temporary.write_bytes(b"v1")
+    assert objects(remote_files) == {}
+    temporary.rename(directory / "0")
+    assert objects(remote_files) == {"query/offsets/0": b"v1"}
+    assert node.requests().get("PUT") == 1
+    assert os.listdir(directory) == ["0"]
+
+
+def test_a_sidecar_never_leaves_the_node_and_goes_with_its_neighbour(node: Node, remote_files: Path) -> None:
+    directory = node.checkpoints / "state"
+    directory.mkdir()
+    (directory / "7.zip").write_bytes(b"seven")
+    (directory / ".7.zip.crc").write_bytes(b"crc")
+    assert objects(remote_files) == {"state/7.zip": b"seven"}
+    (directory / "7.zip").unlink()
+    assert os.listdir(directory) == []
+
+
+def test_a_miss_is_fetched_once_and_then_served_from_the_disk(make_node: NodeFactory) -> None:
+    writer, reader = make_node("a").start(), make_node("b").start()
+    (writer.blobs / "jar").write_bytes(b"x" * 100_000)
+    path = reader.blobs / "jar"
+    assert path.stat().st_size == 100_000
+    assert not reader.backing(path).exists()
+    assert path.read_bytes() == b"x" * 100_000
+    assert path.read_bytes() == b"x" * 100_000
+    assert reader.requests()["GET"] == 1
+    assert reader.backing(path).read_bytes() == b"x" * 100_000
+
+
+def test_a_write_once_name_is_created_once_whichever_node_tries(make_node: NodeFactory, remote_files: Path) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query" / "commits").mkdir(parents=True)
+    commit(first.checkpoints / "query/commits/0", b"first")
+    loser = second.checkpoints / "query/commits" / TEMPORARY.format("0")
+    loser.write_bytes(b"second")
+    with pytest.raises(FileExistsError):
+        loser.rename(second.checkpoints / "query/commits/0")
+    assert loser.read_bytes() == b"second", "the loser keeps its bytes"
+    assert (second.checkpoints / "query/commits/0").read_bytes() == b"first"
+    assert objects(remote_files) == {"query/commits/0": b"first"}
+
+
+@pytest.mark.parametrize("flags", [os.O_CREAT, os.O_CREAT | os.O_EXCL, os.O_CREAT | os.O_TRUNC, os.O_APPEND, os.O_TRUNC, 0])
+def test_a_write_once_name_is_never_opened_for_writing_again(make_node: NodeFactory, flags: int) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    (first.checkpoints / "query/offsets").mkdir(parents=True)
+    commit(first.checkpoints / "query/offsets/3", b"three")
+    for node in (first, second):
+        with pytest.raises(FileExistsError):
+            os.open(node.checkpoints / "query/offsets/3", os.O_WRONLY | flags)
+        assert (node.checkpoints / "query/offsets/3").read_bytes() == b"three"
+
+
+def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: Node) -> None:
+    directory = node.checkpoints / "query/offsets"
+    directory.mkdir(parents=True)
+    commit(directory / "3", b"three")
+    (directory / "other.tmp").write_bytes(b"other")
+    with pytest.raises(FileExistsError):
+        os.link(directory / "other.tmp", directory / "3")
+    with pytest.raises(FileExistsError):
+        (directory / "other.tmp").rename(directory / "3")
+    with pytest.raises(FileExistsError):
+        os.truncate(directory / "3", 0)
+    assert (directory / "3").read_bytes() == b"three"
+
+
+def test_a_write_once_name_may_be_created_anew_after_an_unlink(node: Node, remote_files: Path) -> None:
+    directory = node.checkpoints / "query/offsets"
+    directory.mkdir(parents=True)
+    commit(directory / "3", b"three")
+    (directory / "3").unlink()
+    commit(directory / "3", b"again")
+    assert objects(remote_files) == {"query/offsets/3": b"again"}
+
+
+def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query/_spark_metadata").mkdir(parents=True)
+    one = (first.checkpoints / "query/_spark_metadata/0").open("wb")
+    two = (second.checkpoints / "query/_spark_metadata/0").open("wb")
+    one.write(b"one")
+    two.write(b"two")
+    one.close()
+    with pytest.raises(FileExistsError):
+        two.close()
+    assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
+    kept = [file for file in (second.store / "quarantine").iterdir() if file.suffix != ".json"]
+    assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
+
+
+def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
+    (first.checkpoints / "state").mkdir()
+    path = second.checkpoints / "state/5.zip"
+    commit(first.checkpoints / "state/5.zip", b"first try")
+    assert path.read_bytes() == b"first try"
+    with path.open("rb") as before:
+        commit(first.checkpoints / "state/5.zip", b"the second try")
+        assert path.read_bytes() == b"the second try"
+        assert path.stat().st_size == len(b"the second try")
+        assert before.read() == b"first try", "who has the old version open keeps it"
+
+
+def test_unlink_then_rename_onto_the_same_name_is_one_put(node: Node, remote_files: Path) -> None:
+    (node.checkpoints / "state").mkdir()
+    commit(node.checkpoints / "state/5.zip", b"one")
+    before = node.requests()
+    temporary = node.checkpoints / "state" / TEMPORARY.format("5.zip")
+    temporary.write_bytes(b"two")
+    (node.checkpoints / "state/5.zip").unlink()
+    temporary.rename(node.checkpoints / "state/5.zip")
+    after = node.requests()
+    assert after["PUT"] == before["PUT"] + 1
+    assert after.get("DELETE", 0) == 0
+    assert objects(remote_files) == {"state/5.zip": b"two"}
+
+
+def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(node: Node, remote_files: Path) -> None:
+    directory = node.checkpoints / "many"
+    directory.mkdir()
+    for number in range(50):
+        (directory / f"{number}.delta").write_bytes(b"x")
+    assert len(objects(remote_files)) == 50
+    for path in directory.iterdir():
+        path.unlink()
+    assert os.listdir(directory) == []
+    fd = os.open(directory, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert objects(remote_files) == {}
+    assert node.requests()["DELETE"] <= 3
+
+
+def test_a_deletion_survives_the_daemon(node: Node, remote_files: Path) -> None:
+    node.stop()
+    node.start(remote__delete_delay_seconds=3600)
+    (node.checkpoints / "old").write_bytes(b"x")
+    (node.checkpoints / "old").unlink()
+    assert objects(remote_files) == {"old": b"x"}
+    node.kill()
+    node.start()
+    assert os.listdir(node.checkpoints) == []
+    fd = os.open(node.checkpoints, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert objects(remote_files) == {}
+
+
+def test_listings_merge_what_is_here_and_what_is_in_the_store(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
+    (first.checkpoints / "query/state/0").mkdir(parents=True)
+    commit(first.checkpoints / "query/state/0/1.delta", b"one")
+    (second.checkpoints / "query/state/0" / "mine.tmp").write_bytes(b"temporary")
+    assert sorted(os.listdir(second.checkpoints / "query/state/0")) == ["1.delta", "mine.tmp"]
+    assert os.listdir(first.checkpoints / "query/state/0") == ["1.delta"]
+    (first.checkpoints / "query/state/0/1.delta").unlink()
+    fd = os.open(first.checkpoints / "query/state/0", os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert os.listdir(second.checkpoints / "query/state/0") == ["mine.tmp"]
+
+
+def test_a_copy_goes_when_the_object_is_deleted_on_another_node(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
+    for name in ("dir/9.zip", "dir/sub/1.delta"):
+        (first.checkpoints / name).parent.mkdir(parents=True, exist_ok=True)
+        (first.checkpoints / name).write_bytes(b"x")
+        assert (second.checkpoints / name).read_bytes() == b"x"
+    for name in ("dir/9.zip", "dir/sub/1.delta"):
+        (first.checkpoints / name).unlink()
+    (first.checkpoints / "dir/sub").rmdir()
+    (first.checkpoints / "dir").rmdir()
+    assert os.listdir(second.checkpoints) == []
+    assert not second.backing(second.checkpoints / "dir").exists()
+    with pytest.raises(FileNotFoundError):
+        (second.checkpoints / "dir/9.zip").stat()
+
+
+def test_the_mtime_is_the_stores_on_every_node_and_after_every_fetch(make_node: NodeFactory) -> None:
+    first, second = make_node("a", remote__metadata_ttl_seconds=0).start(), make_node("b").start()
+    (first.checkpoints / "state").mkdir()
+    commit(first.checkpoints / "state/5.zip", b"five")
+    os.listdir(first.checkpoints / "state")
+    on_first = (first.checkpoints / "state/5.zip").stat().st_mtime_ns
+    remote = (second.checkpoints / "state/5.zip").stat().st_mtime_ns
+    (second.checkpoints / "state/5.zip").read_bytes()
+    fetched = (second.checkpoints / "state/5.zip").stat().st_mtime_ns
+    with second.client() as client:
+        assert [step.done for step in client.evict(str(second.checkpoints / "state/5.zip"))][-1] == 1
+    evicted = (second.checkpoints / "state/5.zip").stat().st_mtime_ns
+    assert on_first == remote == fetched == evicted
+
+
+def test_empty_directories(make_node: NodeFactory, remote_files: Path) -> None:
+    first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
+    (first.checkpoints / "empty").mkdir()
+    assert os.listdir(first.checkpoints) == ["empty"]
+    assert os.listdir(second.checkpoints) == [], "a store knows no empty directory"
+    (first.checkpoints / "empty" / "file").write_bytes(b"x")
+    assert os.listdir(second.checkpoints) == ["empty"]
+    (first.checkpoints / "empty" / "file").unlink()
+    assert os.listdir(first.checkpoints) == ["empty"], "who emptied a directory keeps it"
+    first.stop()
+    first.start()
+    assert os.listdir(first.checkpoints) == ["empty"]
+    (first.checkpoints / "empty").rmdir()
+    assert os.listdir(first.checkpoints) == []
+    assert objects(remote_files) == {}
+
+
+def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
+    (node.checkpoints / "a").mkdir()
+    (node.checkpoints / "a/one").write_bytes(b"1")
+    (node.checkpoints / "a/one").rename(node.checkpoints / "a/two")
+    (node.checkpoints / "a/two").rename(node.blobs / "three")
+    fd = os.open(node.checkpoints / "a", os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert objects(remote_files) == {}
+    assert objects(remote_files.with_name("blobs")) == {"three": b"1"}
+    (node.checkpoints / "a/_temporary").mkdir()
+    (node.checkpoints / "a/_temporary/part.tmp").write_bytes(b"t")
+    (node.checkpoints / "a").rename(node.checkpoints / "b")
+    assert (node.checkpoints / "b/_temporary/part.tmp").read_bytes() == b"t"
+    (node.checkpoints / "b/real").write_bytes(b"r")
+    with pytest.raises(OSError, match="cross-device") as problem:
+        (node.checkpoints / "b").rename(node.checkpoints / "c")
+    assert problem.value.errno == errno.EXDEV
+    assert sorted(os.listdir(node.checkpoints / "b")) == ["_temporary", "real"], "never half a move"
+
+
+def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files: Path) -> None:
+    workdir = node.work / "worker_1"
+    workdir.mkdir()
+    (workdir / "tmp/result").write_bytes(b"result")
+    (workdir / "tmp/result").rename(node.checkpoints / "result")
+    assert objects(remote_files) == {"result": b"result"}
+    (node.checkpoints / "result").rename(workdir / "tmp/back")
+    assert (workdir / "tmp/back").read_bytes() == b"result"
+    fd = os.open(node.checkpoints, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert objects(remote_files) == {}
+
+
+def test_hard_links_are_one_file_here_and_one_object_a_name_there(node: Node, remote_files: Path) -> None:
+    (node.checkpoints / "one.sst").write_bytes(b"data")
+    os.link(node.checkpoints / "one.sst", node.checkpoints / "two.sst")
+    assert objects(remote_files) == {"one.sst": b"data", "two.sst": b"data"}
+    assert (node.checkpoints / "one.sst").stat().st_ino == (node.checkpoints / "two.sst").stat().st_ino
+    with (node.checkpoints / "two.sst").open("ab") as file:
+        file.write(b"+")
+    assert objects(remote_files) == {"one.sst": b"data+", "two.sst": b"data+"}
+
+
+def test_what_no_store_can_keep_is_refused_at_once(node: Node) -> None:
+    with pytest.raises(PermissionError):
+        os.symlink("x", node.checkpoints / "link")
+    with pytest.raises(PermissionError):
+        os.mkfifo(node.checkpoints / "fifo")
+    with pytest.raises(OSError, match="Invalid or incomplete") as problem:
+        open(os.fsencode(node.checkpoints) + b"/\xff", "wb").close()
+    assert problem.value.errno == errno.EILSEQ
+
+
+def test_a_large_object_is_read_while_it_arrives(make_node: NodeFactory, remote_files: Path) -> None:
+    writer = make_node("a").start()
+    data = os.urandom(1 << 20) * 48
+    (writer.checkpoints / "large").write_bytes(data)
+    reader = make_node("b", remote__read_while_arriving_bytes=1 << 20).start()
+    with (reader.checkpoints / "large").open("rb") as file:
+        file.seek(-100, os.SEEK_END)
+        assert file.read() == data[-100:]
+        file.seek(0)
+        assert file.read() == data
+    assert (reader.checkpoints / "large").read_bytes() == data
+    assert reader.requests()["GET"] == 6, "48 MiB in chunks of 8 MiB, each asked for once"
+
+
+def test_append_to_an_object_that_is_not_here(make_node: NodeFactory, remote_files: Path) -> None:
+    writer, appender = make_node("a").start(), make_node("b").start()
+    (writer.checkpoints / "log").write_bytes(b"one\n")
+    with (appender.checkpoints / "log").open("ab") as file:
+        file.write(b"two\n")
+    assert objects(remote_files) == {"log": b"one\ntwo\n"}
+
+
+def test_truncation_by_path_is_sent(node: Node, remote_files: Path) -> None:
+    (node.checkpoints / "file").write_bytes(b"0123456789")
+    os.truncate(node.checkpoints / "file", 4)
+    assert objects(remote_files) == {"file": b"0123"}
+
+
+def test_bytes_written_through_a_mapping_after_close_are_sent(node: Node, remote_files: Path) -> None:
+    import mmap
+
+    path = node.checkpoints / "mapped"
+    path.write_bytes(bytes(8192))
+    with path.open("r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 8192)
+    mapping[4096:4101] = b"later"
+    mapping.close()
+    os.sync()
+    node.stop()
+    assert objects(remote_files)["mapped"][4096:4101] == b"later"

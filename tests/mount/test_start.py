@@ -1,0 +1,169 @@
+"""Bad input at the start ends in one clear line that says what to do, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import mountpoint
+from tests.conftest import NodeFactory
+from tests.support.node import Node, StartError
+
+
+def refusal(node: Node, **settings: object) -> str:
+    """Start a node that can't start; return what it says, after checking that nothing is left mounted."""
+    with pytest.raises(StartError) as problem:
+        node.start(**settings)
+    assert mountpoint.mount_at(str(node.mountpoint)) is None or mountpoint.is_alive(str(node.mountpoint))
+    message = str(problem.value)
+    assert "\n" not in message, "one line"
+    return message
+
+
+def run_daemon(node: Node, *prefix: str) -> subprocess.CompletedProcess[str]:
+    """Run holdfastd to its end under the command ``prefix``."""
+    command = [*prefix, sys.executable, "-m", "holdfast.daemon"]
+    for key, value in node.settings.items():
+        command += ["--set", f"{key}={value}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("cache__max_bytes", "lots", ["cache.max_bytes", "option", "512MiB"]),
+        ("cache__max_byte", "1", ["cache.max_byte", "did you mean max_bytes"]),
+        ("checkpoints__durability", "never", ["checkpoints.durability", "local, commit, async"]),
+        ("checkpoints__url", "nonsense", ["nonsense", "s3://bucket/prefix"]),
+        ("checkpoints__url", "s3://", ["bucket is missing"]),
+        ("checkpoints__url", "gopher://x/y", ["gopher"]),
+        ("log__level", "shout", ["log.level", "debug, info"]),
+        ("remote__retry_deadline_seconds", "-1", ["remote.retry_deadline_seconds", "above 0"]),
+        ("names__write_once", "**/<x>", ["<x>", "no word"]),
+    ],
+)
+def test_a_wrong_setting(make_node: NodeFactory, setting: str, value: str, words: list[str]) -> None:
+    message = refusal(make_node(), **{setting: value})
+    assert all(word in message for word in words), message
+
+
+def test_a_mountpoint_that_is_missing(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.mountpoint.rmdir()
+    assert f"mkdir -p {node.mountpoint}" in refusal(node)
+    node.mountpoint.mkdir()
+
+
+def test_a_mountpoint_that_is_no_directory(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.mountpoint.rmdir()
+    node.mountpoint.touch()
+    assert "is not a directory" in refusal(node)
+
+
+def test_a_mountpoint_that_is_in_use(make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node()
+    subprocess.run(["mount", "-t", "tmpfs", "none", node.mountpoint], check=True)
+    try:
+        assert "tmpfs is mounted there" in refusal(node)
+    finally:
+        subprocess.run(["umount", node.mountpoint], check=True)
+    node.start()
+    other = make_node("other", mount__mountpoint=node.mountpoint)
+    assert "a running Holdfast is mounted there" in refusal(other)
+    assert "checkpoints" in os.listdir(node.mountpoint)
+
+
+def test_a_store_of_another_format_is_left_as_it_is(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    (node.checkpoints / "x").write_bytes(b"x")
+    node.stop()
+    description = json.loads((node.store / "format.json").read_text())
+    (node.store / "format.json").write_text(json.dumps({**description, "format": 99}))
+    assert "has format 99" in refusal(node)
+    (node.store / "format.json").write_text(json.dumps(description))
+    node.start()
+    assert (node.checkpoints / "x").read_bytes() == b"x"
+    assert node.requests().get("GET", 0) == 0
+
+
+def test_a_store_in_a_directory_that_holds_something_else(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.store.mkdir()
+    (node.store / "thesis.txt").write_text("years of work")
+    assert "is not empty and not a store (it holds thesis.txt)" in refusal(node)
+    assert os.listdir(node.store) == ["thesis.txt"]
+
+
+def test_a_store_on_tmpfs(make_node: NodeFactory, workspace: Path) -> None:
+    volatile = workspace / "volatile"
+    volatile.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", volatile], check=True)
+    try:
+        assert "on tmpfs, which a reboot empties" in refusal(make_node(), store__directory=volatile / "store")
+    finally:
+        subprocess.run(["umount", volatile], check=True)
+
+
+def test_a_store_that_is_not_writable(make_node: NodeFactory) -> None:
+    node = make_node()
+    os.chown(node.directory, 65534, 65534)
+    result = run_daemon(node, "setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner")
+    assert result.returncode == 1
+    assert "can't be used: Permission denied" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspace: Path) -> None:
+    (workspace / "file").touch()
+    message = refusal(make_node(), checkpoints__url=f"file://{workspace}/file/below")
+    assert "can't be a remote store" in message
+
+
+def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspace: Path) -> None:
+    image, place = workspace / "small.img", workspace / "small"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    place.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    node = make_node(store__directory=place / "store")
+    try:
+        node.start()
+        workdir = node.work / "worker_1"
+        workdir.mkdir()
+        (workdir / "localState/kept").write_bytes(b"kept")
+        (node.checkpoints / "kept").write_bytes(b"kept")
+        with pytest.raises(OSError, match="No space left"):
+            (workdir / "tmp/huge").write_bytes(bytes(80 << 20))
+        assert (workdir / "localState/kept").read_bytes() == b"kept"
+        assert (node.checkpoints / "kept").read_bytes() == b"kept"
+        (workdir / "tmp/huge").unlink()
+        (workdir / "tmp/small").write_bytes(bytes(1 << 20))
+        node.stop()
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_no_fuse_device(make_node: NodeFactory) -> None:
+    """In a mount namespace of its own, whose /dev has hardly anything."""
+    script = 'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "$@"'
+    result = run_daemon(make_node(), "unshare", "--mount", "sh", "-c", script, "sh")
+    assert result.returncode == 1
+    assert "/dev/fuse can't be opened (No such file or directory): load the module (modprobe fuse)" in result.stderr
+
+
+def test_the_configuration_file_is_named_in_its_errors(make_node: NodeFactory, workspace: Path) -> None:
+    file = workspace / "holdfast.toml"
+    file.write_text('[cache]\nmax_bytes = "many"\n')
+    result = subprocess.run(
+        [sys.executable, "-m", "holdfast.daemon", "--config", file], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"holdfastd: cache.max_bytes ({file}): 'many' is not allowed; write ")
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,238 @@
+"""Working directories: found again, emptied where they must be, held by one process at a time, removed in the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.control.client import RefusedError
+from tests.conftest import NodeFactory
+from tests.support.node import Node, StartError
+
+
+@contextmanager
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives until it is killed, at the latest at the end of the block."""
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def fill(workdir: Path) -> None:
+    for name in ("tmp", "rocksdb", "localState", "blobStorage", "slotAllocationSnapshots"):
+        (workdir / name / "deep").mkdir(parents=True, exist_ok=True)
+        (workdir / name / "deep" / "file").write_bytes(name.encode())
+
+
+def test_mkdir_makes_a_working_directory(node: Node) -> None:
+    workdir = node.work / "tm_taskmanager-1"
+    workdir.mkdir()
+    assert sorted(os.listdir(workdir)) == [".lease", "blobStorage", "localState", "rocksdb", "tmp"]
+    with node.client() as client:
+        assert [info.path for info in client.workdirs()] == [str(workdir)]
+
+
+def test_a_name_without_a_role_is_a_plain_directory(node: Node) -> None:
+    (node.work / "plain").mkdir()
+    assert os.listdir(node.work / "plain") == []
+    (node.work / "plain").rename(node.work / "renamed")
+    (node.work / "renamed").rmdir()
+
+
+def test_a_restarted_process_finds_its_directory_with_the_volatile_parts_empty(node: Node) -> None:
+    with node.client() as client, sleeper() as first:
+        workdir = Path(client.acquire("worker", "host-7078", first.pid).path)
+        fill(workdir)
+        first.kill()
+        node.wait_event("workdir-released", path="work/worker_host-7078")
+        with sleeper() as second:
+            assert client.acquire("worker", "host-7078", second.pid).path == str(workdir)
+    assert os.listdir(workdir / "tmp") == []
+    assert os.listdir(workdir / "rocksdb") == []
+    for name in ("localState", "blobStorage", "slotAllocationSnapshots"):
+        assert (workdir / name / "deep" / "file").read_bytes() == name.encode()
+
+
+def test_a_directory_survives_the_daemon_and_so_does_its_holder(node: Node) -> None:
+    with node.client() as client, sleeper() as holder:
+        workdir = Path(client.acquire("worker", "1", holder.pid).path)
+        fill(workdir)
+        node.kill()
+        node.start()
+        (info,) = client.workdirs()
+        assert info.holder is not None
+        assert str(holder.pid) in info.holder
+        assert (workdir / "tmp/deep/file").read_bytes() == b"tmp", "a living process keeps what it is using"
+        holder.kill()
+        node.wait_event("workdir-released")
+
+
+def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        fill(Path(client.acquire("driver", "x", first.pid).path))
+        with pytest.raises(RefusedError, match=rf"work/driver_x is held by pid {first.pid} \(python"):
+            client.acquire("driver", "x", second.pid)
+        assert (node.work / "driver_x/tmp/deep/file").exists(), "the holder's files are left alone"
+        client.acquire("driver", "x", first.pid)
+        assert (node.work / "driver_x/tmp/deep/file").exists(), "asking again changes nothing"
+
+
+def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:
+    """As spark-env.sh does: a shell acquires, opens the lease file, starts a child, and ends."""
+    script = """
+        eval "$("$0" -m holdfast workdir acquire --role worker --id shell --pid $$ --shell)"
+        exec {lease}<"$HOLDFAST_LEASE_FILE"
+        "$0" -c 'import signal; signal.pause()' & echo $!
+    """
+    environment = {**os.environ, "HOLDFAST_SOCKET": str(node.socket)}
+    shell = subprocess.Popen(
+        ["bash", "-c", script, sys.executable], stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True
+    )
+    assert shell.stdout is not None
+    child = int(shell.stdout.readline())
+    shell.wait()
+    with node.client() as client:
+        assert client.workdirs()[0].holder is not None
+        with sleeper() as other, pytest.raises(RefusedError, match="held by"):
+            client.acquire("worker", "shell", other.pid)
+        os.kill(child, 9)
+        node.wait_event("workdir-released", path="work/worker_shell")
+        assert client.workdirs()[0].holder is None
+    shell.stdout.close()
+
+
+def test_release_ends_the_hold_at_once(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        client.acquire("worker", "1", first.pid)
+        released = client.release("worker", "1")
+        assert released.holder is None
+        assert released.expires is not None
+        client.acquire("worker", "1", second.pid)
+
+
+def test_a_directory_goes_after_its_retention_time(make_node: NodeFactory) -> None:
+    node = make_node(workdirs__retain_seconds=3600, workdirs__roles__worker__retain_seconds=0).start()
+    (node.work / "driver_1").mkdir()
+    with node.client() as client, sleeper() as holder:
+        workdir = Path(client.acquire("worker", "1", holder.pid).path)
+        fill(workdir)
+        with (workdir / "localState/deep/file").open("rb") as still_open:
+            holder.kill()
+            node.wait_event("workdir-removed", path="work/worker_1")
+            assert not workdir.exists()
+            assert still_open.read() == b"localState"
+    assert os.listdir(node.work) == ["driver_1"]
+
+
+def test_roles_have_bases_and_retention_of_their_own_and_fall_back(make_node: NodeFactory) -> None:
+    node = make_node(workdirs__base="common", workdirs__roles__jm__base="managers").start()
+    assert sorted(os.listdir(node.mountpoint)) == ["blobs", "checkpoints", "common", "managers"]
+    with node.client() as client, sleeper() as holder:
+        assert client.acquire("jm", "1", holder.pid).path == str(node.mountpoint / "managers/jm_1")
+        assert client.acquire("tm", "1", holder.pid).path == str(node.mountpoint / "common/tm_1")
+
+
+def test_flink_may_delete_its_own_directory(node: Node) -> None:
+    import shutil
+
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    fill(workdir)
+    shutil.rmtree(workdir)
+    assert os.listdir(node.work) == []
+    workdir.mkdir()
+    assert "localState" in os.listdir(workdir)
+
+
+def test_hard_links_between_rocksdb_tmp_and_local_state(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    sst = workdir / "rocksdb/000007.sst"
+    sst.write_bytes(b"sorted")
+    os.link(sst, workdir / "localState/000007.sst")
+    os.link(workdir / "localState/000007.sst", workdir / "tmp/back.sst")
+    assert {path.stat().st_ino for path in (sst, workdir / "localState/000007.sst", workdir / "tmp/back.sst")} == {
+        sst.stat().st_ino
+    }
+    assert sst.stat().st_nlink == 3
+    sst.unlink()
+    assert (workdir / "localState/000007.sst").read_bytes() == b"sorted"
+    node.wait_digest(workdir / "localState/000007.sst")
+
+
+def test_local_state_falls_back_to_the_checkpoint_store(node: Node) -> None:
+    (node.checkpoints / "job/chk-7").mkdir(parents=True)
+    (node.checkpoints / "job/chk-7/state").write_bytes(b"from the store")
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    path = workdir / "localState/job/chk-7/state"
+    assert os.listdir(workdir / "localState") == [], "what only shines through is not listed"
+    assert path.read_bytes() == b"from the store"
+    assert os.listdir(workdir / "localState/job/chk-7") == ["state"], "what was fetched is"
+    path.unlink()
+    assert not path.exists(), "deleted stays deleted for this process"
+    assert (node.checkpoints / "job/chk-7/state").read_bytes() == b"from the store"
+    (workdir / "localState/mine").mkdir()
+    before = node.requests()
+    for number in range(20):
+        (workdir / f"localState/mine/{number}").write_bytes(b"x")
+    assert node.requests() == before, "a directory made here has no counterpart in the store"
+
+
+def test_blob_storage_sends_and_falls_back(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    name = f"job_1/blob_p-{'a' * 40}-{'b' * 32}"
+    for node in (first, second):
+        (node.work / "jm_1").mkdir()
+    path = first.work / "jm_1/blobStorage" / name
+    path.parent.mkdir()
+    (first.work / "jm_1/blobStorage/incoming").mkdir()
+    staged = first.work / "jm_1/blobStorage/incoming/temp-00000000"
+    staged.write_bytes(b"jar")
+    assert os.listdir(first.blobs) == []
+    staged.rename(path)
+    assert (second.blobs / name).read_bytes() == b"jar"
+    assert (second.work / "jm_1/blobStorage" / name).read_bytes() == b"jar"
+    (second.work / "jm_1/blobStorage" / name).unlink()
+    assert (first.blobs / name).read_bytes() == b"jar", "a process that drops its copy leaves the store alone"
+
+
+def test_the_root_of_a_zone_can_not_be_renamed(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    for source, target in (
+        (workdir, node.work / "tm_2"),
+        (workdir / "localState", workdir / "elsewhere"),
+        (workdir / "blobStorage", workdir / "tmp/elsewhere"),
+    ):
+        with pytest.raises(OSError, match="busy"):
+            source.rename(target)
+
+
+def test_bad_names_and_processes_are_refused(node: Node) -> None:
+    with node.client() as client:
+        for role, resource_id, pid, word in (
+            ("no_underscores", "1", os.getpid(), "role"),
+            ("worker", "a/b", os.getpid(), "id"),
+            ("worker", "", os.getpid(), "id"),
+            ("worker", "x" * 250, os.getpid(), "255"),
+            ("worker", "1", 2**22 + 5, "no process"),
+        ):
+            with pytest.raises(RefusedError, match=word):
+                client.acquire(role, resource_id, pid)
+    assert os.listdir(node.work) == []
+
+
+def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> None:
+    other = make_node("other", store__directory=node.store)
+    with pytest.raises(StartError, match=rf"in use by another daemon \(pid {node.pid}\)"):
+        other.start()
+    assert sorted(os.listdir(node.mountpoint)) == ["blobs", "checkpoints", "work"]
