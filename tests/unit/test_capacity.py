@@ -71,12 +71,12 @@ def test_what_can_ever_fit_fits_when_all_of_the_cache_is_gone(limits: Limits, us
     assert can_ever_fit(limits, usage, wanted) is keeps(limits, after(usage, usage.cached_bytes, wanted))
 
 
-@given(st.lists(st.builds(Candidate, st.integers(1, 100), st.integers(0, 100), st.integers(0, 5), st.integers(0, 5))))
+@given(st.lists(st.builds(Candidate, st.integers(1, 100), st.integers(0, 100), st.integers(0, 5))))
 def test_the_longest_unused_goes_first(candidates: list[Candidate]) -> None:
     order = in_order_of_eviction(candidates)
     assert sorted(order, key=id) == sorted(candidates, key=id)
-    keys = [(candidate.used_seconds, candidate.changed_ns) for candidate in order]
-    assert keys == sorted(keys)
+    uses = [candidate.used_ns for candidate in order]
+    assert uses == sorted(uses)
 
 
 # --- room -------------------------------------------------------------------------------------------------------------
@@ -145,10 +145,9 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
     )
 
 
-def put(index: Index, inode: int, size_bytes: int, used_seconds: int = 0, state: EntryState = EntryState.CLEAN) -> None:
+def put(index: Index, inode: int, size_bytes: int, used_ns: int = 0, state: EntryState = EntryState.CLEAN) -> None:
     names = [CachedName(b"blobs/%d" % inode, "etag")]
-    ctime_ns = 100 - inode
-    index.entries.put(inode, Entry(state, size_bytes, 0, ctime_ns, names=names, used_seconds=used_seconds))
+    index.entries.put(inode, Entry(state, size_bytes, 0, 0, names=names, used_ns=used_ns))
 
 
 async def test_with_room_nothing_is_evicted(files: Files, index: Index) -> None:
@@ -168,13 +167,6 @@ async def test_the_longest_unused_files_go_until_there_is_room(files: Files, ind
     assert [event.fields for event in events.since(0)] == [{"bytes": 200}]
 
 
-async def test_of_files_used_in_one_second_the_one_that_came_first_goes_first(files: Files, index: Index) -> None:
-    put(index, 1, 100, used_seconds=10)
-    put(index, 2, 100, used_seconds=10)
-    await make_room_for(files, max_bytes=200).make_room(50)
-    assert files.gone == [2], "an inode number says nothing of age"
-
-
 async def test_a_use_that_is_not_written_yet_counts(files: Files, index: Index) -> None:
     put(index, 1, 100, 10)
     put(index, 2, 100, 20)
@@ -184,9 +176,9 @@ async def test_a_use_that_is_not_written_yet_counts(files: Files, index: Index) 
 
 
 async def test_an_open_file_does_not_stand_in_the_way_of_others(files: Files, index: Index) -> None:
-    put(index, 1, 500, used_seconds=1)
-    put(index, 2, 100, used_seconds=2)
-    put(index, 3, 100, used_seconds=3)
+    put(index, 1, 500, used_ns=1)
+    put(index, 2, 100, used_ns=2)
+    put(index, 3, 100, used_ns=3)
     files.open.add(1)
     await make_room_for(files, max_bytes=700).make_room(100)
     assert files.gone == [2]
@@ -291,7 +283,7 @@ async def test_the_reserve_is_looked_after_in_the_background(
         assert files.gone == [2, 3]
         stored = index.entries.get(1)
         assert stored is not None
-        assert stored.used_seconds == 50
+        assert stored.used_ns == 50
         nursery.cancel_scope.cancel()
 
 

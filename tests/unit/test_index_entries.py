@@ -31,8 +31,8 @@ def marks(index: Index) -> DirectoryMarks:
     return index.marks
 
 
-def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_seconds: int = 0) -> Entry:
-    return Entry(state, size_bytes, 0, 0, names=[CachedName(b"a", "e")], used_seconds=used_seconds)
+def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_ns: int = 0) -> Entry:
+    return Entry(state, size_bytes, 0, 0, names=[CachedName(b"a", "e")], used_ns=used_ns)
 
 
 def spoil(index: Index, inode: int) -> None:
@@ -89,16 +89,16 @@ def test_corrupt_record_counts_as_none(index: Index) -> None:
 
 
 def test_uses_are_written_when_they_are_flushed(index: Index) -> None:
-    index.entries.put(1, entry(used_seconds=10))
-    index.entries.put(2, entry(used_seconds=20))
+    index.entries.put(1, entry(used_ns=10))
+    index.entries.put(2, entry(used_ns=20))
     index.entries.used(1, 30)
     index.entries.used(1, 40)
     index.entries.used(99, 50)
     stored = index.entries.get(1)
     assert stored is not None
-    assert stored.used_seconds == 10
+    assert stored.used_ns == 10
     index.entries.flush_uses()
-    assert {inode: found.used_seconds for inode, found in index.entries.scan()} == {1: 40, 2: 20}
+    assert {inode: found.used_ns for inode, found in index.entries.scan()} == {1: 40, 2: 20}
 
 
 def test_the_use_of_a_file_that_went_is_not_its_successors(index: Index) -> None:
@@ -116,7 +116,7 @@ def test_uses_survive_an_orderly_end(path: Path) -> None:
     index.entries.used(1, 40)
     index.close()
     index = Index.open(path, "store")
-    assert index.entries.get(1) == entry(used_seconds=40)
+    assert index.entries.get(1) == entry(used_ns=40)
     index.close()
 
 

@@ -22,7 +22,7 @@ ENTRY = Entry(
     bytes(range(16)),
     [NAME],
     verified_run=7,
-    used_seconds=1_700_000_004,
+    used_ns=1_700_000_000_000_000_004,
     path=b"checkpoints/a",
 )
 ENTRY_BYTES = bytes.fromhex(
@@ -34,7 +34,7 @@ ENTRY_BYTES = bytes.fromhex(
     "c410000102030405060708090a0b0c0d0e0f"  # digest
     "91" + "93" + "c40d636865636b706f696e74732f61" + "a465746167" + "cf17979cfe362a0003"  # one name: path, etag, modified
     "07"  # run
-    "ce6553f104"  # last use
+    "cf17979cfe362a0004"  # last use
     "c40d636865636b706f696e74732f61"  # path
 )
 WORKDIR = WorkdirRecord("worker", "1", 1.5, 2.5, 3.5, pid=42, pid_started_ticks=77, command="java", acquisitions=3)

@@ -29,14 +29,12 @@ class Usage:
 class Candidate:
     """A clean, unpinned file: dropping it loses nothing but time.
 
-    ``used_seconds`` is the time of its last use, ``changed_ns`` that of its last change (its ctime), which tells apart
-    what was used within one second.
+    ``used_ns`` is the time of its last use.
     """
 
     inode: int
     size_bytes: int
-    used_seconds: int
-    changed_ns: int
+    used_ns: int
 
 
 def bytes_to_free(limits: Limits, usage: Usage, wanted_bytes: int) -> int:
@@ -57,4 +55,4 @@ def can_ever_fit(limits: Limits, usage: Usage, wanted_bytes: int) -> bool:
 
 def in_order_of_eviction(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates, the longest unused first. Evict from the front, and stop when enough became free."""
-    return sorted(candidates, key=lambda candidate: (candidate.used_seconds, candidate.changed_ns))
+    return sorted(candidates, key=lambda candidate: candidate.used_ns)

@@ -107,7 +107,7 @@ class Room:
 
     def _candidates(self) -> list[Candidate]:
         return [
-            Candidate(inode, entry.size_bytes, entry.used_seconds, entry.ctime_ns)
+            Candidate(inode, entry.size_bytes, entry.used_ns)
             for inode, entry in self._index.entries.scan()
             if self._may_go(entry)
         ]

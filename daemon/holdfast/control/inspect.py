@@ -149,7 +149,7 @@ class Inspector:
             else None,
             etag=cached.etag if cached else known.etag if known else None,
             digest=f"xxh3-128:{entry.digest.hex()}" if entry is not None and entry.digest else None,
-            used=float(entry.used_seconds) if entry is not None and entry.used_seconds else None,
+            used=entry.used_ns / 1e9 if entry is not None and entry.used_ns else None,
             pinned=core.index.marks.is_pinned(path),
             open=found.node.opened is not None,
         )

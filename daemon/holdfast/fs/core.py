@@ -134,9 +134,9 @@ class Core:
         self.index.entries.put(stat.st_ino, entry)
         return entry
 
-    def now_seconds(self) -> int:
+    def now_ns(self) -> int:
         """Return the time of day, for last uses."""
-        return int(time.time())
+        return time.time_ns()
 
 
 def key_text(key: bytes) -> str:

@@ -273,7 +273,7 @@ class Opens:
     def _count_open(self, node: Node, *, hit: bool) -> None:
         if hit and node.backing and self._has_digest(node):
             self._core.counters.hits += 1
-            self._core.index.entries.used(node.backing, self._core.now_seconds())
+            self._core.index.entries.used(node.backing, self._core.now_ns())
 
     def _uncount(self, opened: OpenFile) -> bool:
         opened.handles -= 1

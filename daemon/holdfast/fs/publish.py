@@ -87,7 +87,7 @@ class Publisher:
             sents[-1].fingerprint.digest,
             list(previous.names) if previous is not None else [],
             verified_run=core.index.run,
-            used_seconds=core.now_seconds(),
+            used_ns=core.now_ns(),
         )
         for sent in sents:
             adopted = stat.st_mtime_ns == sent.info.modified_ns

@@ -135,7 +135,7 @@ class Verifier:
             stat.st_ctime_ns,
             fingerprint.digest,
             verified_run=self._core.index.run,
-            used_seconds=self._core.now_seconds(),
+            used_ns=self._core.now_ns(),
         )
 
     async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result]:

@@ -42,9 +42,9 @@ class Entries:
             transaction.delete(_key(inode))
         self.cached_bytes -= _cached_bytes(old)
 
-    def used(self, inode: int, seconds: int) -> None:
-        """Note that ``inode`` was opened at ``seconds``; written by the next ``flush_uses``."""
-        self._uses[inode] = seconds
+    def used(self, inode: int, time_ns: int) -> None:
+        """Note that ``inode`` was opened at ``time_ns``; written by the next ``flush_uses``."""
+        self._uses[inode] = time_ns
 
     def flush_uses(self) -> None:
         """Write the noted uses in one transaction."""
@@ -52,10 +52,10 @@ class Entries:
         if not uses:
             return
         with self._environment.begin(db=self._database, write=True) as transaction:
-            for inode, seconds in uses.items():
+            for inode, time_ns in uses.items():
                 entry = decoded_entry(transaction.get(_key(inode)))
                 if entry is not None:
-                    entry.used_seconds = seconds
+                    entry.used_ns = time_ns
                     transaction.put(_key(inode), encoded(entry))
 
     def scan(self) -> Iterator[tuple[int, Entry]]:

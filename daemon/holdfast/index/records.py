@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, array_like=True):
 
     It speaks of the file only as long as size and ctime are the file's; otherwise the bytes must be hashed again.
     ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,
-    ``used_seconds`` the time of the last open, ``path`` where the file was when its bytes last changed.
+    ``used_ns`` the time of the last open, ``path`` where the file was when its bytes last changed.
     """
 
     state: EntryState
@@ -59,7 +59,7 @@ class Entry(msgspec.Struct, array_like=True):
     digest: bytes = b""
     names: list[CachedName] = msgspec.field(default_factory=list)
     verified_run: int = 0
-    used_seconds: int = 0
+    used_ns: int = 0
     path: bytes = b""
 
     def become(self, state: EntryState) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+import time
 from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
@@ -74,7 +75,7 @@ class Residence:
                 arrival.fingerprint.digest,
                 [CachedName(target.path, info.etag, info.modified_ns)],
                 verified_run=self._index.run,
-                used_seconds=int(stat.st_atime),
+                used_ns=time.time_ns(),
             ),
         )
         self.listener.file_placed(target.path, stat)
