@@ -314,5 +314,5 @@ def test_never_more_goes_than_needed_and_never_what_may_not(
     assert freed >= wanted or set(files.gone) == set(may_go)
     if files.gone:
         assert freed - may_go[files.gone[-1]][0] < wanted
-    order = sorted(may_go, key=lambda inode: (may_go[inode][1], -inode))
+    order = sorted(may_go, key=lambda inode: (may_go[inode][1], inode))
     assert files.gone == order[: len(files.gone)]
