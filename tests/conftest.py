@@ -14,6 +14,8 @@ import pytest
 from holdfast import mountpoint
 from tests.support.node import Node
 
+pytest_plugins = ["tests.support.s3"]
+
 NodeFactory = Callable[..., Node]
 
 

@@ -25,7 +25,6 @@ from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server
 
-pytest_plugins = ["tests.support.s3"]
 
 IMPLEMENTATIONS = ["file", "memory", "s3-moto", "s3-versitygw", "fsspec-file", "fsspec-memory"]
 if os.environ.get("HOLDFAST_TEST_S3"):

@@ -28,7 +28,6 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server, Versitygw
 
-pytest_plugins = ["tests.support.s3"]
 
 SECRET = "c0ffee/SECRET+value=="
 OPERATIONS: dict[str, Callable[[RemoteStore], Any]] = {

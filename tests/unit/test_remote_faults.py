@@ -26,7 +26,6 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
-pytest_plugins = ["tests.support.s3"]
 
 DEADLINE_SECONDS = 100.0
 LARGE_BYTES = 17 * 2**20

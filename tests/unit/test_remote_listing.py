@@ -15,7 +15,6 @@ from tests.unit.test_remote_contract import Implementation, content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
-pytest_plugins = ["tests.support.s3"]
 
 implementation = contract.implementation
 store = contract.store

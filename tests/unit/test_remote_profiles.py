@@ -17,7 +17,6 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
-pytest_plugins = ["tests.support.s3"]
 
 CREDENTIALS = """
 [default]

@@ -36,9 +36,10 @@ class Committer:
         Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
         name was lost to another writer: then they are in quarantine.
         """
-        if not opened.unsent or not self._names_to_send(opened.node):
-            return
-        async with self._core.lock(opened.node):
+        lock = self._core.lock(opened.node)
+        if not (opened.unsent or lock.locked()) or not self._names_to_send(opened.node):
+            return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
+        async with lock:
             names = self._names_to_send(opened.node)
             if not opened.unsent or not names:
                 return

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import trio
 
+from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteUnavailableError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import FOREVER_SECONDS, Stat
@@ -25,6 +26,9 @@ from holdfast.zones import NameKind, Place
 
 RESERVED = b".holdfast"
 _LARGE_DIRECTORY = 5000
+_LASTING_KINDS = frozenset(
+    {NameKind.WRITE_ONCE, NameKind.IMMUTABLE}
+)  # not temporary: the kernel keeps the time over a rename
 
 
 class Found(NamedTuple):
@@ -74,8 +78,8 @@ class Lookup:
         stat = core.local_stat(directory, name)
         if stat is not None and await self._is_current(place, name, kind, stat):
             stat = core.local_stat(directory, name) or stat
-            seconds = self._ttl if kind is NameKind.REPLACEABLE or stat_module.S_ISDIR(stat.st_mode) else FOREVER_SECONDS
-            return self._local(directory, name, stat, seconds)
+            lasts = kind in _LASTING_KINDS and not stat_module.S_ISDIR(stat.st_mode)
+            return self._local(directory, name, stat, FOREVER_SECONDS if lasts else self._ttl)
         if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
             return None
         try:
@@ -178,9 +182,19 @@ class Lookup:
             await self._ask(place, listing, name, now - self._fallback_ttl)
         elif listing.object(name) is None and not listing.has_directory(name):
             if not self._intents.is_creating(place.path, name, kind, caller.pid):
-                await self._ask(place, listing, name, now)
+                await self._ask_whether_missing(place, listing, name, now)
         elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
             await self._ask(place, listing, name, now - self._ttl)
+
+    async def _ask_whether_missing(self, place: Place, listing: RemoteDirectory, name: bytes, now: float) -> None:
+        """Ask about a name that nobody knows. An ``async`` zone goes on without the store in a directory that it has listed."""
+        goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
+        try:
+            await self._ask(place, listing, name, now, insist=not goes_on)
+        except RemoteUnavailableError:
+            if not goes_on:
+                raise
+            self._core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
 
     async def _ask(
         self, place: Place, listing: RemoteDirectory, name: bytes, not_before: float, *, insist: bool = True

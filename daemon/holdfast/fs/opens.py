@@ -58,6 +58,8 @@ class Opens:
         else:
             self._count_open(node, hit=True)
         opened.handles += 1
+        if writable and not opened.unsent:
+            opened.unsent = self._is_dirty(node)  # an earlier attempt to send it failed
         try:
             if flags & os.O_TRUNC:
                 await self.truncate(opened, 0)
@@ -269,6 +271,10 @@ class Opens:
             if place.zone.digests and not (place.zone.sends and self._core.kind_of(place, name) in LOCAL_KINDS):
                 return True
         return False
+
+    def _is_dirty(self, node: Node) -> bool:
+        entry = self._core.index.entries.get(node.backing) if node.backing else None
+        return entry is not None and entry.state is EntryState.DIRTY
 
     def _count_open(self, node: Node, *, hit: bool) -> None:
         if hit and node.backing and self._has_digest(node):

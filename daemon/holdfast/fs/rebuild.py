@@ -27,9 +27,9 @@ class Rebuilder:
         self._backlog = backlog
 
     async def run(self) -> None:
-        """Look at all files if the index was begun anew; else return at once."""
+        """Look at all files if the index is in its first run; else return at once."""
         core = self._core
-        if core.index.renewed is None:
+        if core.index.run > 1:
             return
         paths = await trio.to_thread.run_sync(self._files)
         for path in paths:
@@ -37,19 +37,18 @@ class Rebuilder:
                 await self._look_at(path)
             except (OSError, HoldfastError) as problem:
                 core.events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
-        core.events.emit("index-rebuilt", files=len(paths))
+        if paths:
+            core.events.emit("index-rebuilt", files=len(paths))
 
     async def _look_at(self, path: bytes) -> None:
         core = self._core
         fd = core.store.tree.open_file(path)
         try:
             stat = os.fstat(fd)
-            if core.index.entries.get(stat.st_ino) is not None:
-                return
             if is_unsent(fd):
                 core.mark_dirty(stat, path)
                 self._backlog.add(path)
-            else:
+            elif core.index.entries.get(stat.st_ino) is None:
                 await self._verifier.check_before_use(path, fd)
         finally:
             os.close(fd)

@@ -44,6 +44,14 @@ _PASSING = {
     "InternalError",
 }
 _REFUSED = {"AccessDenied", "MethodNotAllowed"}
+_REFUSED_CREDENTIALS = {
+    "SignatureDoesNotMatch",
+    "InvalidAccessKeyId",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
+    "AuthenticationFailed",
+}
 _NOT_STORABLE = {"KeyTooLongError", "ObjectParentIsFile", "ExistingObjectIsDirectory", "InvalidBlobName", "InvalidUri"}
 _PASSING_STATUS = {408, 409, 425, 429}
 
@@ -104,6 +112,8 @@ def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
         return RemoteRefusedError(f"{what}: the bucket does not exist")
     if code in _REFUSED:
         return RemoteRefusedError(text)
+    if code in _REFUSED_CREDENTIALS:
+        return RemoteRefusedError(f"{what}: the store refuses the credentials: {text.removeprefix(f'{what}: ')}")
     if code in _PASSING:
         return RemoteUnavailableError(text)
     if code in _NOT_STORABLE:

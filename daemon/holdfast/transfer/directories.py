@@ -65,6 +65,11 @@ class RemoteDirectory:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there ever was a LIST, or the directory was made here."""
+        return self.listed_at > -math.inf
+
     def object(self, name: bytes) -> KnownObject | None:
         """Return what is believed of the object ``name``; None when there is none, or a directory."""
         packed = self._names.get(name)

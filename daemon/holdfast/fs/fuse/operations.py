@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 
 import pyfuse3
@@ -16,6 +17,7 @@ from holdfast.fs.status import Changes
 from holdfast.telemetry import Counters
 
 _DOT, _DOTDOT = 1, 2
+_READ_ONLY = 1 << 63  # in a handle, beside its node's id: it changes nothing, so its close has nothing to send
 
 
 class Operations(pyfuse3.Operations):
@@ -155,7 +157,8 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         node = self._node(inode)
         await self._files.opens.open(node, flags)
-        info = FileInfo(fh=node.id, keep_cache=not node.cache_is_stale)
+        reads_only = flags & os.O_ACCMODE == os.O_RDONLY
+        info = FileInfo(fh=node.id | (_READ_ONLY if reads_only else 0), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
         return info
 
@@ -169,7 +172,8 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def flush(self, fh: int) -> None:
-        await self._files.committer.commit(self._opened(fh))
+        if not fh & _READ_ONLY:
+            await self._files.committer.commit(self._opened(fh))
 
     @replies
     async def fsync(self, fh: int, datasync: bool) -> None:
@@ -214,7 +218,7 @@ class Operations(pyfuse3.Operations):
         return self._files.core.nodes.get(inode)
 
     def _opened(self, fh: int) -> OpenFile:
-        return self._files.opens.opened(fh)
+        return self._files.opens.opened(fh & ~_READ_ONLY)
 
     def _new_entry(self, node: Node, stat: Stat) -> EntryAttributes:
         seconds = self._files.status.seconds(node)

@@ -1,0 +1,301 @@
+"""Zones over a real S3 server: requests, other tools' objects, refusals, and a server that is away."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.fault_proxy import FaultProxy
+from tests.support.node import Node, StartError, wait_until
+from tests.support.s3 import S3Server, Versitygw
+
+S3NodeFactory = Callable[..., Node]
+
+
+@pytest.fixture
+def place(s3_moto: S3Server) -> S3Server:
+    """A place of its own on moto's server, which is everywhere."""
+    return s3_moto.below(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def counted(s3_versitygw: Versitygw) -> Versitygw:
+    """A place of its own on a server that checks signatures and counts requests."""
+    return s3_versitygw.below(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def proxy(place: S3Server) -> Iterator[FaultProxy]:
+    with FaultProxy(place.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def make_s3_node(make_node: NodeFactory) -> S3NodeFactory:
+    """A factory of nodes whose zones are over an S3 server."""
+
+    def make(server: S3Server, name: str = "a", **settings: Any) -> Node:
+        node = make_node(
+            name,
+            checkpoints=server.below("checkpoints").url,
+            blobs=server.below("blobs").url,
+            remote__connect_timeout_seconds=2,
+            **settings,
+        )
+        node.environment.update(server.environment)
+        return node
+
+    return make
+
+
+def keys(server: S3Server) -> set[str]:
+    found = server.client().list_objects_v2(Bucket=server.bucket, Prefix=f"{server.prefix}/")
+    return {item["Key"].removeprefix(f"{server.prefix}/") for item in found.get("Contents", [])}
+
+
+def commit(directory: Path, name: str, data: bytes) -> None:
+    """Write as Hadoop does: a temporary file, renamed, with a checksum file beside it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    token = uuid.uuid4()
+    for temporary, final, content in (
+        (f".{name}.{token}.tmp", name, data),
+        (f"..{name}.{token}.tmp.crc", f".{name}.crc", b"crc"),
+    ):
+        (directory / temporary).write_bytes(content)
+        (directory / temporary).rename(directory / final)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_costs_one_request(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    node = make_s3_node(counted).start()
+    counted.clear_log()
+    for number in range(30):
+        commit(node.checkpoints / "job/offsets", str(number), b"offset")
+        commit(node.checkpoints / "job/commits", str(number), b"commit")
+        for partition in range(2):
+            commit(node.checkpoints / f"job/state/0/{partition}", f"{number}.changelog", b"changes")
+    requests = counted.requests()
+    objects = len(keys(counted))
+    assert objects == 120
+    assert requests["PutObject"] == objects
+    assert sum(requests.values()) - requests["ListObjectsV2"] == objects
+    assert requests["ListObjectsV2"] <= 0.2 * objects
+
+
+def test_a_restart_costs_one_list_a_directory_and_one_get_a_file(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    writer, reader = make_s3_node(counted, "a").start(), make_s3_node(counted, "b").start()
+    directories = [f"job/state/0/{partition}" for partition in range(4)]
+    for directory in directories:
+        for number in range(10):
+            commit(writer.checkpoints / directory, f"{number}.changelog", b"changes")
+    counted.clear_log()
+    for directory in directories:
+        assert len(list((reader.checkpoints / directory).iterdir())) == 10
+        for number in range(10):
+            assert not (reader.checkpoints / directory / f".{number}.changelog.crc").exists()
+            assert (reader.checkpoints / directory / f"{number}.changelog").read_bytes() == b"changes"
+    requests = counted.requests()
+    assert requests["GetObject"] == 40
+    assert requests["HeadObject"] == 0
+    assert requests["ListObjectsV2"] <= len(directories) + 4  # the zone, and the directories above them
+
+
+# --- other tools ------------------------------------------------------------------------------------------------------
+
+
+def test_empty_directories_of_other_tools_are_seen_and_can_be_used(make_s3_node: S3NodeFactory, place: S3Server) -> None:
+    zone = place.below("checkpoints")
+    client = place.client()
+    client.put_object(Bucket=place.bucket, Key=zone.key("made/by/console/"), Body=b"")
+    client.put_object(Bucket=place.bucket, Key=zone.key("made/file"), Body=b"seen")
+    node = make_s3_node(place).start()
+    assert sorted(os.listdir(node.checkpoints / "made")) == ["by", "file"]
+    assert os.listdir(node.checkpoints / "made/by/console") == []
+    assert (node.checkpoints / "made/file").read_bytes() == b"seen"
+    (node.checkpoints / "made/by/console/new").write_bytes(b"written")
+    assert client.get_object(Bucket=place.bucket, Key=zone.key("made/by/console/new"))["Body"].read() == b"written"
+
+
+def test_an_object_that_another_tool_replaced_is_seen(make_s3_node: S3NodeFactory, place: S3Server) -> None:
+    node = make_s3_node(place, remote__metadata_ttl_seconds=0).start()
+    (node.checkpoints / "state").write_bytes(b"ours")
+    place.client().put_object(Bucket=place.bucket, Key=place.key("checkpoints/state"), Body=b"of another tool")
+    assert (node.checkpoints / "state").read_bytes() == b"of another tool"
+
+
+# --- a server that refuses --------------------------------------------------------------------------------------------
+
+
+def test_refused_credentials_end_the_start(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    node = make_s3_node(counted)
+    node.environment["AWS_SECRET_ACCESS_KEY"] = "WrongSecretThatNobodyMaySee"
+    with pytest.raises(StartError, match="the store refuses the credentials") as refused:
+        node.start()
+    assert "WrongSecretThatNobodyMaySee" not in str(refused.value) + node.log.read_text()
+
+
+def test_a_bucket_that_does_not_exist_ends_the_start(make_node: NodeFactory, place: S3Server) -> None:
+    node = make_node(checkpoints="s3://no-such-bucket/checkpoints")
+    node.environment.update(place.environment)
+    with pytest.raises(StartError, match="no-such-bucket"):
+        node.start()
+
+
+def test_secrets_are_in_no_log_and_no_message(make_s3_node: S3NodeFactory, counted: Versitygw, workspace: Path) -> None:
+    node = make_s3_node(counted, remote__retry_deadline_seconds=0.2).start()
+    (node.checkpoints / "file").write_bytes(b"bytes")
+    said = node.log.read_text() + str(node.status()) + (node.store / "events.jsonl").read_text()
+    assert counted.secret_access_key not in said
+    assert counted.access_key_id not in said
+
+
+# --- a server that is away --------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_is_away(make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy) -> None:
+    writer = make_s3_node(place, "writer").start()
+    for name in ("cached", "missing"):
+        commit(writer.checkpoints / "job", name, name.encode())
+    reader = make_s3_node(place.through(proxy.endpoint), "reader", remote__retry_deadline_seconds=0.5).start()
+    assert (reader.checkpoints / "job/cached").read_bytes() == b"cached"
+    proxy.down()
+    assert (reader.checkpoints / "job/cached").read_bytes() == b"cached"
+    with pytest.raises(OSError, match="Input/output") as problem:
+        (reader.checkpoints / "job/missing").read_bytes()
+    assert problem.value.errno == errno.EIO
+    assert "gave up after 0.5 s" in reader.wait_event("fetch-failed")["problem"]
+    assert reader.wait_event("remote-down")["store"] == "checkpoints"
+    proxy.up()
+    assert (reader.checkpoints / "job/missing").read_bytes() == b"missing"
+    reader.wait_event("remote-up", store="checkpoints")
+
+
+def test_a_file_that_can_not_be_checked_is_served_as_it_was_last_seen(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    through = place.through(proxy.endpoint)
+    node = make_s3_node(through, remote__retry_deadline_seconds=0.3, remote__metadata_ttl_seconds=0).start()
+    commit(node.checkpoints / "job", "1.zip", b"manifest")
+    proxy.down()
+    assert (node.checkpoints / "job/1.zip").read_bytes() == b"manifest"
+    assert node.wait_event("served-unchecked")["path"].startswith("checkpoints/job")
+
+
+def test_what_can_not_be_sent_is_an_error_of_close_and_stays_unsent(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.3).start()
+    descriptor = os.open(node.checkpoints / "new", os.O_WRONLY | os.O_CREAT)
+    proxy.down()
+    os.write(descriptor, b"precious")
+    with pytest.raises(OSError, match="Input/output"):
+        os.close(descriptor)
+    assert (node.checkpoints / "new").read_bytes() == b"precious"
+    proxy.up()
+    descriptor = os.open(node.checkpoints / "new", os.O_RDWR)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    assert place.client().get_object(Bucket=place.bucket, Key=place.key("checkpoints/new"))["Body"].read() == b"precious"
+
+
+def test_a_rename_that_can_not_be_sent_leaves_the_temporary_file(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.3).start()
+    temporary = node.checkpoints / ".1.delta.tmp"
+    temporary.write_bytes(b"precious")
+    proxy.down()
+    with pytest.raises(OSError, match="Input/output"):
+        temporary.rename(node.checkpoints / "1.delta")
+    assert temporary.read_bytes() == b"precious"
+    proxy.up()
+    temporary.rename(node.checkpoints / "1.delta")
+    assert keys(place) == {"checkpoints/1.delta"}
+
+
+def test_a_store_that_does_not_answer_at_the_start_is_no_reason_not_to_start(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.3).start()
+    commit(node.checkpoints / "job", "state", b"cached")
+    node.stop()
+    proxy.down()
+    node.start()
+    assert (node.checkpoints / "job/state").read_bytes() == b"cached"
+    assert not any(remote.up for remote in node.status().remotes.values())
+    proxy.up()
+    (node.checkpoints / "job/new").write_bytes(b"sent")
+    assert "checkpoints/job/new" in keys(place)
+
+
+# --- async ------------------------------------------------------------------------------------------------------------
+
+
+def test_async_close_answers_before_the_store_and_fsync_after(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability="async").start()
+    assert os.listdir(node.checkpoints) == []
+    proxy.down()
+    (node.checkpoints / "later").write_bytes(b"later")
+    assert keys(place) == set()
+    descriptor = os.open(node.checkpoints / "now", os.O_WRONLY | os.O_CREAT)
+    os.write(descriptor, b"now")
+    synced = threading.Thread(target=os.fsync, args=(descriptor,))
+    synced.start()
+    node.wait_event("remote-down", store="checkpoints")
+    assert synced.is_alive()
+    proxy.up()
+    synced.join()
+    assert "checkpoints/now" in keys(place)
+    os.close(descriptor)
+    wait_until(lambda: keys(place) == {"checkpoints/now", "checkpoints/later"})
+
+
+def test_an_async_backlog_survives_kill_and_a_lost_index(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability="async").start()
+    assert os.listdir(node.checkpoints) == []
+    proxy.down()
+    for name in ("one", "two"):
+        (node.checkpoints / name).write_bytes(name.encode())
+    wait_until(lambda: len(node.status().unsent) == 2)
+    node.kill()
+    shutil.rmtree(node.store / "index")
+    node.start()
+    assert node.wait_event("index-rebuilt") == {"files": 2}
+    assert (node.checkpoints / "one").read_bytes() == b"one"
+    proxy.up()
+    wait_until(lambda: keys(place) == {"checkpoints/one", "checkpoints/two"})
+    wait_until(lambda: node.status().unsent == [])
+
+
+def test_an_async_write_once_name_waits_for_the_store(make_s3_node: S3NodeFactory, place: S3Server) -> None:
+    first = make_s3_node(place, "first", checkpoints__durability="async").start()
+    second = make_s3_node(place, "second", checkpoints__durability="async").start()
+    commit(first.checkpoints / "job/offsets", "7", b"first")
+    with pytest.raises(FileExistsError):
+        commit(second.checkpoints / "job/offsets", "7", b"second")
+
+
+def test_a_local_zone_over_a_store_sends_nothing(make_s3_node: S3NodeFactory, place: S3Server) -> None:
+    place.client().put_object(Bucket=place.bucket, Key=place.key("checkpoints/old"), Body=b"of the store")
+    node = make_s3_node(place, checkpoints__durability="local").start()
+    assert (node.checkpoints / "old").read_bytes() == b"of the store"
+    commit(node.checkpoints / "job", "new", b"of this node")
+    node.stop()
+    node.start()
+    assert (node.checkpoints / "job/new").read_bytes() == b"of this node"
+    assert keys(place) == {"checkpoints/old"}
