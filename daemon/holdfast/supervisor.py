@@ -47,6 +47,7 @@ from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
 _SYNC_SECONDS = 30.0
+_EXPIRY_SECONDS = 600.0
 _UMASK = (
     0o022  # what the file system creates gets its mode set; this is for the store's and the remote directories' own files
 )
@@ -85,6 +86,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         await background.start(workdirs.run)
         background.start_soon(core.room.run)
         background.start_soon(_sync_regularly, core.index)
+        background.start_soon(_expire_quarantine, core)
         for remote in core.remotes.values():
             background.start_soon(remote.deletions.run)
         async with trio.open_nursery() as front:
@@ -123,6 +125,15 @@ async def _sync_regularly(index: Index) -> None:
     while True:
         await trio.sleep(_SYNC_SECONDS)
         await trio.to_thread.run_sync(index.sync)
+
+
+async def _expire_quarantine(core: Core) -> None:
+    while True:
+        before = time.time() - core.config.integrity.quarantine_seconds
+        expired = await trio.to_thread.run_sync(core.store.quarantine.expire, before)
+        if expired:
+            core.events.emit("quarantine-expired", files=expired)
+        await trio.sleep(_EXPIRY_SECONDS)
 
 
 def _prepare_process() -> None:

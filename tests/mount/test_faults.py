@@ -168,3 +168,28 @@ def test_a_dead_mount_is_taken_away_by_the_next_start(node: Node) -> None:
         os.listdir(node.mountpoint)
     node.start()
     assert "checkpoints" in os.listdir(node.mountpoint)
+
+
+def test_the_scrub_finds_what_nobody_opens(node: Node) -> None:
+    for name in ("intact", "corrupt"):
+        (node.checkpoints / name).write_bytes(name.encode())
+    node.stop()
+    flip(node.backing(node.checkpoints / "corrupt"))
+    node.start(integrity__scrub_bytes_per_second=2**20)
+    assert node.wait_event("scrubbed") == {"files": 2, "bytes": 6, "corrupt": 1}
+    assert node.events("quarantined")[0]["path"] == "checkpoints/corrupt"
+    assert (node.checkpoints / "corrupt").read_bytes() == b"corrupt"
+
+
+def test_quarantine_expires(node: Node) -> None:
+    (node.checkpoints / "corrupt").write_bytes(b"corrupt")
+    flip(node.backing(node.checkpoints / "corrupt"))
+    assert (node.checkpoints / "corrupt").read_bytes() == b"corrupt"
+    assert node.status().quarantined == 1
+    node.stop()
+    node.start()
+    assert node.status().quarantined == 1
+    node.stop()
+    node.start(integrity__quarantine_seconds=0)
+    assert node.wait_event("quarantine-expired") == {"files": 1}
+    assert list((node.store / "quarantine").iterdir()) == []

@@ -12,7 +12,6 @@ from holdfast.remote import RemoteStore
 from tests.unit import test_remote_contract as contract
 from tests.unit.test_remote_contract import Implementation, content, put
 
-
 implementation = contract.implementation
 store = contract.store
 

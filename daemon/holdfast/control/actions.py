@@ -13,6 +13,7 @@ from holdfast.control.paths import Paths
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
+from holdfast.fs.verify import is_below
 from holdfast.index import EntryState
 
 _PARALLEL_FETCHES = 8
@@ -29,7 +30,7 @@ class Actions:
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
         """Hash every file here whose digest is known, at or below ``path`` (None: everywhere); what differs is dropped."""
         wanted = self._paths.relative(path) if path is not None else b""
-        candidates = await trio.to_thread.run_sync(self._with_digest, wanted)
+        candidates = await trio.to_thread.run_sync(self._files.verifier.known_files, wanted)
         done = bytes_done = 0
         for inode, file in candidates:
             problem = None
@@ -112,28 +113,15 @@ class Actions:
                 nursery.start_soon(fetch, index)
         return problems
 
-    def _with_digest(self, wanted: bytes) -> list[tuple[int, bytes]]:
-        return [
-            (inode, path)
-            for inode, entry in self._core.index.entries.scan()
-            if entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL)
-            for path in [entry.names[0].path if entry.names else entry.path]
-            if _is_below(path, wanted)
-        ]
-
     def _clean(self, wanted: bytes) -> list[tuple[int, bytes]]:
         return [
             (inode, name.path)
             for inode, entry in self._core.index.entries.scan()
             if entry.state is EntryState.CLEAN
             for name in entry.names[:1]
-            if _is_below(name.path, wanted)
+            if is_below(name.path, wanted)
         ]
 
     def _size(self, inode: int) -> int:
         entry = self._core.index.entries.get(inode)
         return entry.size_bytes if entry is not None else 0
-
-
-def _is_below(path: bytes, wanted: bytes) -> bool:
-    return not wanted or path == wanted or path.startswith(wanted + b"/")

@@ -23,6 +23,7 @@ from holdfast.fs.publish import Publisher
 from holdfast.fs.rebuild import Rebuilder
 from holdfast.fs.remove import Removal
 from holdfast.fs.rename import Renames
+from holdfast.fs.scrub import Scrubber
 from holdfast.fs.status import Status
 from holdfast.fs.verify import Verifier
 from holdfast.fs.xattrs import ExtendedAttributes
@@ -39,6 +40,7 @@ class FileSystem:
         publisher = Publisher(core, intents)
         self.presence = Presence(core)
         self.verifier = Verifier(core)
+        self._scrubber = Scrubber(core, self.verifier)
         self.lookup = Lookup(core, intents)
         self._prefetcher = Prefetcher(core)
         self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher)
@@ -60,6 +62,7 @@ class FileSystem:
             self._late.start_soon(self.verifier.run)
             self._late.start_soon(self.backlog.run)
             self._late.start_soon(self.rebuilder.run)
+            self._late.start_soon(self._scrubber.run)
             await self._late.start(self._prefetcher.run)
             task_status.started()
             await trio.sleep_forever()

@@ -187,7 +187,7 @@ class Lookup:
             await self._ask(place, listing, name, now - self._ttl)
 
     async def _ask_whether_missing(self, place: Place, listing: RemoteDirectory, name: bytes, now: float) -> None:
-        """Ask about a name that nobody knows. An ``async`` zone goes on without the store in a directory that it has listed."""
+        """Ask about an unknown name. An ``async`` zone goes on without the store in a directory that it has listed."""
         goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
         try:
             await self._ask(place, listing, name, now, insist=not goes_on)

@@ -69,6 +69,16 @@ class Verifier:
         finally:
             os.close(fd)
 
+    def known_files(self, wanted: bytes) -> list[tuple[int, bytes]]:
+        """Return inode and path of every file at or below ``wanted`` whose digest is known. Slow: call it in a thread."""
+        return [
+            (inode, path)
+            for inode, entry in self._core.index.entries.scan()
+            if entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL)
+            for path in [entry.names[0].path if entry.names else entry.path]
+            if is_below(path, wanted)
+        ]
+
     def digest_soon(self, path: bytes) -> None:
         """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without."""
         try:
@@ -146,6 +156,11 @@ class Verifier:
             after = os.fstat(fd)
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
+
+
+def is_below(path: bytes, wanted: bytes) -> bool:
+    """Say whether ``path`` is ``wanted`` or below it."""
+    return not wanted or path == wanted or path.startswith(wanted + b"/")
 
 
 def _describes(entry: Entry, stat: os.stat_result) -> bool:
