@@ -36,6 +36,39 @@ def test_a_corrupt_copy_is_dropped_and_fetched_again(node: Node) -> None:
     assert kept[0].read_bytes() == b"prebious bytes"
 
 
+@pytest.mark.parametrize("harmless", ["list", "chmod", "rename", "link", "xattr"])
+def test_a_harmless_change_does_not_hide_corruption(node: Node, harmless: str) -> None:
+    node.stop()
+    node.start(remote__metadata_ttl_seconds=0)
+    path = node.checkpoints / "state.zip"
+    path.write_bytes(b"precious bytes")
+    flip(node.backing(path), 3)
+    if harmless == "list":
+        assert [entry.stat().st_size for entry in os.scandir(node.checkpoints)] == [14]
+    elif harmless == "chmod":
+        path.chmod(0o600)
+    elif harmless == "rename":
+        path.rename(path.with_suffix(".tmp"))
+        path.with_suffix(".tmp").rename(path)
+    elif harmless == "link":
+        os.link(path, path.with_suffix(".tmp"))
+        path.with_suffix(".tmp").unlink()
+    else:
+        os.setxattr(path, "user.note", b"harmless")
+    assert path.read_bytes() == b"precious bytes"
+    assert node.status().counters["corrupt_dropped"] == 1
+
+
+def test_a_copy_of_another_length_is_fetched_again_whole(node: Node) -> None:
+    path = node.checkpoints / "state.zip"
+    path.write_bytes(b"precious bytes")
+    os.truncate(node.backing(path), 3)
+    node.kill()
+    node.start()
+    assert path.stat().st_size == 3
+    assert path.read_bytes() == b"precious bytes"
+
+
 def test_corruption_while_the_daemon_was_down_is_found_at_the_first_open(node: Node) -> None:
     path = node.checkpoints / "state.zip"
     path.write_bytes(b"precious bytes")

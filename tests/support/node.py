@@ -57,6 +57,7 @@ class Node:
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}
+        self.module = "holdfast.daemon"
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ class Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
         reader, writer = os.pipe()
-        command = [sys.executable, "-m", "holdfast.daemon", "--ready-fd", str(writer)]
+        command = [sys.executable, "-m", self.module, "--ready-fd", str(writer)]
         for key, value in merged.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("ab") as log:
@@ -119,6 +120,12 @@ class Node:
         assert self._process is not None
         self._process.kill()
         self._process.wait(_END_SECONDS)
+        mountpoint.detach(str(self.mountpoint))
+
+    def crashed(self) -> None:
+        """Wait for a death that the test has brought about, and take the dead mount away."""
+        assert self._process is not None
+        assert self._process.wait(_END_SECONDS) == -signal.SIGKILL
         mountpoint.detach(str(self.mountpoint))
 
     def lose_disk(self) -> None:

@@ -114,13 +114,17 @@ class Core:
         finally:
             os.close(fd)
 
-    def refresh_entry(self, stat: os.stat_result) -> None:
-        """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow."""
-        entry = self.index.entries.get(stat.st_ino)
-        if entry is not None and entry.ctime_ns != stat.st_ctime_ns:
-            entry.ctime_ns = stat.st_ctime_ns
-            entry.mtime_ns = stat.st_mtime_ns
-            self.index.entries.put(stat.st_ino, entry)
+    def refresh_entry(self, before: os.stat_result, after: os.stat_result) -> Entry | None:
+        """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow; return it.
+
+        An entry that did not describe the file ``before`` does not follow: somebody else has changed the bytes.
+        """
+        entry = self.index.entries.get(after.st_ino)
+        if entry is not None and entry.describes(before) and entry.ctime_ns != after.st_ctime_ns:
+            entry.ctime_ns = after.st_ctime_ns
+            entry.mtime_ns = after.st_mtime_ns
+            self.index.entries.put(after.st_ino, entry)
+        return entry
 
     def mark_dirty(self, stat: os.stat_result, path: bytes | None) -> Entry:
         """Note that the bytes of the file at ``path`` are about to change, or have; return its entry."""

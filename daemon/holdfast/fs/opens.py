@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from holdfast.errors import (
     CorruptEntryError,
+    HoldfastError,
     NoSuchEntryError,
     ObjectChangedError,
     ObjectMissingError,
@@ -101,8 +102,13 @@ class Opens:
         if node.is_directory:
             return
         async with self._core.lock(node):
+            was_corrupt = node.backing != 0 and node.opened is None and not await self._closed_is_intact(node)
             if node.backing == 0:
-                await (await self._arrival(node)).wait_whole()
+                try:
+                    arrival = await self._arrival(node)
+                except NoSuchEntryError:
+                    raise self._missing(node, was_corrupt) from None
+                await arrival.wait_whole()
             elif node.opened is not None and node.opened.arrival is not None:
                 await node.opened.arrival.wait_whole()
 
@@ -165,9 +171,21 @@ class Opens:
         try:
             return await self._open_remote(node, truncate)
         except NoSuchEntryError:
-            if not was_corrupt:
-                raise
-            raise CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy") from None
+            raise self._missing(node, was_corrupt) from None
+
+    def _missing(self, node: Node, was_corrupt: bool) -> HoldfastError:
+        if was_corrupt:
+            return CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy")
+        return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+
+    async def _closed_is_intact(self, node: Node) -> bool:
+        if not self._has_digest(node):
+            return True
+        opened = self._open_local(node, writable=False)
+        try:
+            return await self._intact(node, opened, truncate=False)
+        finally:
+            opened.close()
 
     async def _intact(self, node: Node, opened: OpenFile, truncate: bool) -> bool:
         """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""

@@ -86,16 +86,16 @@ class Removal:
             if stat.st_nlink == 1 and node.opened is None:
                 core.nodes.unbind(node)
             elif stat.st_nlink > 1:
-                self._refresh(node)
+                self._refresh(node, stat)
 
-    def _refresh(self, node: Node) -> None:
+    def _refresh(self, node: Node, before: os.stat_result) -> None:
         core = self._core
         if node.opened is not None:
-            core.refresh_entry(os.fstat(node.opened.fd))
+            core.refresh_entry(before, os.fstat(node.opened.fd))
         elif node.parent is not None:
             stat = core.local_stat(node.parent, node.name)
             if stat is not None and stat.st_ino == node.backing:
-                core.refresh_entry(stat)
+                core.refresh_entry(before, stat)
 
     async def _check_empty(self, child: Place) -> None:
         core = self._core

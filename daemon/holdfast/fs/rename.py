@@ -50,13 +50,14 @@ class Renames:
             sent = await self._send(node, place, name, caller, create_only=True)
         target_fd = core.writable_descriptor(directory)
         source_fd = core.directories.descriptor(node.parent)
+        before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
             self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
         else:
-            core.refresh_entry(stat)
+            core.refresh_entry(before, stat)
             self._opens.digest_later(place, node)
         return stat
 
@@ -70,15 +71,17 @@ class Renames:
             self._exchange(source, old, target, new, here, there)
             return
         stat = core.local_stat(source, old)
-        remote_node = core.nodes.of_path(here.child_path(old)) if stat is None else None
-        if stat is None and remote_node is None:
+        if stat is not None:
+            node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
+        elif (found := core.nodes.of_path(here.child_path(old))) is not None:
+            node = found
+        else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
-        is_directory = remote_node.is_directory if remote_node is not None else stat_module.S_ISDIR(stat.st_mode)  # type: ignore[union-attr]
-        if is_directory:
+        if node.is_directory:
             await self._rename_directory(source, old, target, new, flags, here, there)
             return
-        if remote_node is not None:
-            await self._opens.make_local(remote_node)
+        if node.backing == 0 or core.sends(here, old):
+            await self._opens.make_local(node)
         await self._rename_file(source, old, target, new, flags, caller)
 
     async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
@@ -106,7 +109,7 @@ class Renames:
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
         after = os.stat(new, dir_fd=target_fd, follow_symlinks=False)
-        entry = self._moved_entry(after, here.child_path(old))
+        entry = self._moved_entry(stat, after, here.child_path(old))
         if sent is not None:
             self._publisher.record([sent], after, entry)
             if node.opened is not None:
@@ -126,12 +129,11 @@ class Renames:
         victim = self._core.local_stat(target, new)
         return victim is not None and victim.st_ino == stat.st_ino
 
-    def _moved_entry(self, after: os.stat_result, old_path: bytes) -> Entry | None:
+    def _moved_entry(self, before: os.stat_result, after: os.stat_result, old_path: bytes) -> Entry | None:
         """Bring the entry of a renamed file up to date; return it."""
-        entry = self._core.index.entries.get(after.st_ino)
+        entry = self._core.refresh_entry(before, after)
         if entry is not None:
             entry.drop_name(old_path)
-            entry.ctime_ns, entry.mtime_ns = after.st_ctime_ns, after.st_mtime_ns
             self._core.index.entries.put(after.st_ino, entry)
         return entry
 
@@ -200,6 +202,7 @@ class Renames:
     def _exchange(self, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place) -> None:
         core = self._core
         pairs = []
+        before: dict[int, os.stat_result] = {}
         for directory, name, place in ((source, old, here), (target, new, there)):
             stat = core.local_stat(directory, name)
             if stat is None:
@@ -210,6 +213,7 @@ class Renames:
                 raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
             if place.zone.remote is not None and (is_directory or core.sends(place, name)):
                 raise UnsupportedError("objects can't be exchanged in one step")
+            before[stat.st_ino] = stat
             pairs.append((directory, name, core.nodes.local(directory, name, stat.st_ino, stat.st_mode)))
         rename_with_flags(
             core.directories.descriptor(source), old, core.directories.descriptor(target), new, RENAME_EXCHANGE
@@ -222,7 +226,7 @@ class Renames:
         for directory, name in ((first_dir, first_name), (second_dir, second_name)):
             after = core.local_stat(directory, name)
             if after is not None:
-                core.refresh_entry(after)
+                core.refresh_entry(before[after.st_ino], after)
 
     def _check_target(self, place: Place) -> None:
         if place.zone.kind is ZoneKind.ROOT:

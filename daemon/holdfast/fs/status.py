@@ -81,12 +81,13 @@ class Status:
         await self._opens.make_local(node)
         if changes.size_bytes is not None:
             await self._resize(node, changes.size_bytes)
+        before = self.get(node)
         self._apply(node, changes)
         stat = self.get(node)
-        if not node.is_directory and isinstance(stat, os.stat_result):
+        if not node.is_directory and isinstance(stat, os.stat_result) and isinstance(before, os.stat_result):
             if node.opened is not None:
                 node.opened.note_mode(stat.st_mode)
-            self._core.refresh_entry(stat)
+            self._core.refresh_entry(before, stat)
         return stat
 
     def readlink(self, node: Node) -> bytes:

@@ -35,11 +35,11 @@ class Verifier:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
         stat = os.fstat(fd)
         entry = self._core.index.entries.get(stat.st_ino)
-        if entry is None:
+        if entry is None or (entry.state is EntryState.CLEAN and self._lacks(entry, path)):
             return await self._check_unknown(path, fd)
         if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
             return True
-        if _describes(entry, stat) and (
+        if entry.describes(stat) and (
             entry.verified_run == self._core.index.run or not self._core.config.integrity.verify_on_first_open
         ):
             return True
@@ -63,7 +63,10 @@ class Verifier:
 
     async def check_at(self, path: bytes, inode: int) -> bool:
         """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
-        fd = self._core.store.tree.open_file(path)
+        try:
+            fd = self._core.store.tree.open_file(path)
+        except FileNotFoundError:
+            return True
         try:
             return os.fstat(fd).st_ino != inode or await self.check(path, fd)
         finally:
@@ -133,9 +136,25 @@ class Verifier:
             core.residence.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
             return False
         entry = self._entry(EntryState.CLEAN, stat, fingerprint)
+        known = core.index.entries.get(stat.st_ino)
+        for cached in known.names if known is not None else []:
+            if self._leads_to(cached.path, stat.st_ino):
+                entry.set_name(cached)
         entry.set_name(CachedName(path, info.etag, info.modified_ns))
         core.index.entries.put(stat.st_ino, entry)
         return True
+
+    def _lacks(self, entry: Entry, path: bytes) -> bool:
+        """Say whether ``path`` is an object's name that the entry does not have: a crash came between rename and entry."""
+        parent, _, name = path.rpartition(b"/")
+        place = self._core.zones.place_of(parent)
+        return place is not None and self._core.sends(place, name) and entry.name_at(path) is None
+
+    def _leads_to(self, path: bytes, inode: int) -> bool:
+        try:
+            return self._core.store.tree.stat(path).st_ino == inode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(
@@ -161,7 +180,3 @@ class Verifier:
 def is_below(path: bytes, wanted: bytes) -> bool:
     """Say whether ``path`` is ``wanted`` or below it."""
     return not wanted or path == wanted or path.startswith(wanted + b"/")
-
-
-def _describes(entry: Entry, stat: os.stat_result) -> bool:
-    return (entry.size_bytes, entry.ctime_ns) == (stat.st_size, stat.st_ctime_ns)

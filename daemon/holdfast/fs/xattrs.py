@@ -39,14 +39,16 @@ class ExtendedAttributes:
     async def set(self, node: Node, name: bytes, value: bytes) -> None:
         """Set an attribute, creating or replacing it."""
         file, follow = await self._file_to_change(node, name)
+        before = os.stat(file, follow_symlinks=follow)
         os.setxattr(file, name, value, follow_symlinks=follow)
-        self._core.refresh_entry(os.stat(file, follow_symlinks=follow))
+        self._core.refresh_entry(before, os.stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes) -> None:
         """Remove an attribute. ``OSError`` with ENODATA when there is none."""
         file, follow = await self._file_to_change(node, name)
+        before = os.stat(file, follow_symlinks=follow)
         os.removexattr(file, name, follow_symlinks=follow)
-        self._core.refresh_entry(os.stat(file, follow_symlinks=follow))
+        self._core.refresh_entry(before, os.stat(file, follow_symlinks=follow))
 
     async def _file_to_change(self, node: Node, name: bytes) -> tuple[int | bytes, bool]:
         if name in _ACCESS_LISTS or name.startswith(_PRIVATE):

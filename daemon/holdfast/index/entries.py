@@ -19,7 +19,8 @@ class Entries:
         self._environment = environment
         self._database = environment.open_db(b"entries")
         self._uses: dict[int, int] = {}
-        self.cached_bytes = sum(_cached_bytes(entry) for _, entry in self.scan())
+        self.cached_bytes = 0
+        self._take_stock()
 
     def get(self, inode: int) -> Entry | None:
         """Return the entry of ``inode``; a record that can't be read counts as none."""
@@ -68,6 +69,17 @@ class Entries:
                 entry = decoded_entry(data)
                 if entry is not None:
                     yield int.from_bytes(key, "big"), entry
+
+    def _take_stock(self) -> None:
+        """Count the bytes, and let go of the uploads that an earlier run did not end."""
+        cut_off = []
+        for inode, entry in self.scan():
+            self.cached_bytes += _cached_bytes(entry)
+            if entry.state is EntryState.UPLOADING:
+                cut_off.append((inode, entry))
+        for inode, entry in cut_off:
+            entry.become(EntryState.DIRTY)
+            self.put(inode, entry)
 
     def count(self) -> int:
         """Return how many entries there are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable
 from typing import Annotated
 
@@ -61,6 +62,10 @@ class Entry(msgspec.Struct, array_like=True):
     verified_run: int = 0
     used_ns: int = 0
     path: bytes = b""
+
+    def describes(self, stat: os.stat_result) -> bool:
+        """Say whether the entry speaks of the file as it is: then its bytes are those that were hashed."""
+        return (self.size_bytes, self.ctime_ns) == (stat.st_size, stat.st_ctime_ns)
 
     def become(self, state: EntryState) -> None:
         """Change the state; ``ValueError`` when the table does not allow it."""

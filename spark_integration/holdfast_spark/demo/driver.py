@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,16 +58,22 @@ class Driver:
         """Return when the job has ended by itself."""
         for _ in self._facts(tell):
             pass
-        if self._process.wait() != 0:
+        self._wait_end()
+        if self._process.returncode != 0:
             raise self._failure("the job failed")
 
     def kill(self) -> None:
-        """SIGKILL Python and JVM; return when both are gone."""
-        group = self._process.pid
-        os.killpg(group, signal.SIGKILL)
+        """SIGKILL Python and JVM, unless they have ended; return when both are gone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._wait_end()
+
+    def _wait_end(self) -> None:
         self._process.wait()
-        while _group_lives(group):
-            time.sleep(0.01)
+        while _group_lives(self._process.pid):
+            time.sleep(0.01)  # the JVM is not our child: nothing tells us of its end
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _facts(self, tell: Callable[[Batch], None]) -> Iterator[dict[str, int]]:
         channel = self._process.stdout

@@ -157,6 +157,8 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         node = self._node(inode)
         await self._files.opens.open(node, flags)
+        if node.cache_is_stale:
+            pyfuse3.invalidate_inode(inode, attr_only=True)  # what the lookup told may have been of another version
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
         info = FileInfo(fh=node.id | (_READ_ONLY if reads_only else 0), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False

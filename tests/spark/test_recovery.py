@@ -1,0 +1,152 @@
+"""The demo's job, killed and restarted: the answer stays right, and the store hears no more requests than it must."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast_spark.demo.driver import Driver
+from holdfast_spark.pipeline.data import FLIGHTS, arrive, split_flights
+from tests.conftest import NodeFactory
+from tests.mount.test_faults import flip
+from tests.support.node import Node
+from tests.support.s3 import Versitygw
+
+FILES = 60  # of which the tests take the first few: small batches show requests as well as large ones
+BATCHES = 10
+
+
+class Job:
+    """The flights job of one test: its files, its result, and drivers on any node."""
+
+    def __init__(self, directory: Path) -> None:
+        self.input, self.output, self.log = directory / "arriving", directory / "output", directory / "driver.log"
+        self._staged = split_flights(directory / "flights", FILES)
+
+    def arrive(self, first: int, last: int) -> None:
+        for path in self._staged[first : last + 1]:
+            arrive(path, self.input)
+
+    def run(self, node: Node, until: int, *, kill_in: int | None = None) -> None:
+        """Run to the end of batch ``until``, or SIGKILL everything in the middle of batch ``kill_in``."""
+        paths = ["--input", str(self.input), "--output", str(self.output)]
+        driver = Driver([*paths, "--until", str(until), "--socket", str(node.socket)], self.log, {})
+        try:
+            if kill_in is None:
+                driver.run_to_end(_nothing)
+            else:
+                driver.run_until_entered(kill_in, _nothing)
+        finally:
+            driver.kill()
+
+    def differences(self) -> dict[str, int]:
+        """Compare with a batch computation over the same files."""
+        command = [sys.executable, "-m", "holdfast_spark.pipeline.check"]
+        paths = ["--input", str(self.input), "--output", str(self.output)]
+        with self.log.open("ab") as log:
+            done = subprocess.run([*command, *paths], stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+        answer: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+
+def _nothing(batch: Any) -> None:
+    del batch
+
+
+@pytest.fixture
+def job(workspace: Path) -> Job:
+    return Job(workspace)
+
+
+@pytest.fixture
+def server(s3_versitygw: Versitygw) -> Versitygw:
+    return s3_versitygw.below(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def make_s3_node(make_node: NodeFactory, server: Versitygw) -> Callable[[str], Node]:
+    def make(name: str) -> Node:
+        node = make_node(name, checkpoints=server.below("checkpoints").url, blobs=server.below("blobs").url)
+        node.environment.update(server.environment)
+        return node
+
+    return make
+
+
+def objects(server: Versitygw) -> dict[str, str]:
+    """Return the directory of every checkpoint object."""
+    pages = server.client().get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix=f"{server.prefix}/")
+    keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+    return {key: key.rpartition("/")[0] for key in keys}
+
+
+def test_a_killed_job_comes_back_on_its_node_on_another_and_over_corruption(job: Job, make_node: NodeFactory) -> None:
+    node = make_node("first").start()
+    job.arrive(0, 2)
+    job.run(node, 8, kill_in=2)
+    state = node.backing(node.checkpoints / "flights/state/0")
+    flip(max(state.glob("0/*.changelog"), key=lambda path: int(path.stem)), 20)
+    job.arrive(3, 5)
+    try:
+        job.run(node, 8, kill_in=5)
+    except BaseException:
+        import shutil
+
+        shutil.copy(job.log, "/tmp/lab/driver.log")
+        shutil.copy(node.log, "/tmp/lab/node.log")
+        raise
+    assert node.status().counters["corrupt_dropped"] == 1
+    node.kill()
+    node.lose_disk()
+    other = make_node("other").start()
+    job.arrive(6, 8)
+    job.run(other, 8)
+    assert other.status().counters["misses"] > 0
+    answer = job.differences()
+    assert answer["flights"] == -(-FLIGHTS // FILES) * 9
+    assert (answer["missing"], answer["wrong"]) == (0, 0)
+
+
+def test_the_store_hears_little(job: Job, server: Versitygw, make_s3_node: Callable[[str], Node]) -> None:
+    node = make_s3_node("first").start()
+    job.arrive(0, BATCHES - 1)
+    server.clear_log()
+    job.run(node, BATCHES - 1)
+    node.stop()
+    requests, kept = server.requests(), objects(server)
+    assert sum(requests.values()) <= 1.2 * len(kept), requests
+    assert requests["HeadObject"] == requests["GetObject"] == 0
+
+    other = make_s3_node("other").start()
+    job.arrive(BATCHES, BATCHES)
+    before = objects(server)
+    server.clear_log()
+    job.run(other, BATCHES)
+    other.stop()
+    requests = server.requests()
+    assert requests["HeadObject"] == 0
+    assert _most_often(server, "GetObject") == 1
+    assert requests["GetObject"] <= len(before)
+    directories = {directory for key in before for directory in _with_parents(key)}
+    written = {directory for key, directory in objects(server).items() if key not in before}
+    assert requests["ListObjectsV2"] <= len(directories) + len(written), requests
+    assert job.differences()["wrong"] == 0
+
+
+def _with_parents(key: str) -> set[str]:
+    parts = key.split("/")[:-1]
+    return {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+
+
+def _most_often(server: Versitygw, operation: str) -> int:
+    """Return how often the object was asked for that was asked for most."""
+    lines = [line for line in server.access_log.read_text(errors="replace").splitlines() if f"s3_{operation}" in line]
+    return max(Counter(line.split(operation, 1)[1].split()[0] for line in lines).values())

@@ -1,0 +1,99 @@
+"""holdfastd that dies at a named point: SIGKILL before or after a step, once the test has armed it.
+
+``python -m tests.support.crashing_daemon`` takes holdfastd's arguments. ``HOLDFAST_TEST_CRASH_POINT`` names the point, and
+the file ``HOLDFAST_TEST_CRASH_ARMED`` arms it by being there. The points are steps of the daemon's own code, wrapped from
+the outside: the daemon knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from holdfast import daemon
+from holdfast.fs.backlog import Backlog
+from holdfast.fs.publish import Publisher
+from holdfast.fs.remove import Removal
+from holdfast.fs.rename import Renames
+from holdfast.index.entries import Entries
+from holdfast.store import Quarantine, Staging
+from holdfast.store.staging import Orphanage, Trash
+from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.deletions import Deletions
+from holdfast.transfer.residence import Residence
+from holdfast.workdirs.service import Workdirs
+
+POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step: a method, and whether the crash comes before or after it."""
+
+    owner: type
+    method: str
+    after: bool = False
+
+
+POINTS = {
+    "fetch: before the file is placed": Point(Staging, "place"),
+    "fetch: placed, no entry": Point(Staging, "place", after=True),
+    "fetch: placed, entry written": Point(Residence, "place", after=True),
+    "send: before the request": Point(RemoteAccess, "write_once"),
+    "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
+    "send: recorded, not answered": Point(Publisher, "record", after=True),
+    "rename: stored, not renamed": Point(Publisher, "retract"),
+    "rename: renamed, entry not moved": Point(Renames, "_moved_entry"),
+    "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
+    "unlink: deletion noted, file there": Point(Publisher, "retract", after=True),
+    "unlink: file gone, nodes not told": Point(Removal, "lost_name"),
+    "unlink: before the store is told": Point(RemoteAccess, "delete"),
+    "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
+    "evict: entry gone, file there": Point(Entries, "discard", after=True),
+    "quarantine: moved, no reason": Point(Quarantine, "_write_reason"),
+    "async: before the mark": Point(Backlog, "keep"),
+    "async: marked and synced": Point(Backlog, "keep", after=True),
+    "acquire: thrown away": Point(Trash, "throw", after=True),
+    "acquire: emptied, not held": Point(Workdirs, "_hold"),
+    "acquire: held": Point(Workdirs, "_hold", after=True),
+    "deletions: noted": Point(Deletions, "schedule", after=True),
+}
+
+
+def arm(point: Point, is_armed: Callable[[], bool]) -> None:
+    """Make the step of ``point`` deadly while ``is_armed``."""
+    original = getattr(point.owner, point.method)
+
+    def die() -> None:
+        if is_armed():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @wraps(original)
+    async def deadly_async(*arguments: Any, **named: Any) -> Any:
+        if not point.after:
+            die()
+        result = await original(*arguments, **named)
+        die()
+        return result
+
+    @wraps(original)
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        if not point.after:
+            die()
+        result = original(*arguments, **named)
+        die()
+        return result
+
+    setattr(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)
+
+
+if __name__ == "__main__":
+    armed = os.environ[ARMED]
+    arm(POINTS[os.environ[POINT]], lambda: os.path.exists(armed))
+    sys.exit(daemon.main())
