@@ -76,7 +76,7 @@ class Stage:
     def start_driver(self, until: int) -> Driver:
         """Start the job, to run to batch ``until``."""
         command = ["--input", str(self.input), "--output", str(self.output), "--name", NAME]
-        return Driver([*command, "--until", str(until), "--socket", str(self.socket)], self.log, {})
+        return Driver([*command, "--until", str(until), "--socket", str(self.socket)], self.log)
 
     def flip_a_byte(self) -> Path:
         """Damage a cached file that the next start will read: the newest changelog of the state."""
