@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from holdfast import __version__, mountpoint
+from holdfast.cli import entries, observing
+from holdfast.errors import DaemonUnreachableError
 from holdfast.workdirs import Process
 from tests.support.node import Node
+from tests.support.privileges import as_nobody
 
 
 def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:
@@ -145,6 +148,31 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     failed = [finding for finding in json.loads(result.stdout) if finding["level"] == "fail"]
     assert [finding["check"] for finding in failed] == ["checkpoints"]
     assert "checkpoints.url" in failed[0]["mend"]
+
+
+def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:
+    """The commands' functions, all modules loaded: nobody can't read them."""
+    assert node.status().pid == node.pid
+
+    def ask() -> None:
+        observing.status(node.socket, as_json=True)
+        with pytest.raises(DaemonUnreachableError, match=r"membership in the group \w+"):
+            entries.pin(str(node.checkpoints), node.socket)
+
+    as_nobody(ask)
+
+
+def test_doctor_makes_nothing(workspace: Path) -> None:
+    settings = workspace / "new.toml"
+    places = [f'[{name}]\nurl = "file://{workspace}/remote/{name}"\n' for name in ("checkpoints", "blobs")]
+    settings.write_text(f'[store]\ndirectory = "{workspace}/store"\n' + "".join(places))
+    findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=workspace / "none.sock"))
+    assert [finding["check"] for finding in findings if "mount creates it" in finding["found"]] == [
+        "store",
+        "checkpoints",
+        "blobs",
+    ]
+    assert os.listdir(workspace) == ["new.toml"]
 
 
 def test_config_show_says_where_values_come_from(workspace: Path) -> None:

@@ -8,17 +8,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from holdfast import mountpoint
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import console, print_json, size
 from holdfast.config import Config, ZoneSection, load
 from holdfast.control.client import ControlClient
 from holdfast.errors import DaemonUnreachableError, HoldfastError, StoreInUseError
-from holdfast.remote import open_store
+from holdfast.remote import directory_of, open_store
 from holdfast.store import StoreDirectory
 
 _OLDEST_KERNEL = (5, 4)
@@ -35,11 +34,11 @@ class Finding:
 
 
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: ConfigFile = None,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Check kernel, FUSE, rights, disk, stores and daemon, and say how to mend what is wrong. Exits with 1 on a failure."""
+    """Check machine, stores and daemon; say how to mend faults. Exits with 1 when something failed."""
     settings = load(config, os.environ).config
     findings = [finding for check in _checks(settings, socket) for finding in check()]
     if as_json:
@@ -127,6 +126,9 @@ def _disk(settings: Config) -> Iterator[Finding]:
 
 def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Finding]:
     try:
+        if section.url.startswith("file://") and not (directory := directory_of(section.url)).exists():
+            yield Finding(name, "ok", f"{directory} does not exist yet; mount creates it")  # opening it would do so now
+            return
         store = open_store(
             section.url,
             section.options,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import console, print_json
 from holdfast.config import load
 from holdfast.control.client import ControlClient
@@ -40,8 +40,10 @@ def mount(
         str | None, typer.Option(help="URL of the checkpoint store: file:///…, s3://bucket/prefix, …")
     ] = None,
     blobs: Annotated[str | None, typer.Option(help="URL of the blob store.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    socket: Annotated[Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.")] = None,
+    config: ConfigFile = None,
+    socket: Annotated[
+        Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.", readable=False)
+    ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     as_json: Json = False,
 ) -> None:

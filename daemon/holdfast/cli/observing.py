@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, client
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import console, duration, moment, print_json, print_table, size
 from holdfast.control.messages import EventInfo, Status
 
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show the daemon: since when, how full, what is pending."""
-    with client(socket) as daemon:
+    with asking_client(socket) as daemon:
         found = daemon.status()
     if as_json:
         print_json(found)
@@ -33,8 +33,8 @@ def events(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show what happened: leases, corrupt files, stores that went away."""
-    with client(socket) as daemon:
+    """Show what happened: leases, corrupt files, lost stores."""
+    with asking_client(socket) as daemon:
         for event in daemon.follow_events(since) if follow else daemon.events(since):
             if as_json:
                 print_json(event)
