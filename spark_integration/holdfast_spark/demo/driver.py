@@ -37,7 +37,6 @@ class Driver:
     """The pipeline in a process group of its own, Python and JVM together."""
 
     def __init__(self, command: list[str], log: Path) -> None:
-        self.batches: list[Batch] = []
         self.first_batch_seconds = 0.0
         self._log = log
         self._started = time.monotonic()
@@ -88,9 +87,8 @@ class Driver:
             yield fact
 
     def _note(self, batch: Batch, tell: Callable[[Batch], None]) -> None:
-        if not self.batches:
+        if not self.first_batch_seconds:
             self.first_batch_seconds = time.monotonic() - self._started
-        self.batches.append(batch)
         tell(batch)
 
     def _failure(self, what: str) -> DriverError:
