@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import __version__, mountpoint
-from holdfast.cli import entries, observing
+from holdfast.cli import entries, mounting, observing
 from holdfast.errors import DaemonUnreachableError
 from holdfast.workdirs import Process
 from tests.support.node import Node
@@ -148,6 +148,18 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     failed = [finding for finding in json.loads(result.stdout) if finding["level"] == "fail"]
     assert [finding["check"] for finding in failed] == ["checkpoints"]
     assert "checkpoints.url" in failed[0]["mend"]
+
+
+def test_umount_ends_a_daemon_whose_mount_a_container_keeps(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounting, "_UNTIL_TOLD_SECONDS", 0.2)
+    container = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]
+    with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == b"ready\n"
+        daemon = Process.find(node.pid)
+        mounting.umount(str(node.mountpoint), socket=node.socket)
+        assert not daemon.is_alive()
+        keeper.communicate(b"\n")
 
 
 def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:
