@@ -127,7 +127,7 @@ def _disk(settings: Config) -> Iterator[Finding]:
 def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Finding]:
     try:
         if section.url.startswith("file://") and not (directory := directory_of(section.url)).exists():
-            yield Finding(name, "ok", f"{directory} does not exist yet; mount creates it")  # opening it would do so now
+            yield _missing_directory(name, directory, settings)  # opening it would create it
             return
         store = open_store(
             section.url,
@@ -147,6 +147,13 @@ def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Findi
         yield Finding(name, "warn", f"{store.url} answers, but can't keep two writers apart", mend)
     else:
         yield Finding(name, "ok", f"{store.url} answers")
+
+
+def _missing_directory(name: str, directory: Path, settings: Config) -> Finding:
+    if not Path(settings.store.directory).exists():
+        return Finding(name, "ok", f"{directory} does not exist yet; mount creates it")
+    mend = "mount what belongs there before the daemon starts; it would begin an empty store"
+    return Finding(name, "fail", f"{directory} does not exist, though this node has run before", mend)
 
 
 def _daemon(socket: Path) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextCol
 from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, moment, print_json, print_table, size
+from holdfast.cli.output import console, counted, moment, print_json, print_table, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
@@ -145,7 +145,8 @@ def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -
     for step in problems:
         console.print(f"{step.path}: {step.problem}", markup=False)
     console.print(
-        f"{did} {last.done} of {last.total} files, {size(last.bytes_done)}; {len(problems)} problems", markup=False
+        f"{did} {last.done} of {counted(last.total, 'file')}, {size(last.bytes_done)}; {counted(len(problems), 'problem')}",
+        markup=False,
     )
     return len(problems)
 

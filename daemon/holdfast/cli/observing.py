@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import console, duration, moment, print_json, print_table, size
+from holdfast.cli.output import console, counted, duration, moment, print_json, print_table, size
 from holdfast.control.messages import EventInfo, Status
 
 
@@ -50,7 +50,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
         ),
         ("data", found.data_mode),
-        ("cached", f"{size(found.cached_bytes)}{limit} in {found.cached_files} files"),
+        ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
         ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]
     for name, remote in found.remotes.items():
@@ -64,7 +64,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     if counters["corrupt_dropped"] or found.quarantined:
         rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
     if found.unsent:
-        rows.append(("unsent", f"{len(found.unsent)} files, {found.unsent[0]} among them"))
+        rows.append(("unsent", f"{counted(len(found.unsent), 'file')}, {found.unsent[0]} among them"))
     return rows
 
 

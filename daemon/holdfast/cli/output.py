@@ -50,6 +50,11 @@ def size(size_bytes: int) -> str:
     return str(ByteSize(size_bytes))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things for people: ``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def moment(seconds: float | None) -> str:
     """Return a time for people; ``-`` for none."""
     if not seconds:

@@ -53,7 +53,9 @@ class Stage:
     def holdfast(self, *arguments: str) -> None:
         """Run the holdfast command."""
         command = [sys.executable, "-m", "holdfast", *arguments, "--socket", str(self.socket)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Letting others in takes root, or its consent in /etc/fuse.conf; nobody else is needed here.
+        environment = {**os.environ, "HOLDFAST_MOUNT__ALLOW_OTHER": "false"}
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if result.returncode != 0:
             raise RuntimeError(result.stderr.strip())
 
