@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import __version__, mountpoint
-from holdfast.cli import entries, mounting, observing
+from holdfast.cli import doctor, entries, mounting, observing
+from holdfast.config import Config, ZoneSection
+from holdfast.control.messages import RemoteStatus
 from holdfast.errors import DaemonUnreachableError
 from holdfast.workdirs import Process
 from tests.support.node import Node
@@ -74,10 +77,10 @@ def test_looking_at_files(node: Node) -> None:
     why = holdfast("why", path, socket=node.socket)
     assert "write-once" in why
     assert "served from the disk" in why
-    assert "evicted 1 of 1 files" in holdfast("evict", path, socket=node.socket)
+    assert "evicted 1 of 1 file," in holdfast("evict", path, socket=node.socket)
     assert "Only the store has it" in holdfast("why", path, socket=node.socket)
-    assert "fetched 1 of 1 files" in holdfast("prefetch", path.parent, socket=node.socket)
-    assert "verified 1 of 1 files" in holdfast("verify", "--all", socket=node.socket)
+    assert "fetched 1 of 1 file," in holdfast("prefetch", path.parent, socket=node.socket)
+    assert "verified 1 of 1 file," in holdfast("verify", "--all", socket=node.socket)
     assert "pinned" in holdfast("pin", path, socket=node.socket)
     assert "won't be evicted" in holdfast("why", path, socket=node.socket)
     assert "unpinned" in holdfast("unpin", path, socket=node.socket)
@@ -116,6 +119,10 @@ def test_workdir_commands(node: Node) -> None:
     assert f"pid {os.getpid()} " in held[0]["holder"]
     refused = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", 1, socket=node.socket, status=1)
     assert f"held by pid {os.getpid()}" in refused
+    with (node.work / "worker_h-1/.lease").open():
+        assert "is released as soon as this ends" in holdfast(
+            "workdir", "release", "--role", "worker", "--id", "h-1", socket=node.socket
+        )
     assert "kept until" in holdfast("workdir", "release", "--role", "worker", "--id", "h-1", socket=node.socket)
     assert "there is no working directory" in holdfast(
         "workdir", "release", "--role", "worker", "--id", "none", socket=node.socket, status=1
@@ -172,6 +179,19 @@ def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:
             entries.pin(str(node.checkpoints), node.socket)
 
     as_nobody(ask)
+
+
+def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
+    nobodys = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b"}
+    section = ZoneSection(url="s3://bucket/x", options=dict(nobodys))
+    status = node.status()
+    assert [finding.level for finding in doctor._remote("checkpoints", section, Config(), status)] == ["fail"]
+    seen = RemoteStatus(url="s3://bucket/x", up=True, since=0.0, problem="", pending_deletions=0)
+    status = msgspec.structs.replace(status, remotes={"checkpoints": seen})
+    found = list(doctor._remote("checkpoints", section, Config(), status))
+    assert [(finding.level, finding.found) for finding in found] == [
+        ("warn", "s3://bucket/x answers the daemon, but not this shell")
+    ]
 
 
 def test_doctor_makes_nothing(workspace: Path) -> None:

@@ -58,7 +58,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
         rows.append((name, f"{remote.url} ({state}{pending})"))
     counters = found.counters
-    rows.append(("opens", f"{counters['hits']} hits, {counters['misses']} misses"))
+    rows.append(("opens", f"{counters['hits']} found here, {counters['misses']} fetched"))
     rows.append(("moved", f"{size(counters['bytes_fetched'])} fetched, {size(counters['bytes_uploaded'])} sent"))
     rows.append(("requests", ", ".join(f"{count} {kind}" for kind, count in counters["requests"].items())))
     if counters["corrupt_dropped"] or found.quarantined:

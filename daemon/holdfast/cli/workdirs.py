@@ -51,6 +51,8 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
         found = daemon.release(role, resource_id)
     if as_json:
         print_json(found)
+    elif found.holder:
+        console.print(f"{found.path} is released as soon as this ends: {found.holder}", markup=False)
     else:
         console.print(f"released {found.path}; kept until {moment(found.expires)}", markup=False)
 
