@@ -13,10 +13,20 @@ import pytest
 
 from holdfast import mountpoint
 from tests.support.node import Node
+from tests.support.privileges import needs_root
 
 pytest_plugins = ["tests.support.s3"]
 
 NodeFactory = Callable[..., Node]
+
+_WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mount", "spark")]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with mounts of their own need root, one and all: users, devices, other file systems."""
+    for item in items:
+        if any(directory in item.path.parents for directory in _WITH_MOUNTS):
+            item.add_marker(needs_root)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import logging.handlers
 import os
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -29,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         loaded = load(options.config, os.environ, _settings(options.set))
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
-        trio.run(supervisor.run, loaded, starter.ready)
+        trio.run(supervisor.run, loaded, partial(starter.ready, loaded.config.mount.mountpoint))
     except HoldfastError as problem:
         starter.failed(problem)
         return 1
@@ -42,10 +43,10 @@ class _Starter:
     def __init__(self, ready_fd: int | None) -> None:
         self._ready_fd = ready_fd
 
-    def ready(self) -> None:
+    def ready(self, mountpoint: str) -> None:
         """The mount answers."""
         self._tell({"ready": True, "pid": os.getpid()})
-        _notify_systemd(f"READY=1\nMAINPID={os.getpid()}")
+        _notify_systemd(f"READY=1\nSTATUS=mounted on {mountpoint}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
@@ -101,9 +102,15 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
             raise ConfigurationError(f"log.file: can't write {file}: {problem.strerror}") from None
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _time(handler: logging.Handler) -> str:
+    """Return the format of the time in a line of the log: none where systemd's journal adds its own (systemd.exec(5))."""
+    to_journal = "JOURNAL_STREAM" in os.environ and not isinstance(handler, logging.FileHandler)
+    return "" if to_journal else "%(asctime)s "
 
 
 def _notify_systemd(message: str) -> None:

@@ -248,9 +248,10 @@ def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> N
     for name in zones.top_names:
         section = sections.get(name)
         try:
-            os.mkdir(name, section.directory_mode if section else 0o1777, dir_fd=store.tree.root_fd)
+            os.mkdir(name, dir_fd=store.tree.root_fd)
         except FileExistsError:
             continue
+        os.chmod(name, section.directory_mode if section else 0o1777, dir_fd=store.tree.root_fd)
         if section and os.geteuid() == 0:
             os.chown(name, section.uid, section.gid, dir_fd=store.tree.root_fd)
     os.chmod(".", 0o755, dir_fd=store.tree.root_fd)

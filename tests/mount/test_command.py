@@ -10,11 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import __version__, mountpoint
+from holdfast.cli import doctor, entries, mounting, observing
+from holdfast.config import Config, ZoneSection
+from holdfast.control.messages import RemoteStatus
+from holdfast.errors import DaemonUnreachableError
 from holdfast.workdirs import Process
 from tests.support.node import Node
+from tests.support.privileges import as_nobody
 
 
 def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:
@@ -71,10 +77,10 @@ def test_looking_at_files(node: Node) -> None:
     why = holdfast("why", path, socket=node.socket)
     assert "write-once" in why
     assert "served from the disk" in why
-    assert "evicted 1 of 1 files" in holdfast("evict", path, socket=node.socket)
+    assert "evicted 1 of 1 file," in holdfast("evict", path, socket=node.socket)
     assert "Only the store has it" in holdfast("why", path, socket=node.socket)
-    assert "fetched 1 of 1 files" in holdfast("prefetch", path.parent, socket=node.socket)
-    assert "verified 1 of 1 files" in holdfast("verify", "--all", socket=node.socket)
+    assert "fetched 1 of 1 file," in holdfast("prefetch", path.parent, socket=node.socket)
+    assert "verified 1 of 1 file," in holdfast("verify", "--all", socket=node.socket)
     assert "pinned" in holdfast("pin", path, socket=node.socket)
     assert "won't be evicted" in holdfast("why", path, socket=node.socket)
     assert "unpinned" in holdfast("unpin", path, socket=node.socket)
@@ -113,6 +119,10 @@ def test_workdir_commands(node: Node) -> None:
     assert f"pid {os.getpid()} " in held[0]["holder"]
     refused = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", 1, socket=node.socket, status=1)
     assert f"held by pid {os.getpid()}" in refused
+    with (node.work / "worker_h-1/.lease").open():
+        assert "is released as soon as this ends" in holdfast(
+            "workdir", "release", "--role", "worker", "--id", "h-1", socket=node.socket
+        )
     assert "kept until" in holdfast("workdir", "release", "--role", "worker", "--id", "h-1", socket=node.socket)
     assert "there is no working directory" in holdfast(
         "workdir", "release", "--role", "worker", "--id", "none", socket=node.socket, status=1
@@ -145,6 +155,56 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     failed = [finding for finding in json.loads(result.stdout) if finding["level"] == "fail"]
     assert [finding["check"] for finding in failed] == ["checkpoints"]
     assert "checkpoints.url" in failed[0]["mend"]
+
+
+def test_umount_ends_a_daemon_whose_mount_a_container_keeps(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounting, "_UNTIL_TOLD_SECONDS", 0.2)
+    container = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]
+    with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == b"ready\n"
+        daemon = Process.find(node.pid)
+        mounting.umount(str(node.mountpoint), socket=node.socket)
+        assert not daemon.is_alive()
+        keeper.communicate(b"\n")
+
+
+def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:
+    """The commands' functions, all modules loaded: nobody can't read them."""
+    assert node.status().pid == node.pid
+
+    def ask() -> None:
+        observing.status(node.socket, as_json=True)
+        with pytest.raises(DaemonUnreachableError, match=r"membership in the group \w+"):
+            entries.pin(str(node.checkpoints), node.socket)
+
+    as_nobody(ask)
+
+
+def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
+    nobodys = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b"}
+    section = ZoneSection(url="s3://bucket/x", options=dict(nobodys))
+    status = node.status()
+    assert [finding.level for finding in doctor._remote("checkpoints", section, Config(), status)] == ["fail"]
+    seen = RemoteStatus(url="s3://bucket/x", up=True, since=0.0, problem="", pending_deletions=0)
+    status = msgspec.structs.replace(status, remotes={"checkpoints": seen})
+    found = list(doctor._remote("checkpoints", section, Config(), status))
+    assert [(finding.level, finding.found) for finding in found] == [
+        ("warn", "s3://bucket/x answers the daemon, but not this shell")
+    ]
+
+
+def test_doctor_makes_nothing(workspace: Path) -> None:
+    settings = workspace / "new.toml"
+    places = [f'[{name}]\nurl = "file://{workspace}/remote/{name}"\n' for name in ("checkpoints", "blobs")]
+    settings.write_text(f'[store]\ndirectory = "{workspace}/store"\n' + "".join(places))
+    findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=workspace / "none.sock"))
+    assert [finding["check"] for finding in findings if "mount creates it" in finding["found"]] == [
+        "store",
+        "checkpoints",
+        "blobs",
+    ]
+    assert os.listdir(workspace) == ["new.toml"]
 
 
 def test_config_show_says_where_values_come_from(workspace: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
+from tests.conftest import NodeFactory
 from tests.support.node import Node
 
 
@@ -232,3 +233,16 @@ def test_inode_numbers_outlive_the_daemon(home: Path, node: Node) -> None:
     node.stop()
     node.start()
     assert (home / "file").stat().st_ino == before
+
+
+def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_without_privileges(make_node: NodeFactory) -> None:
+    """Java takes all permissions from a new directory before it gives some back."""
+    node = make_node()
+    may_not = "-dac_override,-dac_read_search"
+    node.prefix = ["setpriv", f"--inh-caps={may_not}", f"--bounding-set={may_not}"]
+    directory = node.start().work / "worker_1" / "tmp" / "private"
+    directory.mkdir(parents=True)
+    for mode in (0o600, 0o000, 0o700):
+        directory.chmod(mode)
+        assert directory.stat().st_mode & 0o7777 == mode
+    (directory / "file").touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -113,7 +114,8 @@ def test_a_store_on_tmpfs(make_node: NodeFactory, workspace: Path) -> None:
 def test_a_store_that_is_not_writable(make_node: NodeFactory) -> None:
     node = make_node()
     os.chown(node.directory, 65534, 65534)
-    result = run_daemon(node, "setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner")
+    may_not = "-dac_override,-dac_read_search,-fowner"
+    result = run_daemon(node, "setpriv", f"--inh-caps={may_not}", f"--bounding-set={may_not}")
     assert result.returncode == 1
     assert "can't be used: Permission denied" in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -148,6 +150,16 @@ def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspa
         node.stop()
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(workspace / "notify"))
+        node.environment = {"NOTIFY_SOCKET": str(workspace / "notify"), "JOURNAL_STREAM": "9:1"}
+        node.start()
+        assert systemd.recv(4096).decode() == f"READY=1\nSTATUS=mounted on {node.mountpoint}"
+    assert node.log.read_text().startswith(("INFO holdfast", "DEBUG ")), "the journal has times of its own"
 
 
 def test_no_fuse_device(make_node: NodeFactory) -> None:

@@ -14,6 +14,7 @@ import pytest
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
 from tests.support.node import Node, StartError
+from tests.support.privileges import as_nobody
 
 
 @contextmanager
@@ -30,6 +31,14 @@ def fill(workdir: Path) -> None:
     for name in ("tmp", "rocksdb", "localState", "blobStorage", "slotAllocationSnapshots"):
         (workdir / name / "deep").mkdir(parents=True, exist_ok=True)
         (workdir / name / "deep" / "file").write_bytes(name.encode())
+
+
+def test_any_user_makes_a_working_directory_of_his_own(node: Node) -> None:
+    workdir = node.work / "worker_1"
+    as_nobody(workdir.mkdir)
+    as_nobody(lambda: (workdir / "tmp/file").write_bytes(b"mine"))
+    assert workdir.stat().st_uid == (workdir / "tmp/file").stat().st_uid != 0
+    assert node.work.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_mkdir_makes_a_working_directory(node: Node) -> None:

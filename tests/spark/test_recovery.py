@@ -38,7 +38,7 @@ class Job:
     def run(self, node: Node, until: int, *, kill_in: int | None = None) -> None:
         """Run to the end of batch ``until``, or SIGKILL everything in the middle of batch ``kill_in``."""
         paths = ["--input", str(self.input), "--output", str(self.output)]
-        driver = Driver([*paths, "--until", str(until), "--socket", str(node.socket)], self.log, {})
+        driver = Driver([*paths, "--until", str(until), "--socket", str(node.socket)], self.log)
         try:
             if kill_in is None:
                 driver.run_to_end(_nothing)

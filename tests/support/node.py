@@ -58,6 +58,8 @@ class Node:
         }
         self.environment: dict[str, str] = {}
         self.module = "holdfast.daemon"
+        self.prefix: list[str] = []
+        """A command that runs the daemon, as ``setpriv`` does."""
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -87,7 +89,7 @@ class Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
         reader, writer = os.pipe()
-        command = [sys.executable, "-m", self.module, "--ready-fd", str(writer)]
+        command = [*self.prefix, sys.executable, "-m", self.module, "--ready-fd", str(writer)]
         for key, value in merged.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("ab") as log:

@@ -3,8 +3,8 @@
 Three fixtures of session scope, each an ``S3Server`` with an empty bucket of its own; ``below`` gives every test its place:
 
 - ``s3_moto``: moto's server. Knows no wrong credentials and keeps ``a`` beside ``a/b``, as S3 does.
-- ``s3_versitygw``: versitygw over a directory, which checks signatures and counts requests. The binary is taken from the
-  PATH, else from ``$HOLDFAST_CACHE/bin`` (default ``~/.cache/holdfast/bin``), where it is built once if there is Go.
+- ``s3_versitygw``: versitygw over a directory, which checks signatures and counts requests. See
+  ``versitygw`` for where the program comes from.
 - ``s3_given``: the store that ``HOLDFAST_TEST_S3`` names, as the endpoint's URL with the bucket and, if wanted, a prefix:
   ``https://s3.eu-central-1.amazonaws.com/bucket/prefix``. The bucket must exist; credentials come from
   ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and, where needed, ``AWS_SESSION_TOKEN`` and ``AWS_REGION``.
@@ -12,11 +12,9 @@ Three fixtures of session scope, each an ``S3Server`` with an empty bucket of it
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -34,9 +32,10 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
+from tests.support.versitygw import versitygw_binary
+
 GIVEN = "HOLDFAST_TEST_S3"
 
-_VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _BUCKET = "bucket"
 _START_SECONDS = 60.0
 _ATTEMPT_SECONDS = 0.02
@@ -141,7 +140,7 @@ def s3_versitygw() -> Iterator[Versitygw]:
         def command(port: int) -> list[str]:
             options = ["--quiet", "--port", f"127.0.0.1:{port}", "--access-log", str(access_log)]
             keys = ["--access", access_key_id, "--secret", secret_access_key]
-            return [str(_versitygw_binary()), *options, *keys, "posix", str(root)]
+            return [str(versitygw_binary()), *options, *keys, "posix", str(root)]
 
         with _process(command, directory / "versitygw.out") as port:
             yield Versitygw(f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, access_log=access_log)
@@ -212,34 +211,3 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, output: Path) -> 
     finally:
         os.close(ended)
     raise AssertionError(f"{process.args!r} does not answer on port {port}:\n{output.read_text(errors='replace')}")
-
-
-def _versitygw_binary() -> Path:
-    if found := shutil.which("versitygw"):
-        return Path(found)
-    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast")) / "bin"
-    binary = directory / "versitygw"
-    if binary.exists():
-        return binary
-    if shutil.which("go") is None:
-        pytest.skip(f"needs versitygw: there is none on the PATH nor in {directory}, and no Go to build it with")
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "versitygw.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not binary.exists():  # another session may have built it while this one waited
-            _build_versitygw(binary)
-    return binary
-
-
-def _build_versitygw(binary: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=binary.parent) as directory:
-        built = subprocess.run(
-            ["go", "install", _VERSITYGW],
-            env={**os.environ, "GOBIN": directory},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert built.returncode == 0, f"go install {_VERSITYGW} failed:\n{built.stderr}"
-        Path(directory, "versitygw").rename(binary)

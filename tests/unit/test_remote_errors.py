@@ -165,6 +165,12 @@ def test_the_code_in_the_answer_decides(
     assert put(store, "a", create_only=True).size_bytes == 5
 
 
+def test_a_message_is_shown_without_its_markup(store: RemoteStore, proxy: FaultProxy) -> None:
+    proxy.answer(403, body=answer("AuthorizationHeaderMalformed", "the region &#34;x&#34;&#10;is wrong"))
+    with pytest.raises(RemoteRefusedError, match='Malformed: the region "x" is wrong'):
+        put(store, "a")
+
+
 @pytest.mark.parametrize(
     ("code", "expected"), [("AccessDenied", RemoteRefusedError), ("InternalError", RemoteUnavailableError)]
 )

@@ -17,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,
 )
 for module in (mounting, observing, entries):
     module.register(app)
@@ -41,7 +42,7 @@ def _options(
 def main() -> None:
     """Run the command; an error of Holdfast's ends it with one line and status 1."""
     try:
-        app()
+        app(prog_name="holdfast")
     except HoldfastError as problem:
         fail(str(problem))
         sys.exit(1)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import ConfigFile, Json
 from holdfast.cli.output import print_json, print_table
 from holdfast.config import load
 
@@ -17,7 +15,7 @@ app = typer.Typer(help="The configuration.", no_args_is_help=True)
 
 @app.command()
 def show(
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Print every setting in force and where its value comes from."""

@@ -8,17 +8,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from holdfast import mountpoint
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
 from holdfast.cli.output import console, print_json, size
 from holdfast.config import Config, ZoneSection, load
-from holdfast.control.client import ControlClient
+from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, HoldfastError, StoreInUseError
-from holdfast.remote import open_store
+from holdfast.remote import directory_of, open_store
+from holdfast.remote.redaction import public_url
 from holdfast.store import StoreDirectory
 
 _OLDEST_KERNEL = (5, 4)
@@ -35,11 +35,11 @@ class Finding:
 
 
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: ConfigFile = None,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Check kernel, FUSE, rights, disk, stores and daemon, and say how to mend what is wrong. Exits with 1 on a failure."""
+    """Check machine, stores and daemon; say how to mend faults. Exits with 1 when something failed."""
     settings = load(config, os.environ).config
     findings = [finding for check in _checks(settings, socket) for finding in check()]
     if as_json:
@@ -55,15 +55,24 @@ def doctor(
 
 
 def _checks(settings: Config, socket: Path) -> list[Callable[[], Iterator[Finding]]]:
+    status = _status_of(socket)
     return [
         _kernel,
         _fuse,
         lambda: _rights(settings),
         lambda: _disk(settings),
-        lambda: _remote("checkpoints", settings.checkpoints, settings),
-        lambda: _remote("blobs", settings.blobs, settings),
-        lambda: _daemon(socket),
+        lambda: _remote("checkpoints", settings.checkpoints, settings, status),
+        lambda: _remote("blobs", settings.blobs, settings, status),
+        lambda: _daemon(socket, status),
     ]
+
+
+def _status_of(socket: Path) -> Status | None:
+    try:
+        with asking_client(socket) as client:
+            return client.status()
+    except DaemonUnreachableError:
+        return None
 
 
 def _kernel() -> Iterator[Finding]:
@@ -125,8 +134,11 @@ def _disk(settings: Config) -> Iterator[Finding]:
         yield Finding("store", "ok", f"{size(free)} free in {directory}")
 
 
-def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Finding]:
+def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:
     try:
+        if section.url.startswith("file://") and not (directory := directory_of(section.url)).exists():
+            yield _missing_directory(name, directory, settings)  # opening it would create it
+            return
         store = open_store(
             section.url,
             section.options,
@@ -136,9 +148,13 @@ def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Findi
         )
         store.probe()
     except HoldfastError as problem:
-        yield Finding(
-            name, "fail", str(problem), f"check {name}.url, the network and the credentials (docs/configuration.md)"
-        )
+        seen = status.remotes.get(name) if status else None
+        if seen is not None and seen.up and seen.url == public_url(section.url):
+            mend = "the daemon has credentials of its own, /etc/holdfast/environment perhaps: nothing is wrong"
+            yield Finding(name, "warn", f"{seen.url} answers the daemon, but not this shell", mend)
+            return
+        mend = f"check {name}.url, the network and the credentials (docs/configuration.md)"
+        yield Finding(name, "fail", str(problem), mend)
         return
     if not store.capabilities.conditional_create:
         mend = "use S3, GCS, Azure or file:// if several nodes write"
@@ -147,11 +163,15 @@ def _remote(name: str, section: ZoneSection, settings: Config) -> Iterator[Findi
         yield Finding(name, "ok", f"{store.url} answers")
 
 
-def _daemon(socket: Path) -> Iterator[Finding]:
-    try:
-        with ControlClient(socket) as client:
-            status = client.status()
-    except DaemonUnreachableError:
+def _missing_directory(name: str, directory: Path, settings: Config) -> Finding:
+    if not Path(settings.store.directory).exists():
+        return Finding(name, "ok", f"{directory} does not exist yet; mount creates it")
+    mend = "mount what belongs there before the daemon starts; it would begin an empty store"
+    return Finding(name, "fail", f"{directory} does not exist, though this node has run before", mend)
+
+
+def _daemon(socket: Path, status: Status | None) -> Iterator[Finding]:
+    if status is None:
         dead = [mount.mountpoint for mount in mountpoint.mounts() if mount.file_system == mountpoint.FILE_SYSTEM]
         dead = [path for path in dead if not mountpoint.is_alive(path)]
         if dead:

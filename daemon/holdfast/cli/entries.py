@@ -10,8 +10,9 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, client
-from holdfast.cli.output import console, moment, print_json, print_table, size
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
+from holdfast.cli.output import console, counted, moment, print_json, print_table, size
+from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
 
@@ -32,7 +33,7 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List a directory with the state of each file."""
-    with client(socket) as daemon:
+    with asking_client(socket) as daemon:
         entries = daemon.entries(absolute(path) if path else daemon.status().mountpoint)
         if as_json:
             print_json(list(entries))
@@ -44,8 +45,8 @@ def ls(
 
 
 def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show what is known about a file: which object it is, its digest, its state."""
-    with client(socket) as daemon:
+    """Show what is known about a file: object, digest, state."""
+    with asking_client(socket) as daemon:
         entry = daemon.entry(absolute(path))
     if as_json:
         print_json(entry)
@@ -67,7 +68,7 @@ def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = Fa
 
 def why(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Say why a file is as it is, and what an open would do."""
-    with client(socket) as daemon:
+    with asking_client(socket) as daemon:
         explanation = daemon.why(absolute(path))
     if as_json:
         print_json(explanation)
@@ -83,10 +84,10 @@ def verify(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Hash files and compare with their digests; what differs is dropped. Exits with 1 if anything was."""
+    """Check files against their digests; drop what differs. Exits with 1 if anything was dropped."""
     if (path is None) != everything:
         raise ConfigurationError("verify: give a PATH or --all")
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         problems = _follow("verifying", daemon.verify(absolute(path) if path else None), "verified", as_json=as_json)
     if problems:
         raise typer.Exit(1)
@@ -94,7 +95,7 @@ def verify(
 
 def prefetch(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Fetch what is not here, a whole directory at a time. Exits with 1 if something could not be fetched."""
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         problems = _follow("fetching", daemon.prefetch(absolute(path)), "fetched", as_json=as_json)
     if problems:
         raise typer.Exit(1)
@@ -102,20 +103,20 @@ def prefetch(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json 
 
 def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Drop copies that the store has too, to make room."""
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         _follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
 
 
 def pin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Keep a file, or all below a directory, from being evicted."""
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         daemon.pin(absolute(path))
     _done(f"pinned {absolute(path)}", as_json=as_json)
 
 
 def unpin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Take a pin away."""
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         daemon.unpin(absolute(path))
     _done(f"unpinned {absolute(path)}", as_json=as_json)
 
@@ -144,7 +145,8 @@ def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -
     for step in problems:
         console.print(f"{step.path}: {step.problem}", markup=False)
     console.print(
-        f"{did} {last.done} of {last.total} files, {size(last.bytes_done)}; {len(problems)} problems", markup=False
+        f"{did} {last.done} of {counted(last.total, 'file')}, {size(last.bytes_done)}; {counted(len(problems), 'problem')}",
+        markup=False,
     )
     return len(problems)
 

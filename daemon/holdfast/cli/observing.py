@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, client
-from holdfast.cli.output import console, duration, moment, print_json, print_table, size
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
+from holdfast.cli.output import console, counted, duration, moment, print_json, print_table, size
 from holdfast.control.messages import EventInfo, Status
 
 
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show the daemon: since when, how full, what is pending."""
-    with client(socket) as daemon:
+    with asking_client(socket) as daemon:
         found = daemon.status()
     if as_json:
         print_json(found)
@@ -33,8 +33,8 @@ def events(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show what happened: leases, corrupt files, stores that went away."""
-    with client(socket) as daemon:
+    """Show what happened: leases, corrupt files, lost stores."""
+    with asking_client(socket) as daemon:
         for event in daemon.follow_events(since) if follow else daemon.events(since):
             if as_json:
                 print_json(event)
@@ -50,7 +50,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
         ),
         ("data", found.data_mode),
-        ("cached", f"{size(found.cached_bytes)}{limit} in {found.cached_files} files"),
+        ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
         ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]
     for name, remote in found.remotes.items():
@@ -58,13 +58,13 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
         rows.append((name, f"{remote.url} ({state}{pending})"))
     counters = found.counters
-    rows.append(("opens", f"{counters['hits']} hits, {counters['misses']} misses"))
+    rows.append(("opens", f"{counters['hits']} found here, {counters['misses']} fetched"))
     rows.append(("moved", f"{size(counters['bytes_fetched'])} fetched, {size(counters['bytes_uploaded'])} sent"))
     rows.append(("requests", ", ".join(f"{count} {kind}" for kind, count in counters["requests"].items())))
     if counters["corrupt_dropped"] or found.quarantined:
         rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
     if found.unsent:
-        rows.append(("unsent", f"{len(found.unsent)} files, {found.unsent[0]} among them"))
+        rows.append(("unsent", f"{counted(len(found.unsent), 'file')}, {found.unsent[0]} among them"))
     return rows
 
 

@@ -14,12 +14,16 @@ DEFAULT_SOCKET = Path("/run/holdfast/control.sock")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Socket = Annotated[
-    Path, typer.Option("--socket", envvar="HOLDFAST_SOCKET", help="The daemon's control socket.", show_envvar=True)
+    Path,
+    typer.Option("--socket", envvar="HOLDFAST_SOCKET", help="The daemon's control socket.", readable=False),
 ]
 
 
-def client(socket: Path) -> ControlClient:
-    """Return a client of the daemon behind ``socket``; for who may not write to it, of the read-only one beside it."""
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration file.", readable=False)]
+
+
+def asking_client(socket: Path) -> ControlClient:
+    """Return a client that changes nothing: for who may not write to ``socket``, of the read-only one beside it."""
     readable = socket.with_name("status.sock")
     if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
         return ControlClient(readable)

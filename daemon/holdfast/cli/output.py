@@ -8,30 +8,36 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 
 from holdfast.config.units import ByteSize
+from holdfast.remote.translation import printable
 
 console = Console(highlight=False, soft_wrap=True)
 
 
 def print_json(message: object) -> None:
-    """Print a message, or a list of them, as JSON."""
+    """Print a message, or a list of them, as JSON, at once: who reads a stream of them waits for each."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(message), indent=2).decode() + "\n")
+    sys.stdout.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """Print rows under column titles; ``empty`` when there are none."""
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    if table.row_count:
-        console.print(table)
-    else:
+    """Print rows under column titles; ``empty`` when there are none. One row is one line, however wide the terminal."""
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    if not cells:
         console.print(empty)
+        return
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if any(columns):
+        console.print(_line(columns, widths), markup=False, style="bold")
+    for row in cells:
+        console.print(_line(row, widths), markup=False)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def fail(message: str) -> None:
@@ -42,6 +48,11 @@ def fail(message: str) -> None:
 def size(size_bytes: int) -> str:
     """Return a size for people."""
     return str(ByteSize(size_bytes))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things for people: ``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def moment(seconds: float | None) -> str:

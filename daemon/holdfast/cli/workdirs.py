@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, client
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import console, moment, print_json, print_table
+from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 
 app = typer.Typer(help="Working directories of processes.", no_args_is_help=True)
@@ -33,7 +34,7 @@ def acquire(
 
     It is held until the process ends; or, with the lease file kept open, until the last process that inherited it does.
     """
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         found = daemon.acquire(role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid())
     if as_json:
         print_json(found)
@@ -46,10 +47,12 @@ def acquire(
 @app.command()
 def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """End the hold on a working directory; it is kept for its retention time."""
-    with client(socket) as daemon:
+    with ControlClient(socket) as daemon:
         found = daemon.release(role, resource_id)
     if as_json:
         print_json(found)
+    elif found.holder:
+        console.print(f"{found.path} is released as soon as this ends: {found.holder}", markup=False)
     else:
         console.print(f"released {found.path}; kept until {moment(found.expires)}", markup=False)
 
@@ -57,7 +60,7 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
 @app.command("ls")
 def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """List working directories, who holds them, and until when the others are kept."""
-    with client(socket) as daemon:
+    with asking_client(socket) as daemon:
         found = daemon.workdirs()
     if as_json:
         print_json(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import grp
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,9 +44,8 @@ class ControlClient:
 
     def __init__(self, socket: Path | str) -> None:
         self._socket = socket
-        self._http = httpx.Client(
-            transport=httpx.HTTPTransport(uds=str(socket)), base_url="http://holdfast", timeout=_SECONDS
-        )
+        transport = httpx.HTTPTransport(uds=str(socket), verify=False)  # no TLS here: spares reading all certificates
+        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=_SECONDS)
 
     def __enter__(self) -> ControlClient:
         return self
@@ -154,10 +155,23 @@ class ControlClient:
             raise self._unreachable(problem) from None
 
     def _unreachable(self, problem: httpx.TransportError) -> DaemonUnreachableError:
+        socket = Path(self._socket)
+        if os.access(socket, os.F_OK) and not os.access(socket, os.W_OK):
+            return DaemonUnreachableError(
+                f"this user may not use {socket}: that takes root, or membership in the group {_group_of(socket)}"
+            )
         return DaemonUnreachableError(
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
             "or name its socket with --socket or $HOLDFAST_SOCKET"
         )
+
+
+def _group_of(path: Path) -> str:
+    gid = path.stat().st_gid
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def _decoded(status: int, content: bytes, kind: type[_T]) -> _T:

@@ -114,7 +114,7 @@ class Status:
         if node.opened is not None:
             self._change(node, changes, node.opened.fd, None)
         elif node.is_directory:
-            self._change(node, changes, b"/proc/self/fd/%d/." % self._core.directories.descriptor(node), None)
+            self._change(node, changes, b"/proc/self/fd/%d" % self._core.directories.descriptor(node), None)
         elif node.parent is None:
             raise StaleNodeError("the file was removed")
         else:

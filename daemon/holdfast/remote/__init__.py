@@ -8,7 +8,7 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
-from holdfast.remote.urls import open_store
+from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [
     "Capabilities",
@@ -17,5 +17,6 @@ __all__ = [
     "ObjectInfo",
     "RemoteStore",
     "UploadSource",
+    "directory_of",
     "open_store",
 ]

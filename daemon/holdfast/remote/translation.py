@@ -6,6 +6,7 @@ object, a bucket or a user that does not exist included, and every 409 an existi
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -76,7 +77,7 @@ def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
     found = _CODE.search(text)
     if found and found["code"]:
         message = _MESSAGE.search(text)
-        text = f"{found['code']}: {message[1]}" if message else found["code"]
+        text = f"{found['code']}: {html.unescape(message[1])}" if message else found["code"]
     return masked(printable(" ".join(text.split())), secrets)[:_LONGEST_TEXT]
 
 

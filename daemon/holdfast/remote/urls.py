@@ -45,7 +45,7 @@ def open_store(
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme == "file":
-        return DirectoryStore(_directory(url))
+        return DirectoryStore(directory_of(url))
     if scheme == "memory":
         return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
@@ -55,7 +55,8 @@ def open_store(
     raise ConfigurationError(f"{url!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…")
 
 
-def _directory(url: str) -> Path:
+def directory_of(url: str) -> Path:
+    """Return the directory that a ``file`` URL names. Raises ``ConfigurationError``."""
     parts = urlsplit(url)
     if parts.netloc or not parts.path.startswith("/"):
         raise ConfigurationError(f"{url}: a file URL has three slashes and an absolute path, as in file:///srv/store")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
-from holdfast_spark.demo.driver import DriverError
+from holdfast_spark.demo.driver import ON_THIS_MACHINE, DriverError
 from holdfast_spark.demo.report import Report
 from holdfast_spark.demo.scenario import Stage, play
 from holdfast_spark.pipeline.data import FLIGHTS
@@ -32,13 +33,13 @@ def main() -> int:
         acts = play(stage, options.files, report)
         report.say("comparing with a plain batch computation over the same files")
         result = _compare(stage)
-    except (DriverError, HoldfastError, RuntimeError) as problem:
-        sys.stderr.write(f"demo: {problem}\nEverything is still in {directory}.\n")
-        stage.close()
+    except (DriverError, HoldfastError, RuntimeError, KeyboardInterrupt) as problem:
+        sys.stderr.write(f"\ndemo: {problem or 'interrupted'}\n\nThe logs and all other files are still in {directory}\n")
         return 1
+    finally:
+        stage.close()
     report.table(acts)
     report.verdict(result)
-    stage.close()
     if options.keep:
         report.say(f"kept {directory}")
     else:
@@ -53,6 +54,7 @@ def _compare(stage: Stage) -> dict[str, int]:
             [sys.executable, "-m", "holdfast_spark.pipeline.check", *command],
             stdout=subprocess.PIPE,
             stderr=log,
+            env={**os.environ, **ON_THIS_MACHINE},
             text=True,
             check=False,
         )

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SILENCE_SECONDS = 180.0
+_LINES_SHOWN = 25
+
+ON_THIS_MACHINE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+"""Spark asks for the address of the machine's name, and does not start where nobody knows it: the demo needs none."""
 
 
 class DriverError(Exception):
@@ -33,8 +37,7 @@ class Batch:
 class Driver:
     """The pipeline in a process group of its own, Python and JVM together."""
 
-    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
-        self.batches: list[Batch] = []
+    def __init__(self, command: list[str], log: Path) -> None:
         self.first_batch_seconds = 0.0
         self._log = log
         self._started = time.monotonic()
@@ -43,7 +46,7 @@ class Driver:
                 [sys.executable, "-m", "holdfast_spark.pipeline", *command],
                 stdout=subprocess.PIPE,
                 stderr=stream,
-                env={**os.environ, **environment},
+                env={**os.environ, **ON_THIS_MACHINE},
                 start_new_session=True,
             )
 
@@ -91,14 +94,13 @@ class Driver:
             yield fact
 
     def _note(self, batch: Batch, tell: Callable[[Batch], None]) -> None:
-        if not self.batches:
+        if not self.first_batch_seconds:
             self.first_batch_seconds = time.monotonic() - self._started
-        self.batches.append(batch)
         tell(batch)
 
     def _failure(self, what: str) -> DriverError:
-        end = self._log.read_text(errors="replace")[-3000:]
-        return DriverError(f"{what}; the end of {self._log}:\n{end}")
+        end = self._log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
+        return DriverError("\n  ".join([f"{what}; the end of its log:", *end]))
 
 
 def _group_lives(group: int) -> bool:

@@ -38,8 +38,8 @@ class Report:
     def table(self, acts: Sequence[Act]) -> None:
         """Print what was counted in each act."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("act", "batches", "opens: hits", "misses", "fetched", "corrupt dropped", "start to first batch"):
-            table.add_column(title, justify="left" if title == "act" else "right")
+        for title in ("act", "batches", "hits", "misses", "fetched", "corrupt", "first batch"):
+            table.add_column(title, justify="left" if title == "act" else "right", no_wrap=True)
         for act in acts:
             table.add_row(
                 act.title,
@@ -48,11 +48,14 @@ class Report:
                 str(act.misses),
                 str(ByteSize(act.bytes_fetched)),
                 str(act.corrupt_dropped),
-                f"{act.first_batch_seconds:.1f} s",
+                f"after {act.first_batch_seconds:.1f} s",
             )
         self._console.print()
         self._console.print(table)
-        self._console.print()
+        self._console.print(
+            "[dim]hits: opens served from the node's disk; misses: opens that fetched from the remote store;\n"
+            "corrupt: files dropped because of a wrong digest; first batch: counted from the start of the job[/]\n"
+        )
 
     def verdict(self, result: dict[str, Any]) -> None:
         """Print whether the answers are equal."""
