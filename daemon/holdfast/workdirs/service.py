@@ -58,7 +58,10 @@ class Workdirs:
             task_status.started()
             while True:
                 changed = self._changed
-                due = self._expire(time.time())
+                due, removed = self._expire(time.time())
+                await self._tree.tell_kernel()
+                for path in removed:
+                    self._core.events.emit("workdir-removed", path=os.fsdecode(path))
                 await trio.to_thread.run_sync(self._core.store.trash.empty)
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
@@ -194,9 +197,9 @@ class Workdirs:
             elif not record.released_seconds:
                 self._released(path, record)
 
-    def _expire(self, now: float) -> float:
-        """Remove what was kept long enough; return the time at which the next one is due."""
-        due = math.inf
+    def _expire(self, now: float) -> tuple[float, list[bytes]]:
+        """Remove what was kept long enough; return the time at which the next one is due, and what was removed."""
+        due, removed = math.inf, []
         for path, record in self._records.all():
             if not self._tree.exists(path):
                 self._records.discard(path)
@@ -207,10 +210,10 @@ class Workdirs:
             if expires <= now:
                 self._tree.remove(path)
                 self._records.discard(path)
-                self._core.events.emit("workdir-removed", path=os.fsdecode(path))
+                removed.append(path)
             else:
                 due = min(due, expires)
-        return due
+        return due, removed
 
     def _retain_seconds(self, role: str) -> float:
         section = self._core.config.workdirs

@@ -60,6 +60,7 @@ class WorkdirTree:
             self._throw(base_fd, base, name)
         finally:
             os.close(base_fd)
+        self._tell(base, name)
         self._core.index.marks.uncover_below(path)
 
     def exists(self, path: bytes) -> bool:
