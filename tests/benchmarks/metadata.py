@@ -83,12 +83,12 @@ def _is_able(target: Target, row: str, setup: _Each) -> bool:
 
 
 def _run(each: _Each, count: int, site: Site) -> None:
-    each(site, _names(count))
+    each(site, _names(site.part_of(count)))
 
 
 def _rate(each: _Each, count: int, site: Site) -> Values:
-    names = _names(count)
-    return {"": count / seconds_of(lambda: each(site, names))}
+    names = _names(site.part_of(count))
+    return {"": len(names) / seconds_of(lambda: each(site, names))}
 
 
 def _names(count: int) -> list[str]:

@@ -27,6 +27,8 @@ class Target:
     command: str
     """How it was made, for the report."""
     ours: bool = False
+    share: float = 1.0
+    """How much of a row's work is done here, where each round does it anew: less where it takes minutes otherwise."""
     commits: bool = False
     """Whether a rename to a final name makes a file durable by itself."""
     sees_changes: bool = True
@@ -64,6 +66,11 @@ class Site:
     front: Path
     back: Path
     scale: Scale
+    share: float
+
+    def part_of(self, things: int) -> int:
+        """Return how many of so many things are done here."""
+        return max(1, round(self.share * things))
 
 
 Values = dict[str, float]
@@ -75,7 +82,7 @@ class Row:
     """One thing to measure. ``setup`` makes the site's directory, untimed; ``action`` returns its values in ``unit``.
 
     ``targets`` take part. Without ``fresh`` all rounds work in the directory that was set up for the first one.
-    ``things`` is how many times the action does what the row is about, for requests for each; 0: it makes no sense to count.
+    ``things`` is how often the action does what the row is about, before the site's share; 0: requests are not counted.
     """
 
     name: str

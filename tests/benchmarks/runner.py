@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from tests.benchmarks.report import Line, line
 from tests.benchmarks.requests import RequestCounter
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
+
+_COUNTED = 0.1
+"""How much of a row is done once more to count its requests: they don't vary."""
 
 
 @dataclass
@@ -19,7 +22,7 @@ class Measured:
 
     row: Row
     values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    requests: dict[str, dict[str, float]] = field(default_factory=dict)
+    requests: dict[str, dict[str, float] | None] = field(default_factory=dict)
 
     def add(self, target: Target, values: Values) -> None:
         """Add the values of one round."""
@@ -68,26 +71,26 @@ class Runner:
             for number in range(min(self._rounds, row.most_rounds or self._rounds)):
                 for target in turned(row.targets, number):
                     self._progress(measured, number, target)
-                    with self._site(row, target, kept, f"-{number}") as site:
+                    with self._site(row, target, kept, f"-{number}", 1.0) as site:
                         measured.add(target, row.action(site))
-            if self._counter is not None and row.things:
-                for target in row.targets:
-                    with self._site(row, target, kept, "-counted") as site:
-                        self._count(measured, site, self._counter)
+            for target in row.targets if row.things else ():
+                with self._site(row, target, kept, "-counted", _COUNTED) as site:
+                    measured.requests[target.name] = self._requests(row, site)
         return measured.lines()
 
     @contextmanager
-    def _site(self, row: Row, target: Target, kept: Mapping[str, Site], suffix: str) -> Iterator[Site]:
+    def _site(self, row: Row, target: Target, kept: Mapping[str, Site], suffix: str, share: float) -> Iterator[Site]:
         """Give the site that is kept for the target, or a new one."""
-        with nullcontext(kept[target.name]) if target.name in kept else _made(row, target, suffix, self._scale) as site:
+        with ExitStack() as stack:
+            site = kept.get(target.name) or stack.enter_context(_made(row, target, suffix, self._scale, share))
             self._settle()
             yield site
 
-    def _count(self, measured: Measured, site: Site, counter: RequestCounter) -> None:
-        name = site.target.name
-        counts = counter.count(site.target.front, partial(measured.row.action, site))
-        if counts is not None:
-            measured.requests[name] = {kind: count / measured.row.things for kind, count in counts.most_common()}
+    def _requests(self, row: Row, site: Site) -> dict[str, float] | None:
+        """Return how many requests each thing takes, by kind; None where they can't be counted."""
+        counts = self._counter.count(site.target.front, partial(row.action, site)) if self._counter else None
+        things = site.part_of(row.things)
+        return {kind: count / things for kind, count in counts.most_common()} if counts is not None else None
 
 
 def turned(targets: Sequence[Target], number: int) -> list[Target]:
@@ -98,11 +101,9 @@ def turned(targets: Sequence[Target], number: int) -> list[Target]:
 
 
 @contextmanager
-def _made(row: Row, target: Target, suffix: str, scale: Scale) -> Iterator[Site]:
+def _made(row: Row, target: Target, suffix: str, scale: Scale, share: float = 1.0) -> Iterator[Site]:
     name = f"{row.name}{suffix}"
-    site = Site(target, target.front / name, target.back / name, scale)
-    try:
-        row.setup(site)
-        yield site
-    finally:
-        shutil.rmtree(site.front)
+    site = Site(target, target.front / name, target.back / name, scale, share * target.share if row.fresh else 1.0)
+    row.setup(site)
+    yield site
+    shutil.rmtree(site.front)  # after an error everything goes at once (``targets``)

@@ -68,6 +68,7 @@ class Sides:
                     "holdfast: checkpoints over file://, level commit",
                     ours=True,
                     commits=True,
+                    share=0.2,
                 ),
                 node=node,
                 server=server,
@@ -148,6 +149,7 @@ def _rclone(directory: Path, port: int) -> Iterator[Target]:
             front,
             back,
             "rclone mount --vfs-cache-mode full SOURCE MOUNT",
+            share=0.2,
             sees_changes=False,
             cannot=frozenset({"link"}),
         )
