@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,6 +15,9 @@ from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 
 _COUNTED = 0.1
 """How much of a row is done once more to count its requests: they don't vary."""
+_REST_SECONDS = 6.0
+"""ext4 gives no inode away that was freed within five seconds, and looks at all of them for each new file
+(``recently_deleted`` in its ialloc.c)."""
 
 
 @dataclass
@@ -60,31 +64,30 @@ class Runner:
         self._counter = counter
         self._settle = settle
         self._progress = progress
+        self._removed = -math.inf
 
     def run(self, row: Row) -> list[Line]:
         """Measure one row; return its lines."""
+        self._rest()
         measured = Measured(row)
-        with ExitStack() as stack:
-            kept = {}
-            if not row.fresh:
-                kept = {target.name: stack.enter_context(_made(row, target, "", self._scale)) for target in row.targets}
-            for number in range(min(self._rounds, row.most_rounds or self._rounds)):
-                for target in turned(row.targets, number):
-                    self._progress(measured, number, target)
-                    with self._site(row, target, kept, f"-{number}", 1.0) as site:
-                        measured.add(target, row.action(site))
-            for target in row.targets if row.things else ():
-                with self._site(row, target, kept, "-counted", _COUNTED) as site:
-                    measured.requests[target.name] = self._requests(row, site)
+        sites = _Sites(row, self._scale)
+        for number in range(min(self._rounds, row.most_rounds or self._rounds)):
+            for target in turned(row.targets, number):
+                self._progress(measured, number, target)
+                site = sites.get(target, f"-{number}", 1.0)
+                self._settle()
+                measured.add(target, row.action(site))
+        for target in row.targets if row.things else ():
+            site = sites.get(target, "-counted", _COUNTED)
+            self._settle()
+            measured.requests[target.name] = self._requests(row, site)
+        sites.remove()
+        self._removed = time.monotonic()
         return measured.lines()
 
-    @contextmanager
-    def _site(self, row: Row, target: Target, kept: Mapping[str, Site], suffix: str, share: float) -> Iterator[Site]:
-        """Give the site that is kept for the target, or a new one."""
-        with ExitStack() as stack:
-            site = kept.get(target.name) or stack.enter_context(_made(row, target, suffix, self._scale, share))
-            self._settle()
-            yield site
+    def _rest(self) -> None:
+        """Wait until what was removed after the row before no longer slows down who creates files."""
+        time.sleep(max(0.0, self._removed + _REST_SECONDS - time.monotonic()))
 
     def _requests(self, row: Row, site: Site) -> dict[str, float] | None:
         """Return how many requests each thing takes, by kind; None where they can't be counted."""
@@ -93,17 +96,34 @@ class Runner:
         return {kind: count / things for kind, count in counts.most_common()} if counts is not None else None
 
 
+class _Sites:
+    """The sites of one row. They are removed when the row is done; after an error everything goes at once (``targets``)."""
+
+    def __init__(self, row: Row, scale: Scale) -> None:
+        self._row = row
+        self._scale = scale
+        self._sites: dict[str, Site] = {}
+
+    def get(self, target: Target, suffix: str, share: float) -> Site:
+        """Return a site that is set up: a new one for each suffix, or the only one of the target."""
+        row = self._row
+        name = f"{row.name}{suffix}" if row.fresh else row.name
+        site = self._sites.get(f"{target.name}/{name}")
+        if site is None:
+            share = share * target.share if row.fresh else 1.0
+            site = Site(target, target.front / name, target.back / name, self._scale, share)
+            row.setup(site)
+            self._sites[f"{target.name}/{name}"] = site
+        return site
+
+    def remove(self) -> None:
+        """Remove all sites, by the front."""
+        for site in self._sites.values():
+            shutil.rmtree(site.front)
+
+
 def turned(targets: Sequence[Target], number: int) -> list[Target]:
     """Return the targets in another order each round: whoever comes after a certain other one does not always do so."""
     first = number % len(targets)
     order = [*targets[first:], *targets[:first]]
     return order if number // len(targets) % 2 == 0 else order[::-1]
-
-
-@contextmanager
-def _made(row: Row, target: Target, suffix: str, scale: Scale, share: float = 1.0) -> Iterator[Site]:
-    name = f"{row.name}{suffix}"
-    site = Site(target, target.front / name, target.back / name, scale, share * target.share if row.fresh else 1.0)
-    row.setup(site)
-    yield site
-    shutil.rmtree(site.front)  # after an error everything goes at once (``targets``)
