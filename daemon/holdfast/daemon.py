@@ -7,6 +7,7 @@ and log.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import logging.handlers
@@ -21,6 +22,8 @@ import trio
 from holdfast import __version__, supervisor
 from holdfast.config import LoadedConfig, LogSection, load
 from holdfast.errors import ConfigurationError, HoldfastError
+
+_COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,6 +48,7 @@ class _Starter:
 
     def ready(self, mountpoint: str) -> None:
         """The mount answers."""
+        _spare_the_collector()
         self._tell({"ready": True, "pid": os.getpid()})
         _notify_systemd(f"READY=1\nSTATUS=mounted on {mountpoint}")
 
@@ -61,6 +65,17 @@ class _Starter:
         os.close(self._ready_fd)
         self._ready_fd = None
         return True
+
+
+def _spare_the_collector() -> None:
+    """Keep what was loaded until now, which stays until the end, out of all later garbage collections.
+
+    A full one looks at every object and stops the event loop meanwhile: 28 ms for what the imports leave behind alone, and
+    2 ms for each 10,000 nodes. Nodes don't become garbage in cycles, so full collections may be rarer than Python's default.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
 def _parser() -> argparse.ArgumentParser:

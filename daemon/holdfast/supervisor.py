@@ -232,9 +232,17 @@ async def _remote(
     except RemoteUnavailableError as problem:
         _log.warning("starting without the store %s: %s", store.url, problem)
     skip = len(name) + 1
-    deletions = Deletions(access, index.marks, lambda path: path[skip:].decode(), settings.delete_delay_seconds, events)
+    directories = RemoteDirectories(access)
+    deletions = Deletions(
+        access,
+        index.marks,
+        lambda path: path[skip:].decode(),
+        settings.delete_delay_seconds,
+        events,
+        directories.deleted,
+    )
     ownership = Ownership(section.uid, section.gid, section.file_mode, section.directory_mode)
-    return Remote(access, RemoteDirectories(access), deletions, ownership)
+    return Remote(access, directories, deletions, ownership)
 
 
 def _bases(config: Config) -> list[bytes]:

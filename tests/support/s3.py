@@ -132,6 +132,14 @@ def s3_moto() -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def s3_versitygw() -> Iterator[Versitygw]:
     """An S3 over a directory."""
+    with serving_versitygw() as server:
+        yield server
+
+
+@contextmanager
+def serving_versitygw() -> Iterator[Versitygw]:
+    """Run a versitygw over a directory of its own until the block ends. Raises ``BuildError`` when there is none to run."""
+    binary = versitygw_binary()
     access_key_id, secret_access_key = "HOLDFASTKEY", uuid.uuid4().hex
     with _directory() as directory:
         root, access_log = directory / "root", directory / "access.log"
@@ -140,7 +148,7 @@ def s3_versitygw() -> Iterator[Versitygw]:
         def command(port: int) -> list[str]:
             options = ["--quiet", "--port", f"127.0.0.1:{port}", "--access-log", str(access_log)]
             keys = ["--access", access_key_id, "--secret", secret_access_key]
-            return [str(versitygw_binary()), *options, *keys, "posix", str(root)]
+            return [str(binary), *options, *keys, "posix", str(root)]
 
         with _process(command, directory / "versitygw.out") as port:
             yield Versitygw(f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, access_log=access_log)
@@ -178,7 +186,7 @@ def _directory() -> Iterator[Path]:
 @contextmanager
 def _process(command: Callable[[int], list[str]], output: Path) -> Iterator[int]:
     """Run ``command(port)`` until the block ends; yield the port once it is answered there."""
-    port = _free_port()
+    port = free_port()
     with output.open("wb") as file:
         process = subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=file, stderr=file)
     try:
@@ -189,7 +197,8 @@ def _process(command: Callable[[int], list[str]], output: Path) -> Iterator[int]
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port of the loopback that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

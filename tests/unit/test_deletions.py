@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from holdfast.errors import NameNotStorableError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.index import Index
 from holdfast.telemetry import EventLog
-from holdfast.transfer import Deletions
+from holdfast.transfer import Deletions, RemoteDirectories
 from tests.support.scripted_access import ScriptedAccess
 
 DELAY = 0.2
@@ -39,8 +39,13 @@ def access(events: EventLog) -> ScriptedAccess:
 
 
 @pytest.fixture
-def deletions(access: ScriptedAccess, index: Index, events: EventLog) -> Deletions:
-    return Deletions(access, index.marks, key_of, DELAY, events)
+def directories(access: ScriptedAccess) -> RemoteDirectories:
+    return RemoteDirectories(access)
+
+
+@pytest.fixture
+def deletions(access: ScriptedAccess, index: Index, events: EventLog, directories: RemoteDirectories) -> Deletions:
+    return Deletions(access, index.marks, key_of, DELAY, events, directories.deleted)
 
 
 def key_of(path: bytes) -> str:
@@ -112,6 +117,20 @@ async def test_a_request_has_at_most_1000_names(
         batches = [what for _, _, what in access.asked if isinstance(what, list)]
         assert [len(batch) for batch in batches] == [1000, 1000, 500]
         assert [key for batch in batches for key in batch] == [str(number) for number in range(2500)]
+
+
+async def test_a_list_under_way_does_not_bring_back_what_was_deleted_meanwhile(
+    deletions: Deletions, directories: RemoteDirectories, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("a")
+    access.put("b")
+    async with running(deletions):
+        deletions.schedule(b"checkpoints/a")
+        await trio.sleep(DELAY + access.seconds / 2)
+        assert sent(access), "the deletion is under way"
+        await directories.get("").ask(trio.current_time())
+        assert not deletions.pending(b"checkpoints/a")
+        assert [name for name, _ in directories.get("").names()] == [b"b"]
 
 
 # --- flush ------------------------------------------------------------------------------------------------------------
@@ -328,7 +347,7 @@ async def test_deletions_of_an_earlier_run_are_sent_at_once(
 ) -> None:
     deletions.schedule(b"checkpoints/a")
     deletions.schedule(b"checkpoints/b")
-    later = Deletions(access, index.marks, key_of, DELAY, events)
+    later = Deletions(access, index.marks, key_of, DELAY, events, RemoteDirectories(access).deleted)
     for path in index.marks.deletions():
         later.restore(path)
     assert later.pending(b"checkpoints/a")

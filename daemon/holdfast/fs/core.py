@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import trio
 
@@ -14,6 +13,7 @@ from holdfast.capacity import Room
 from holdfast.config import Config
 from holdfast.errors import NameNotStorableError
 from holdfast.fs.directories import Directories
+from holdfast.fs.locks import NodeLock, NodeLocks
 from holdfast.fs.nodes import Node, NodeTable
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import StoreDirectory
@@ -52,7 +52,7 @@ class Core:
     counters: Counters
     nodes: NodeTable = field(init=False)
     directories: Directories = field(init=False)
-    _locks: WeakKeyDictionary[Node, trio.Lock] = field(init=False, default_factory=WeakKeyDictionary)
+    _locks: NodeLocks = field(init=False, default_factory=NodeLocks)
     is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
 
     def __post_init__(self) -> None:
@@ -88,12 +88,9 @@ class Core:
             return self.directories.descriptor(directory)
         return self.directories.backed_descriptor(directory, self.remote_of(zone).ownership)
 
-    def lock(self, node: Node) -> trio.Lock:
+    def lock(self, node: Node) -> NodeLock:
         """Return the lock that slow operations on a node hold (fetch, verification, commit)."""
-        lock = self._locks.get(node)
-        if lock is None:
-            lock = self._locks[node] = trio.Lock()
-        return lock
+        return self._locks.of(node)
 
     def local_stat(self, directory: Node, name: bytes) -> os.stat_result | None:
         """Lstat of an entry in the tree; None when it is not there."""

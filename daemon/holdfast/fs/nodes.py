@@ -34,7 +34,6 @@ class Node:
     """One file or directory. ``backing`` is the inode number of its file in the tree, 0 while it has none."""
 
     __slots__ = (
-        "__weakref__",
         "backing",
         "cache_is_stale",
         "id",

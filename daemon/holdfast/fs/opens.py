@@ -304,7 +304,7 @@ class Opens:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return False
-        inode = os.fstat(opened.fd).st_ino
+        inode = node.backing if node.is_named else os.fstat(opened.fd).st_ino
         opened.close()
         node.opened = None
         self.closed(node)

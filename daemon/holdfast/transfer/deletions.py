@@ -36,7 +36,10 @@ class _Attempt:
 
 
 class Deletions:
-    """The pending deletions of one store; ``key_of`` gives the object key of a tree path."""
+    """The pending deletions of one store; ``key_of`` gives the object key of a tree path.
+
+    ``deleted`` hears of each key that the store has deleted, before the deletion stops being pending.
+    """
 
     def __init__(
         self,
@@ -45,12 +48,14 @@ class Deletions:
         key_of: Callable[[bytes], str],
         delay_seconds: float,
         events: EventLog,
+        deleted: Callable[[str], None],
     ) -> None:
         self._access = access
         self._marks = marks
         self._key_of = key_of
         self._delay_seconds = delay_seconds
         self._events = events
+        self._deleted = deleted
         self._pending: dict[bytes, _Attempt] = {}
         self._changed = trio.Event()
         self._sleeps_until = math.inf
@@ -126,6 +131,7 @@ class Deletions:
                 attempt.problem = problem
         else:
             for path, attempt in batch:
+                self._deleted(self._key_of(path))
                 self._drop(path, attempt)
         finally:
             for path, attempt in batch:

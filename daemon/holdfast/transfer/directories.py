@@ -181,6 +181,13 @@ class RemoteDirectories:
             self._known.move_to_end(key)
         return directory
 
+    def deleted(self, key: str) -> None:
+        """The store has deleted the object ``key``: a LIST that began before must not bring it back."""
+        parent, _, name = key.rpartition("/")
+        directory = self._known.get(parent)
+        if directory is not None:
+            directory.remove(name.encode())
+
     def forget_below(self, key: str) -> None:
         """Forget the directory ``key`` and all below it."""
         prefix = f"{key}/" if key else ""

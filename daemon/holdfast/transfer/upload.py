@@ -7,6 +7,7 @@ in the metadata, and when an attempt before it may have succeeded, the object th
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -20,6 +21,7 @@ from holdfast.telemetry import Counters
 from holdfast.transfer.remotes import Remote
 
 _TOKEN = "holdfast-put"
+_SMALL_BYTES = 64 * 1024
 
 
 class Uploader:
@@ -35,7 +37,10 @@ class Uploader:
         A file that is written meanwhile may give an object that differs from its digest: compare mtime and size before
         and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, and ``RemoteError``.
         """
-        source, fingerprint = await trio.to_thread.run_sync(self._prepare, fd)
+        prepared = self._prepare_at_once(fd)
+        if prepared is None:
+            prepared = await trio.to_thread.run_sync(self._prepare, fd)
+        source, fingerprint = prepared
         metadata = {**fingerprint.metadata(), _TOKEN: secrets.token_hex(8)}
         deadline = remote.access.deadline()
         attempt = 0
@@ -56,6 +61,26 @@ class Uploader:
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
+
+    def _prepare_at_once(self, fd: int) -> tuple[UploadSource, Fingerprint] | None:
+        """Read and hash a small file that lies in the page cache, as one that was just written does; None for any other.
+
+        It takes microseconds, far less than a hop to a thread.
+        """
+        size_bytes = os.fstat(fd).st_size
+        if size_bytes > min(_SMALL_BYTES, self._single_put_limit_bytes):
+            return None
+        buffer = bytearray(size_bytes + 1)
+        try:
+            count = os.preadv(fd, [buffer], 0, os.RWF_NOWAIT)
+        except OSError as problem:
+            if problem.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+            return None
+        if count != size_bytes:
+            return None
+        data = bytes(buffer[:count])
+        return UploadSource(size_bytes, data=data), fingerprint_of_buffer(data)
 
     def _prepare(self, fd: int) -> tuple[UploadSource, Fingerprint]:
         size_bytes = os.fstat(fd).st_size

@@ -12,6 +12,7 @@ import pyfuse3
 from holdfast.errors import FuseUnavailableError, MountpointError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.operations import Operations
+from holdfast.fs.fuse.turns import take_turns
 
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
@@ -54,6 +55,7 @@ class Session:
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
+        take_turns()
         await pyfuse3.main(max_tasks=_MOST_REQUESTS)
 
     def stop(self) -> None:

@@ -1,0 +1,98 @@
+"""``python -m tests.benchmarks``: measure Holdfast beside the plain disk and its peers, all in one run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.benchmarks import data, fetching, machine, memory, metadata, stalls
+from tests.benchmarks.report import Line, Report
+from tests.benchmarks.requests import RequestCounter
+from tests.benchmarks.rows import Row, Scale
+from tests.benchmarks.runner import Runner
+from tests.benchmarks.table import Screen
+from tests.benchmarks.targets import Sides
+
+_WIDTH_IN_FILES = 132
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; return its exit status: 0 unless a row could not be measured."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    scale = Scale.quick() if options.quick else Scale()
+    with Sides.made(options.directory) as sides, RequestCounter.made() as counter:
+        rows = _chosen(_rows(sides, scale), options.only)
+        began = time.time()
+        lines: list[Line] = []
+        with Screen(_console(), len(rows), options.rounds) as screen:
+            runner = Runner(scale, options.rounds, counter, sides.settle, screen.progress)
+            for row in rows:
+                found = runner.run(row)
+                screen.done(found)
+                lines += found
+            report = Report(
+                command=shlex.join(["./run", "bench", *arguments]),
+                began=began,
+                seconds=time.time() - began,
+                rounds=options.rounds,
+                machine=machine.describe(sides.directory),
+                targets={target.name: target.command for row in rows for target in row.targets},
+                notes=[f"data mode of Holdfast: {sides.node.status().data_mode}"],
+                lines=lines,
+            )
+            screen.end(report)
+    if options.output is not None:
+        options.output.write_bytes(report.encoded())
+    return 0
+
+
+def _rows(sides: Sides, scale: Scale) -> list[Row]:
+    """Return all rows there are."""
+    plain_bindfs_work = [sides.plain, sides.bindfs, sides.work]
+    return [
+        *metadata.rows(sides.directories, scale),
+        *data.rows([*plain_bindfs_work, *([sides.rclone] if sides.rclone else [])], scale),
+        *fetching.rows(sides, scale),
+        *memory.rows(sides, scale),
+        *stalls.rows(plain_bindfs_work),
+    ]
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_IN_FILES)
+
+
+def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    unknown = sorted(set(names) - {row.name for row in rows})
+    if unknown:
+        sys.exit(f"there is no row {', '.join(unknown)}; there are: {', '.join(row.name for row in rows)}")
+    return [row for row in rows if not names or row.name in names]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these rows; a wrong name lists all")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured on each target (default 5)")
+    parser.add_argument("--quick", action="store_true", help="small scales: to try it, not for figures")
+    parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp")),
+        help="where everything is made and removed again; on the disk to be measured (default /var/tmp)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""Rows about bytes: fio with psync, one process, on one file that lies in the page cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tests.benchmarks.report import Unit
+from tests.benchmarks.rows import Row, Scale, Site, Target, Values
+
+_FILE = "file"
+_BLOCK = b"\x5a\xa5" * 2**19
+
+
+def rows(targets: Sequence[Target], scale: Scale) -> list[Row]:
+    """Return the rows, for targets that are plain directories and take writes in place."""
+
+    def row(name: str, what: str, unit: Unit, *options: str) -> Row:
+        return Row(
+            name=name,
+            what=what,
+            unit=unit,
+            targets=tuple(targets),
+            setup=_write_file,
+            action=partial(_fio, options, scale, _bandwidth if unit is Unit.MIB_PER_SECOND else _operations),
+            fresh=False,
+        )
+
+    return [
+        row("read", "sequential read, 1 MiB", Unit.MIB_PER_SECOND, "--rw=read", "--bs=1M"),
+        row("write", "sequential write, 1 MiB", Unit.MIB_PER_SECOND, "--rw=write", "--bs=1M"),
+        row("random-read", "random read, 4 KiB", Unit.PER_SECOND, "--rw=randread", "--bs=4k"),
+        row("random-write", "random write, 4 KiB", Unit.PER_SECOND, "--rw=randwrite", "--bs=4k"),
+    ]
+
+
+def fio_command(site: Site, size_bytes: int, seconds: float, options: Sequence[str]) -> list[str]:
+    """Return the command that runs fio in the site's directory for some time, and prints JSON."""
+    return [
+        "fio",
+        "--name=bench",
+        "--ioengine=psync",
+        "--output-format=json",
+        "--time_based",
+        f"--runtime={round(seconds * 1000)}ms",
+        f"--size={size_bytes}",
+        f"--directory={site.front}",
+        *options,
+    ]
+
+
+def _write_file(site: Site) -> None:
+    site.front.mkdir()
+    with (site.front / _FILE).open("wb", buffering=0) as file:
+        for _ in range(site.scale.data_bytes // len(_BLOCK)):
+            file.write(_BLOCK)
+
+
+def _fio(options: Sequence[str], scale: Scale, pick: Callable[[dict[str, Any]], float], site: Site) -> Values:
+    command = fio_command(site, scale.data_bytes, scale.data_seconds, [f"--filename={_FILE}", *options])
+    result = subprocess.run(command, check=True, capture_output=True)
+    job = json.loads(result.stdout)["jobs"][0]
+    return {"": pick(job["read" if job["read"]["io_bytes"] else "write"])}
+
+
+def _bandwidth(direction: dict[str, Any]) -> float:
+    return float(direction["bw_bytes"]) / 2**20
+
+
+def _operations(direction: dict[str, Any]) -> float:
+    return float(direction["iops"])

@@ -1,0 +1,60 @@
+"""What is sent of a file, whatever its size and wherever its bytes lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from holdfast.digest import digest_of
+from holdfast.remote import RemoteStore, open_store
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import RemoteAccess, Uploader
+from holdfast.transfer.remotes import Remote
+
+LIMIT_BYTES = 2**20
+
+
+@pytest.fixture
+def store() -> RemoteStore:
+    return open_store("memory://", {}, {}, request_timeout_seconds=1.0, connect_timeout_seconds=1.0)
+
+
+@pytest.fixture
+def remote(store: RemoteStore) -> Remote:
+    events, counters = EventLog(lambda: 0.0), Counters()
+    access = RemoteAccess(
+        "blobs", store, deadline_seconds=1.0, parallel=1, events=events, counters=counters, clock=lambda: 0.0
+    )
+    return cast(Remote, SimpleNamespace(access=access))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 2**16, 2**16 + 1, LIMIT_BYTES, LIMIT_BYTES + 1])
+async def test_the_object_is_the_file(store: RemoteStore, remote: Remote, file: int, size_bytes: int) -> None:
+    data = os.urandom(size_bytes)
+    os.write(file, data)
+    info, fingerprint = await Uploader(LIMIT_BYTES, Counters()).send(file, remote, "key", create_only=False)
+    assert info.size_bytes == size_bytes
+    assert fingerprint.digest == digest_of(data)
+    body = store.read("key", 0, size_bytes, "")
+    assert b"".join(bytes(buffer) for buffer in body.buffers) == data
+
+
+async def test_a_file_that_is_not_in_the_page_cache_is_sent_too(store: RemoteStore, remote: Remote, file: int) -> None:
+    os.write(file, b"cold")
+    os.fsync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    info, _ = await Uploader(LIMIT_BYTES, Counters()).send(file, remote, "key", create_only=False)
+    assert info.size_bytes == 4
+    assert b"".join(store.read("key", 0, 4, "").buffers) == b"cold"
