@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
-from holdfast_spark.demo.driver import ON_THIS_MACHINE, DriverError
+from holdfast_spark.demo.driver import DriverError
 from holdfast_spark.demo.report import Report
 from holdfast_spark.demo.scenario import Stage, play
 from holdfast_spark.pipeline.data import FLIGHTS
@@ -54,7 +53,6 @@ def _compare(stage: Stage) -> dict[str, int]:
             [sys.executable, "-m", "holdfast_spark.pipeline.check", *command],
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, **ON_THIS_MACHINE},
             text=True,
             check=False,
         )

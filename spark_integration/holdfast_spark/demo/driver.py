@@ -17,9 +17,6 @@ from pathlib import Path
 _SILENCE_SECONDS = 180.0
 _LINES_SHOWN = 25
 
-ON_THIS_MACHINE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
-"""Spark asks for the address of the machine's name, and does not start where nobody knows it: the demo needs none."""
-
 
 class DriverError(Exception):
     """The job ended, or said nothing for too long; the message has the end of its log."""
@@ -46,7 +43,6 @@ class Driver:
                 [sys.executable, "-m", "holdfast_spark.pipeline", *command],
                 stdout=subprocess.PIPE,
                 stderr=stream,
-                env={**os.environ, **ON_THIS_MACHINE},
                 start_new_session=True,
             )
 

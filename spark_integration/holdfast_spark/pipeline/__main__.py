@@ -22,12 +22,14 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast_spark.pipeline import flights
+from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.session import checkpoint_location, configure
 
 
 def main() -> None:
     """Run the pipeline."""
     options = _parser().parse_args()
+    stay_on_this_machine()
     spark = _session(options.name, options.cores, options.socket)
     watcher = _Watcher(options.until)
     spark.streams.addListener(watcher)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from holdfast_spark.pipeline import flights
+from holdfast_spark.pipeline.local import stay_on_this_machine
 
 
 def main() -> None:
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
+    stay_on_this_machine()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
