@@ -7,7 +7,8 @@ to say. In a job:
 - ``chk-<n>/``: ``_metadata`` and, in Flink's own layout, files exclusive to checkpoint n, named by a UUID;
 - ``exclusive/chk-<n>-<name>`` in the layout of FLINK-10930, which asks for the checkpoint's id in the file's name: there
   ``chk-<n>/`` holds metadata only, and a late file tells by itself which checkpoint it came too late for;
-- ``shared/<uuid>``, and ``shared/job_…_op_…_<subtask>_<parallelism>/<uuid>`` with file merging (FLIP-306);
+- ``shared/<uuid>``, in Holdfast's own checkpoints also ``shared/<digest>``, and with file merging (FLIP-306)
+  ``shared/job_…_op_…_<subtask>_<parallelism>/<uuid>``;
 - ``taskowned/…`` and ``dstl/…`` (the changelog backend's): written and deleted by the TaskManagers alone.
 
 Beside jobs, savepoints: ``savepoint-<6 hex>-<12 hex>/``. Sources: F ``AbstractFsCheckpointStorageAccess``,
@@ -67,6 +68,7 @@ class FlinkName:
 
 
 _UUID = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_SHARED = re.compile(rb"%s|[0-9a-f]{32}" % _UUID.pattern)
 _CHECKPOINT = re.compile(rb"chk-(0|[1-9][0-9]{0,18})")
 _EXCLUSIVE = re.compile(_CHECKPOINT.pattern + rb"-.+", re.DOTALL)
 _SEGMENTS = re.compile(rb"job_.+_op_.+_[0-9]+_[0-9]+", re.DOTALL)
@@ -93,7 +95,7 @@ def parse_flink(name: bytes) -> FlinkName | Unknown:
     if parent == b"exclusive":
         number = _EXCLUSIVE.fullmatch(last)
         return Unknown(name) if number is None else _entry(name, FlinkKind.EXCLUSIVE, above, len(above) - 1, number)
-    if parent == b"shared" and _UUID.fullmatch(last):
+    if parent == b"shared" and _SHARED.fullmatch(last):
         return _entry(name, FlinkKind.SHARED, above, len(above) - 1)
     if above[-2:-1] == [b"shared"] and _SEGMENTS.fullmatch(parent) and _UUID.fullmatch(last):
         return _entry(name, FlinkKind.SHARED_SEGMENTS, above, len(above) - 2)
