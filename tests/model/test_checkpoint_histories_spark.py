@@ -10,7 +10,7 @@ from holdfast.checkpoints.layouts import STATE_OF_A_VERSION, SparkKind, SparkNam
 from holdfast.checkpoints.reachability import Examination, Plan, Policy, sweep
 from tests.support.roots import DAY, HOUR, SECOND
 from tests.support.spark_history import Query, Shape
-from tests.support.spark_restore import Checkpoint
+from tests.support.spark_restore import Checkpoint, Restorable
 
 shapes = st.builds(
     Shape,
@@ -148,15 +148,20 @@ class Histories(RuleBasedStateMachine):
         assert there <= named
 
     def _everything_below_is_needed(self, oldest: int) -> None:
+        """By a batch whose commit is there, or, in format 1, by the oldest one if it runs again."""
         root = self.query.root
-        restorable = Checkpoint(root).restorable()
+        needs = self._needs(oldest)
         snapshots = {self._version(name) for name in root.files if name.endswith((b".zip", b".snapshot"))}
         for name in list(root.files):
             version = self._version(name)
-            if version is not None and version < oldest and version not in snapshots and restorable:
+            if version is not None and version < oldest and version not in snapshots and any(needs):
                 kept = root.files.pop(name)
-                assert Checkpoint(root).restorable() != restorable, name
+                assert self._needs(oldest) != needs, name
                 root.files[name] = kept
+
+    def _needs(self, oldest: int) -> tuple[set[Restorable], set[bytes]]:
+        checkpoint = Checkpoint(self.query.root)
+        return checkpoint.restorable(), checkpoint.restorable_at(oldest)
 
     @staticmethod
     def _version(name: bytes) -> int | None:

@@ -47,6 +47,10 @@ class Checkpoint:
         """What the state of each batch with a commit can be restored to."""
         return set(self._restorable())
 
+    def restorable_at(self, version: int) -> set[bytes]:
+        """The stores whose state of this version can be restored in format 1, as a batch that runs again needs it."""
+        return {store for store, _, _ in self._stores if self._loads(store, max(0, version))}
+
     def _restorable(self) -> Iterator[Restorable]:
         for store, operator, partition in self._stores:
             location = store[: store.rindex(b"state/")]

@@ -12,9 +12,11 @@ Never judged: ``taskowned/`` and ``dstl/``, savepoints, unknown names, and anyth
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from holdfast.checkpoints.layouts import FlinkKind, FlinkName
 from holdfast.checkpoints.manifests import FlinkMetadata, ManifestKind, OwnMetadata, ReferenceKind, Trouble, Unreadable
@@ -26,15 +28,22 @@ _JUDGED = (FlinkKind.EXCLUSIVE, FlinkKind.SHARED, FlinkKind.SHARED_SEGMENTS)
 _JOB_ID = re.compile(rb"(?:.*/)?[0-9a-f]{32}", re.DOTALL)
 
 
-@dataclass(slots=True)
 class Job:
     """What is known of a job's directory: its complete checkpoints, with the times at which they were completed."""
 
-    completed: dict[int, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.completed: dict[int, int] = {}
+        self._numbers: list[int] = []
+        self._latest_ns: list[int] = []
 
     def completed_after(self, listed: Listed, above: int = -1) -> bool:
         """Whether a checkpoint above the given one was completed after ``listed`` was written."""
-        return any(number > above and when_ns > listed.mtime_ns for number, when_ns in self.completed.items())
+        if len(self._numbers) != len(self.completed):
+            self._numbers = sorted(self.completed)
+            times = (self.completed[number] for number in reversed(self._numbers))
+            self._latest_ns = list(accumulate(times, max))[::-1]
+        index = bisect_right(self._numbers, above)
+        return index < len(self._numbers) and self._latest_ns[index] > listed.mtime_ns
 
 
 @dataclass(slots=True)
