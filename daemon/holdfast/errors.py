@@ -204,3 +204,12 @@ class RemoteRefusedError(RemoteError):
     """The store refuses: credentials, rights, a bucket that does not exist."""
 
     code = "remote-refused"
+
+
+# --- what others have written ------------------------------------------------------------------------------------
+
+
+class UnreadableManifestError(HoldfastError):
+    """A file that lists what a checkpoint consists of can't be read to its end: everything it may name has to stay."""
+
+    code = "manifest-unreadable"

@@ -1,57 +1,29 @@
-"""Names that list others: opening one of them says which files will be asked for next.
-
-Spark's ``N.zip`` (a RocksDB snapshot) holds a member ``metadata``: a line ``v1``, then JSON with ``sstFiles`` and
-``logFiles`` (S ``RocksDBCheckpointMetadata``). The files it names stand in ``SSTs/`` and ``logs/`` beside it.
-"""
+"""Names that list others: opening one of them says which files will be asked for next. Only a hint, for fetching ahead."""
 
 from __future__ import annotations
 
-import re
-import zipfile
+import os
 
-import msgspec
+from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
+from holdfast.checkpoints.manifests import SparkSnapshot, read_spark_snapshot
 
-_SNAPSHOT = re.compile(rb"\d+(?:_[0-9a-f-]+)?\.zip")
-_LARGEST_METADATA_BYTES = 64 * 2**20
-
-
-class _File(msgspec.Struct, frozen=True):
-    """One entry of ``sstFiles`` or ``logFiles``; which of the names is there tells which list it is from."""
-
-    dfs_sst: str = msgspec.field(default="", name="dfsSstFileName")
-    dfs_log: str = msgspec.field(default="", name="dfsLogFileName")
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    sst_files: list[_File] = msgspec.field(name="sstFiles", default_factory=list)
-    log_files: list[_File] = msgspec.field(name="logFiles", default_factory=list)
+_ANY_STORE = b"state/0/0/"
 
 
 def is_manifest(name: bytes) -> bool:
-    """Say whether a file of this name may list others."""
-    return _SNAPSHOT.fullmatch(name) is not None
+    """Say whether a file of this name, without its directory, may list others."""
+    entry = parse_spark(_ANY_STORE + name)
+    return isinstance(entry, SparkName) and entry.kind is SparkKind.ZIP and not entry.layers
 
 
 def references(fd: int) -> list[bytes]:
     """Return the paths, relative to the directory of the manifest behind ``fd``, that it names; close ``fd``.
 
-    Nothing when it is not one, is damaged, or is of a version that this Holdfast does not know: it is only a hint.
+    Nothing when it can't be read, whatever the reason: the open that needs the files will tell.
     """
     try:
-        with open(fd, "rb") as file, zipfile.ZipFile(file) as archive:
-            info = archive.getinfo("metadata")
-            if info.file_size > _LARGEST_METADATA_BYTES:
-                return []
-            version, _, text = archive.read(info).partition(b"\n")
-        if version.strip() != b"v1":
-            return []
-        metadata = msgspec.json.decode(text, type=_Metadata)
-    except (zipfile.BadZipFile, KeyError, OSError, RuntimeError, NotImplementedError, EOFError, msgspec.DecodeError):
+        with open(fd, "rb") as file:
+            snapshot = read_spark_snapshot(file, os.fstat(fd).st_size)
+    except OSError:
         return []
-    names = [f"SSTs/{entry.dfs_sst}" for entry in metadata.sst_files if _is_plain(entry.dfs_sst)]
-    names += [f"logs/{entry.dfs_log}" for entry in metadata.log_files if _is_plain(entry.dfs_log)]
-    return [name.encode() for name in names]
-
-
-def _is_plain(name: str) -> bool:
-    return bool(name) and "/" not in name and name not in (".", "..")
+    return [each.name for each in snapshot.files] if isinstance(snapshot, SparkSnapshot) else []

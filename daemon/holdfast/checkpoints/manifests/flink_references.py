@@ -1,0 +1,63 @@
+"""What Flink's metadata refers to, and the bounded set in which a reader collects it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.checkpoints.manifests.results import BrokenError, Trouble
+
+_LARGEST_BYTES = 256 * 2**20
+"""About a million references; the largest jobs known have some hundred thousand files a checkpoint."""
+_BYTES_BESIDE_PATH = 200
+"""What one reference costs in memory beside its path (CPython 3.11: object, bytes header, place in a set)."""
+
+
+class ReferenceKind(enum.Enum):
+    """How a file or directory is named."""
+
+    FILE = "file"
+    """By an absolute URI."""
+    SEGMENT = "segment"
+    """A part of a physical file, by that file's absolute URI."""
+    DIRECTORY = "directory"
+    """A directory of file merging, by its absolute URI: all that is in it."""
+    RELATIVE = "relative"
+    """By a name relative to the directory of this metadata. After a CLAIM restore from a native savepoint the file may
+    stand in the savepoint's directory instead (FLINK-39964, to Flink 2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One file or directory that a checkpoint needs. ``path`` is UTF-8, as Flink wrote it: a URI or a relative name."""
+
+    kind: ReferenceKind
+    path: bytes
+
+    @property
+    def last_component(self) -> bytes:
+        """The name without its directories. Flink's are UUIDs: it tells the file wherever the root is mounted now."""
+        return self.path.rstrip(b"/").rpartition(b"/")[2]
+
+
+class References:
+    """The references found so far, each once, within a limit of memory."""
+
+    def __init__(self) -> None:
+        self._found: set[Reference] = set()
+        self._bytes = 0
+
+    def add(self, kind: ReferenceKind, path: bytes) -> None:
+        """Note a reference. Raises ``BrokenError`` when there are too many, or when it names nothing."""
+        reference = Reference(kind, path)
+        if not reference.last_component:
+            raise BrokenError(Trouble.MALFORMED, f"a {kind.value} without a name")
+        if reference not in self._found:
+            self._bytes += len(path) + _BYTES_BESIDE_PATH
+            if self._bytes > _LARGEST_BYTES:
+                raise BrokenError(Trouble.TOO_LARGE, f"more than {len(self._found)} references")
+            self._found.add(reference)
+
+    def __iter__(self) -> Iterator[Reference]:
+        return iter(self._found)

@@ -1,0 +1,1 @@
+"""Samples that real engines wrote."""

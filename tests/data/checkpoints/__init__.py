@@ -1,0 +1,1 @@
+"""Samples of checkpoints, and how they were made."""
