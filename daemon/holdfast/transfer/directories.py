@@ -17,12 +17,15 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import RemoteError
+from holdfast.errors import ObjectMissingError, RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.transfer.access import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 500_000
+_LARGE = 5000
+_LARGE_FOR_ONE = 1000  # a page of S3's: from here on a LIST takes as many requests as asking about the name
+_LARGE_FOR_ONE_FILE = 64  # a hop to a thread and 30 µs, against 2 µs for each file that is listed
 _FEWEST_DIRECTORIES = 64  # however large they are: those in use now must not be forgotten while they are
 
 
@@ -108,6 +111,36 @@ class RemoteDirectory:
                 raise problem
             await self._access.pause(attempt, deadline, problem)
             attempt += 1
+
+    async def ask_about(self, name: bytes, key: str, *, insist: bool = True) -> None:
+        """Bring the belief about one name up to date, with a HEAD of ``key`` and, if that is nothing, a LIST below it.
+
+        What this node does to the name meanwhile counts more than the answers. Raises ``RemoteError``; without ``insist``
+        the store is asked only once.
+        """
+        before = self._names.get(name, b"")
+        info, is_directory = None, False
+        try:
+            info = await self._access.head(key, insist=insist)
+        except ObjectMissingError:
+            is_directory = (await self._access.list_directory(key, insist=insist)).exists
+        if self._names.get(name, b"") != before:
+            return
+        if info is not None:
+            self.put(name, info)
+        elif is_directory:
+            self.put_directory(name)
+        else:
+            self.remove(name)
+
+    def is_worth_listing(self, *, for_others: bool) -> bool:
+        """Say whether one LIST of the directory, as large as it is believed to be, beats asking about one name.
+
+        ``for_others``: what the LIST tells will do for further names too.
+        """
+        if for_others:
+            return len(self) < _LARGE
+        return len(self) < (_LARGE_FOR_ONE_FILE if self._access.store.capabilities.cheap_head else _LARGE_FOR_ONE)
 
     def believe_empty(self) -> None:
         """Take the directory as known and empty: it was made here under a name that the store did not have."""
