@@ -64,7 +64,7 @@ def _rows(sides: Sides, scale: Scale) -> list[Row]:
         *data.rows([*plain_bindfs_work, *([sides.rclone] if sides.rclone else [])], scale),
         *fetching.rows(sides, scale),
         *memory.rows(sides, scale),
-        *stalls.rows(plain_bindfs_work),
+        *stalls.rows(plain_bindfs_work, scale),
     ]
 
 
