@@ -27,7 +27,8 @@ _WIDTH_IN_FILES = 132
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark; return its exit status: 0 unless a row could not be measured."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts what runs in the background with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     scale = Scale.quick() if options.quick else Scale()
     with Sides.made(options.directory) as sides, RequestCounter.made() as counter:
         rows = _chosen(_rows(sides, scale), options.only)
@@ -63,7 +64,7 @@ def _rows(sides: Sides, scale: Scale) -> list[Row]:
         *data.rows([*plain_bindfs_work, *([sides.rclone] if sides.rclone else [])], scale),
         *fetching.rows(sides, scale),
         *memory.rows(sides, scale),
-        *stalls.rows(plain_bindfs_work),
+        *stalls.rows(plain_bindfs_work, scale),
     ]
 
 

@@ -7,14 +7,14 @@ from typing import cast
 
 import trio
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ObjectMissingError
 from holdfast.remote import DirectoryListing, ObjectInfo, RemoteStore
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
 
 
 class ScriptedAccess(RemoteAccess):
-    """Answers LIST and DELETE without threads, so that ``autojump_clock`` can be used.
+    """Answers LIST, HEAD and DELETE without threads, so that ``autojump_clock`` can be used.
 
     A LIST answers with what the store held when it began, after ``seconds``; then the next of ``failures`` is raised, if
     there is one. ``asked`` tells what was asked, and when.
@@ -43,12 +43,22 @@ class ScriptedAccess(RemoteAccess):
         return self.objects[name]
 
     async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
-        """Answer as the script says."""
+        """Answer as the script says. What was asked for by ``head`` is listed as a directory of its own."""
         assert not insist, "the belief itself tries again"
         exists = bool(self.objects or self.directories or self.marker)
         answer = DirectoryListing(dict(self.objects), frozenset(self.directories), exists)
+        if ("HEAD", prefix) in [(kind, what) for _, kind, what in self.asked]:
+            answer = DirectoryListing({}, frozenset(), prefix.rpartition("/")[2] in self.directories)
         await self._answer("LIST", prefix)
         return answer
+
+    async def head(self, key: str, *, insist: bool = True) -> ObjectInfo:
+        """Answer as the script says, by the last component of the key."""
+        info = self.objects.get(key.rpartition("/")[2])
+        await self._answer("HEAD", key)
+        if info is None:
+            raise ObjectMissingError(key)
+        return info
 
     async def delete(self, keys: list[str]) -> None:
         """Delete as the script says."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
-from holdfast.remote import ObjectInfo
+from holdfast.remote import Capabilities, ObjectInfo
 from holdfast.telemetry import EventLog
 from holdfast.transfer import KnownObject, RemoteDirectories, RemoteDirectory
 from holdfast.transfer import directories as directories_module
@@ -445,3 +448,68 @@ def test_directories_in_use_are_kept_however_large_they_are(access: ScriptedAcce
         large.put(b"%d" % name, info(str(name)))
     known.get("next")
     assert known.get("large") is large
+
+
+# --- asking about one name --------------------------------------------------------------------------------------------
+
+
+async def test_one_name_is_asked_about_with_a_head(
+    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("0", "etag-0", size_bytes=3)
+    await directory.ask_about(b"0", "query/offsets/0", insist=False)
+    assert directory.object(b"0") == KnownObject(3, 10**18, "etag-0")
+    assert access.asked == [(0.0, "HEAD", "query/offsets/0")]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_what_is_no_object_may_be_a_directory(
+    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock, is_there: bool
+) -> None:
+    access.directories = {"deeper"} if is_there else set()
+    directory.put(b"deeper", info("deeper"))
+    await directory.ask_about(b"deeper", "query/offsets/deeper", insist=False)
+    assert directory.object(b"deeper") is None
+    assert directory.has_directory(b"deeper") is is_there
+    assert [kind for _, kind, _ in access.asked] == ["HEAD", "LIST"]
+
+
+async def test_what_this_node_did_meanwhile_counts_more_than_the_head(
+    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", insist=False))
+        await trio.sleep(access.seconds / 2)
+        directory.put(b"0", info("0", "mine"))
+    assert directory.object(b"0") == KnownObject(5, 7, "mine")
+
+
+async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
+    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    directory.put(b"0", info("0"))
+    access.failures.append(DOWN)
+    with pytest.raises(RemoteUnavailableError):
+        await directory.ask_about(b"0", "query/offsets/0", insist=False)
+    assert directory.object(b"0") == KnownObject(5, 7, "mine")
+
+
+def listing_is_worth(access: ScriptedAccess, names: int, *, for_others: bool, cheap_head: bool = False) -> bool:
+    access.store = cast(Any, SimpleNamespace(capabilities=Capabilities(True, True, True, True, cheap_head)))
+    directory = RemoteDirectory(access, "query")
+    for number in range(names):
+        directory.put(b"%d" % number, info("0"))
+    return directory.is_worth_listing(for_others=for_others)
+
+
+def test_a_list_that_serves_others_is_worth_more(access: ScriptedAccess) -> None:
+    assert listing_is_worth(access, 4999, for_others=True)
+    assert not listing_is_worth(access, 5000, for_others=True)
+    assert listing_is_worth(access, 999, for_others=False)
+    assert not listing_is_worth(access, 1000, for_others=False)
+
+
+def test_a_list_is_worth_little_where_a_head_is_cheap(access: ScriptedAccess) -> None:
+    assert listing_is_worth(access, 63, for_others=False, cheap_head=True)
+    assert not listing_is_worth(access, 64, for_others=False, cheap_head=True)
+    assert listing_is_worth(access, 4999, for_others=True, cheap_head=True)

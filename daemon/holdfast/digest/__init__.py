@@ -2,6 +2,7 @@
 
 from holdfast.digest.chunks import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.digest.hashing import (
+    POSITION_BITS,
     ChunkHasher,
     Hasher,
     digest_of,
@@ -11,6 +12,7 @@ from holdfast.digest.hashing import (
 )
 
 __all__ = [
+    "POSITION_BITS",
     "ChunkHasher",
     "Fingerprint",
     "Hasher",

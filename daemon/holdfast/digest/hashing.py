@@ -20,9 +20,12 @@ def digest_of(data: Buffer) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
+POSITION_BITS = 62
+
+
 def position_of(name: bytes) -> int:
     """Return a 62-bit number that depends on ``name`` alone: the same in every process and after every restart."""
-    return xxhash.xxh3_64_intdigest(name) >> 2
+    return xxhash.xxh3_64_intdigest(name) >> 64 - POSITION_BITS
 
 
 class Hasher:

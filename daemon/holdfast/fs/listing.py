@@ -10,11 +10,11 @@ from __future__ import annotations
 import bisect
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import trio
 
-from holdfast.digest import position_of
+from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.attributes import FOREVER_SECONDS
 from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.fs.lookup import RESERVED, Found, Lookup
@@ -24,6 +24,8 @@ from holdfast.zones import Place, ZoneKind
 _FIRST_POSITION = 3
 """Offsets 1 and 2 are those of "." and ".."."""
 _LARGE_DIRECTORY_BYTES = 128 * 1024
+_LARGE_DIRECTORY = 2000  # names, that take 5 ms to be put in order
+_BUCKET_BITS = 10
 
 
 class _Snapshot:
@@ -34,10 +36,8 @@ class _Snapshot:
         self.positions: list[int] = []
         self.names: list[bytes] = []
 
-    def fill(self, names: set[bytes]) -> None:
-        pairs = sorted((position_of(name) + _FIRST_POSITION, name) for name in names)
-        self.names = [name for _, name in pairs]
-        self.positions = _distinct([position for position, _ in pairs])
+    def take(self, ordered: tuple[list[int], list[bytes]]) -> None:
+        self.positions, self.names = ordered
 
 
 class Listings:
@@ -65,7 +65,10 @@ class Listings:
         snapshot = self._snapshots.setdefault(node.id, _Snapshot())
         if offset == 0 or not snapshot.names:
             names = await self.names(node)
-            snapshot.fill(names)
+            if len(names) > _LARGE_DIRECTORY:
+                snapshot.take(await trio.to_thread.run_sync(ordered, names))
+            else:
+                snapshot.take(ordered(names))
 
     def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
         """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""
@@ -84,8 +87,8 @@ class Listings:
         if place.zone.is_store:
             listing = core.listing(place)
             await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
-            deletions = core.remote_of(place.zone).deletions
-            names = {name for name, _ in core.listing(place).names() if not deletions.pending(place.child_path(name))}
+            names = core.listing(place).all_names()
+            names.difference_update(core.remote_of(place.zone).deletions.pending_in(place.path))
         if node.backing:
             fd = core.directories.descriptor(node)
             path = f"/proc/self/fd/{fd}".encode()
@@ -138,11 +141,22 @@ class Listings:
         return self._lookup.reconcile(place, name, stat, listing.object(name))
 
 
-def _distinct(positions: list[int]) -> list[int]:
-    """Return the sorted positions with equal ones moved up, so that each is an offset of its own."""
+def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:
+    """Return distinct positions in ascending order, and the names that have them.
+
+    The names are sorted in many small lists: a long one would keep all threads from running until it is in order.
+    """
+    buckets: list[list[tuple[int, bytes]]] = [[] for _ in range(1 << _BUCKET_BITS)]
+    for name in names:
+        position = position_of(name)
+        buckets[position >> POSITION_BITS - _BUCKET_BITS].append((position + _FIRST_POSITION, name))
+    positions: list[int] = []
+    in_order: list[bytes] = []
     last = 0
-    result = []
-    for position in positions:
-        last = max(position, last + 1)
-        result.append(last)
-    return result
+    for bucket in buckets:
+        bucket.sort()
+        for position, name in bucket:
+            last = max(position, last + 1)
+            positions.append(last)
+            in_order.append(name)
+    return positions, in_order

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteUnavailableError
+from holdfast.errors import NameNotStorableError, RemoteUnavailableError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import FOREVER_SECONDS, Stat
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core
@@ -25,7 +25,6 @@ from holdfast.transfer import KnownObject, RemoteDirectory
 from holdfast.zones import NameKind, Place
 
 RESERVED = b".holdfast"
-_LARGE_DIRECTORY = 5000
 _LASTING_KINDS = frozenset(
     {NameKind.WRITE_ONCE, NameKind.IMMUTABLE}
 )  # not temporary: the kernel keeps the time over a rename
@@ -67,7 +66,7 @@ class Lookup:
     async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
         """Return what the store says of the object ``name`` now, asking it whatever is believed."""
         try:
-            await self._ask(place, self._core.listing(place), name, trio.current_time())
+            await self._ask(place, self._core.listing(place), name, trio.current_time(), for_others=False)
             return self._core.listing(place).object(name)
         except NameNotStorableError:
             return None
@@ -137,7 +136,7 @@ class Lookup:
             return True
         listing = core.listing(place)
         try:
-            await self._ask(place, listing, name, trio.current_time() - self._ttl, insist=False)
+            await self._ask(place, listing, name, trio.current_time() - self._ttl, for_others=True, insist=False)
         except RemoteUnavailableError:
             core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
             return True
@@ -180,39 +179,37 @@ class Lookup:
         listing = self._core.listing(place)
         now = trio.current_time()
         if not place.zone.is_store:
-            await self._ask(place, listing, name, now - self._fallback_ttl)
+            await self._ask(place, listing, name, now - self._fallback_ttl, for_others=True)
         elif listing.object(name) is None and not listing.has_directory(name):
             if not self._intents.is_creating(place.path, name, kind, caller.pid):
                 await self._ask_whether_missing(place, listing, name, now)
         elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
-            await self._ask(place, listing, name, now - self._ttl)
+            await self._ask(place, listing, name, now - self._ttl, for_others=True)
 
     async def _ask_whether_missing(self, place: Place, listing: RemoteDirectory, name: bytes, now: float) -> None:
         """Ask about an unknown name. An ``async`` zone goes on without the store in a directory that it has listed."""
         goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
         try:
-            await self._ask(place, listing, name, now, insist=not goes_on)
+            await self._ask(place, listing, name, now, for_others=False, insist=not goes_on)
         except RemoteUnavailableError:
             if not goes_on:
                 raise
             self._core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
 
     async def _ask(
-        self, place: Place, listing: RemoteDirectory, name: bytes, not_before: float, *, insist: bool = True
+        self,
+        place: Place,
+        listing: RemoteDirectory,
+        name: bytes,
+        not_before: float,
+        *,
+        for_others: bool,
+        insist: bool = True,
     ) -> None:
-        """Bring the belief about ``name`` up to ``not_before``: with one LIST, or in a large directory with one HEAD."""
+        """Bring the belief about ``name`` up to ``not_before``. ``for_others``: it will do for further names by then."""
         if listing.listed_at >= not_before:
             return
-        if len(listing) < _LARGE_DIRECTORY:
+        if listing.is_worth_listing(for_others=for_others):
             await listing.ask(not_before, insist=insist)
-            return
-        target = self._core.object_at(place, name)
-        try:
-            listing.put(name, await target.remote.access.head(target.key))
-        except ObjectMissingError:
-            below = target.remote.directories.get(target.key)
-            await below.ask(not_before, insist=insist)
-            if below.exists:
-                listing.put_directory(name)
-            else:
-                listing.remove(name)
+        else:
+            await listing.ask_about(name, self._core.object_at(place, name).key, insist=insist)

@@ -27,12 +27,14 @@ class Capabilities:
     fails only when the object was there before it began. ``atomic``: readers see the old object or the whole new one;
     without it they may find none while it is replaced. ``metadata``: a digest can be kept with the object; without it there
     is none to read. ``versions``: an etag changes whenever the bytes do; without it at least when their number does.
+    ``cheap_head``: to ask for a name or two takes no longer than to list some ten.
     """
 
     conditional_create: bool
     atomic: bool
     metadata: bool
     versions: bool
+    cheap_head: bool = False
 
 
 @dataclass(frozen=True, slots=True)

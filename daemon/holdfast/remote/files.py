@@ -55,7 +55,7 @@ _NOTHING_THERE = {errno.ENOENT, *NAME_CAN_NOT_BE}
 class DirectoryStore(RemoteStore):
     """Objects as files below ``root``. Deleting an object leaves its directories; ``prune`` removes them."""
 
-    capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
+    capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
 
     def __init__(self, root: Path) -> None:
         self._root = root

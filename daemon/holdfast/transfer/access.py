@@ -63,15 +63,15 @@ class RemoteAccess:
         """Ask once, without retries. Raises ``RemoteError``."""
         await self._once("PROBE", self._questions, self.store.probe)
 
-    async def head(self, key: str) -> ObjectInfo:
-        """``RemoteStore.head`` with retries."""
-        return await self._insist("HEAD", self._questions, self.store.head, key)
+    async def head(self, key: str, *, insist: bool = True) -> ObjectInfo:
+        """``RemoteStore.head``, with retries if ``insist``."""
+        ask = self._insist if insist else self._once
+        return await ask("HEAD", self._questions, self.store.head, key)
 
     async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
         """``RemoteStore.list_directory``, with retries if ``insist``."""
-        if not insist:
-            return await self._once("LIST", self._questions, self.store.list_directory, prefix)
-        return await self._insist("LIST", self._questions, self.store.list_directory, prefix)
+        ask = self._insist if insist else self._once
+        return await ask("LIST", self._questions, self.store.list_directory, prefix)
 
     async def holds_any(self, prefix: str) -> bool:
         """Say whether there is any object below ``prefix``, at any depth."""

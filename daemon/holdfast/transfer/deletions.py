@@ -76,6 +76,11 @@ class Deletions:
         """Say whether the object at ``path`` is gone for this node, whatever the store still shows."""
         return path in self._pending
 
+    def pending_in(self, directory: bytes) -> list[bytes]:
+        """Return the names in the tree's directory at ``directory`` whose objects are gone for this node."""
+        split = (path.rpartition(b"/") for path in self._pending)
+        return [name for parent, _, name in split if parent == directory]
+
     def paths(self) -> list[bytes]:
         """Return all paths whose objects are still to be deleted."""
         return list(self._pending)
