@@ -256,6 +256,28 @@ def test_files_that_the_daemon_serves_stand_beside_those_it_does_not(small: Smal
     assert told.requests["WRITE"] == 1
 
 
+def test_a_handle_for_direct_io_does_not_bind_later_opens(small: SmallMount) -> None:
+    (small.backing / "file.late").write_bytes(b"x" * 4096)
+    path = small.path / "file.late"
+    with path.open("r+b", buffering=0) as direct, path.open("r+b", buffering=0) as passed:
+        assert direct.read(10) == passed.read(10) == b"x" * 10
+        passed.write(b"y" * 10)
+        assert direct.read(10) == b"y" * 10
+        mmap.mmap(passed.fileno(), 4096).close()
+        with pytest.raises(OSError, match="No such device"):
+            mmap.mmap(direct.fileno(), 4096)
+    assert small.ask().requests["READ"] == 2
+
+
+def test_the_kernel_fails_an_open_of_another_kind(small: SmallMount) -> None:
+    (small.backing / "file.mixed").write_bytes(b"x")
+    path = small.path / "file.mixed"
+    with path.open("rb") as file:
+        with pytest.raises(OSError, match="Input/output error"):
+            path.open("rb")
+        assert file.read() == b"x"
+
+
 # --- without it -------------------------------------------------------------------------------------------------------
 
 

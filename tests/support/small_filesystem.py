@@ -1,8 +1,11 @@
 """The smallest file system that uses what ``holdfast.kernel`` adds: one flat directory, in a process that can be killed.
 
 A node's id is the inode number of its backing file, a handle's number is its node's: a daemon that takes over knows both.
-Backing ids, and how many handles there are, are kept in a file, for they too outlive the daemon. Files whose names end in
-``.daemon`` are never opened in passthrough. A handler that is named in ``die_in`` tells the parent when it has done its
+Backing ids, and how many handles there are, are kept in a file, for they too outlive the daemon.
+Files are opened in passthrough, but for names with an end: ``.daemon`` never, ``.late`` from the second handle on (the first
+is for direct I/O), ``.mixed`` only with the first handle, which breaks the kernel's rule.
+
+A handler that is named in ``die_in`` tells the parent when it has done its
 work, and never replies; ``start`` in its place is the moment before the first request is read.
 
 Run as ``python -m tests.support.small_filesystem SETTINGS``; ``tests.support.small_mount`` is the parent's side.
@@ -135,6 +138,10 @@ class SmallFileSystem(pyfuse3.Operations):
             opened = self.opened[node] = Opened(fd, 0, None if path.suffix == ".daemon" else self.connection.register(fd))
         opened.handles += 1
         self._keep()
+        if opened.handles == 1 and path.suffix == ".late":
+            return FileInfo(fh=node, direct_io=True)
+        if opened.handles > 1 and path.suffix == ".mixed":
+            return FileInfo(fh=node)
         self.connection.answer(request, opened.backing_id, OpenFlag.NO_FLUSH)
         return FileInfo(fh=node, keep_cache=True)
 
