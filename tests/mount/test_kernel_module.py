@@ -81,8 +81,9 @@ def test_data_moves_without_a_request(small: SmallMount) -> None:
     assert told.mode == "passthrough"
 
 
-def test_writing_asks_for_no_attribute_each_time(small: SmallMount) -> None:
-    with (small.path / "file").open("wb", buffering=0) as file:
+@pytest.mark.parametrize("name", ["file", "file.daemon"])
+def test_writing_asks_for_no_attribute_each_time(small: SmallMount, name: str) -> None:
+    with (small.path / name).open("wb", buffering=0) as file:
         for _ in range(100):
             file.write(b"x")
     assert small.ask().requests["GETXATTR"] == 1

@@ -160,7 +160,7 @@ def test_passthrough_is_asked_for_with_what_makes_it_cheap(hooks: Scripted) -> N
     wanted = InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
     assert hooks.configured == (wanted, InitFlag.READDIRPLUS, b"/nowhere/init", False)
     Connection(FIT, passthrough=False, hooks=hooks).prepare(None)
-    assert hooks.configured == (0, 0, b"", False)
+    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, 0, b"", False)
 
 
 def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_path: Path) -> None:

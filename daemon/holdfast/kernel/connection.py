@@ -54,8 +54,8 @@ class Connection:
         self.drops_privileges = hooks.drops
         """Say whether the request whose handler runs takes set-id bits and capabilities away; before the first await.
 
-        The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and where it writes by itself in a SETATTR
-        that changes nothing; but only in a mount with ``DROP_PRIVILEGES``."""
+        The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and before a write of its own in a SETATTR
+        that changes nothing. Without hooks it changes the mode by itself."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
@@ -71,8 +71,9 @@ class Connection:
         """
         if takeover and self._machine.missing:
             raise TakeoverError(probe.takeover_forecast(self._machine))
+        add |= InitFlag.DROP_PRIVILEGES  # or each write would cost a GETXATTR
         if self._forecast == probe.PASSTHROUGH:
-            add |= InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
+            add |= InitFlag.PASSTHROUGH
         exchange = Exchange.read(keep) if takeover and keep else None
         if keep and not takeover:
             keep.unlink(missing_ok=True)
