@@ -16,7 +16,7 @@ from holdfast.kernel.protocol import InitFlag
 
 _HEAD = struct.Struct("=8sII")
 _MAGIC = b"HFINIT1\n"
-_REPLY_FLAGS = struct.Struct("=16x 12xI 12xI 28x")
+_REPLY_FLAGS = struct.Struct("=16x 12xI 16xI 28x")
 """``flags`` and ``flags2`` in a ``fuse_out_header`` and a ``fuse_init_out``."""
 
 

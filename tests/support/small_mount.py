@@ -1,0 +1,108 @@
+"""The parent's side of ``small_filesystem``: starts it, kills it, and holds the descriptor that keeps the mount alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 60.0
+
+
+@dataclass
+class Told:
+    """What the daemon says of itself."""
+
+    requests: dict[str, int]
+    mode: str
+    takeover: str
+    resent: list[str]
+    open: int
+    ids: int
+
+
+@dataclass
+class SmallMount:
+    """A mounted ``small_filesystem``; at most one daemon at a time."""
+
+    directory: Path
+    device: int = -1
+    _daemon: subprocess.Popen[bytes] | None = None
+    _channel: socket.socket = field(default_factory=socket.socket)
+
+    def __post_init__(self) -> None:
+        for name in ("mount", "backing", "state"):
+            (self.directory / name).mkdir()
+
+    @property
+    def path(self) -> Path:
+        """Where it is mounted."""
+        return self.directory / "mount"
+
+    @property
+    def backing(self) -> Path:
+        """Where the files are."""
+        return self.directory / "backing"
+
+    def start(self, *, passthrough: bool = True, die_in: str = "", environment: dict[str, str] | None = None) -> None:
+        """Start a daemon: the first one mounts, a later one takes over. Returns when it serves."""
+        self._channel, theirs = socket.socketpair()
+        self._channel.settimeout(_SECONDS)
+        settings: dict[str, Any] = {
+            "mountpoint": str(self.path),
+            "backing": str(self.backing),
+            "state": str(self.directory / "state"),
+            "socket_fd": theirs.fileno(),
+            "device_fd": self.device,
+            "passthrough": passthrough,
+            "die_in": die_in,
+        }
+        self._daemon = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.small_filesystem", json.dumps(settings)],
+            pass_fds=[theirs.fileno(), *([self.device] if self.device >= 0 else [])],
+            env={**os.environ, **(environment or {})},
+        )
+        theirs.close()
+        said, descriptors, _, _ = socket.recv_fds(self._channel, 16, 1)
+        assert said == b"ready\n", "the daemon did not start"
+        if descriptors:
+            (self.device,) = descriptors
+
+    def ask(self) -> Told:
+        """Ask the daemon about itself."""
+        self._channel.sendall(b"?\n")
+        return Told(**json.loads(self._line()))
+
+    def wait_until_dying(self) -> None:
+        """Return when the handler that was to die has done its work and not replied."""
+        assert self._line() == b"dying\n"
+
+    def kill(self) -> None:
+        """Kill the daemon; the mount stays, as long as ``device`` is open."""
+        assert self._daemon is not None
+        self._daemon.send_signal(signal.SIGKILL)
+        self._daemon.wait(_SECONDS)
+        self._channel.close()
+
+    def end(self) -> None:
+        """End everything, whatever state it is in: without a descriptor left the kernel fails all who wait."""
+        if self._daemon is not None and self._daemon.poll() is None:
+            self.kill()
+        self._channel.close()
+        if self.device >= 0:
+            os.close(self.device)
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True, capture_output=True)
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            part = self._channel.recv(65536)
+            assert part, "the daemon hung up"
+            line += part
+        return line
