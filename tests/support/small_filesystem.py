@@ -3,7 +3,7 @@
 A node's id is the inode number of its backing file, a handle's number is its node's: a daemon that takes over knows both.
 Backing ids, and how many handles there are, are kept in a file, for they too outlive the daemon. Files whose names end in
 ``.daemon`` are never opened in passthrough. A handler that is named in ``die_in`` tells the parent when it has done its
-work, and never replies.
+work, and never replies; ``start`` in its place is the moment before the first request is read.
 
 Run as ``python -m tests.support.small_filesystem SETTINGS``; ``tests.support.small_mount`` is the parent's side.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import socket
 import stat
 import sys
@@ -23,12 +24,13 @@ from typing import Any
 
 import trio
 
-from holdfast.kernel import Connection, Exchange, Machine, OpenFlag
+from holdfast.kernel import Connection, Fallocation, Machine, OpenFlag
 
 import pyfuse3  # isort: skip  the C module must be loaded before it
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields
 
 _SECONDS = 60.0
+_OPTIONS = {"fsname=small", "default_permissions", "allow_other"}
 
 
 @dataclass
@@ -80,6 +82,16 @@ class SmallFileSystem(pyfuse3.Operations):
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
         raise FUSEError(errno.ENODATA)
 
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        fallocation = Fallocation.of(name, value)
+        if fallocation is None:
+            raise FUSEError(errno.EOPNOTSUPP)
+        self._note_resent("fallocate")
+        try:
+            fallocation.apply(self.opened[fallocation.handle].fd)
+        except OSError as problem:
+            raise FUSEError(problem.errno or errno.EIO) from None
+
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         resent = self._note_resent("mkdir")
         path = self.backing / os.fsdecode(name)
@@ -92,7 +104,8 @@ class SmallFileSystem(pyfuse3.Operations):
         return self._entry(path)
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        self._named(name).unlink()
+        resent = self._note_resent("unlink")
+        (self.backing / os.fsdecode(name)).unlink(missing_ok=resent)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -132,12 +145,14 @@ class SmallFileSystem(pyfuse3.Operations):
         return os.pwrite(self.opened[fh].fd, buf, off)
 
     async def flush(self, fh: int) -> None:
-        raise FUSEError(errno.EIO)  # never asked: NO_FLUSH
+        """Nothing to do, and not asked for where the reply to OPEN said so."""
 
     async def fsync(self, fh: int, datasync: bool) -> None:
         os.fsync(self.opened[fh].fd)
 
     async def release(self, fh: int) -> None:
+        if self._note_resent("release") and fh not in self.opened:
+            return
         opened = self.opened[fh]
         opened.handles -= 1
         if opened.handles == 0:
@@ -216,17 +231,18 @@ def main(mountpoint: str, backing: str, state: str, socket_fd: int, device_fd: i
     """Mount, or take over the mount whose descriptor is ``device_fd``; serve until the parent hangs up or unmounts."""
     channel = socket.socket(fileno=socket_fd)
     connection = Connection(Machine.this(), passthrough=passthrough)
-    init = Path(state, "init")
-    connection.prepare(init, Exchange.read(init) if device_fd >= 0 else None)
+    connection.prepare(Path(state, "init"), takeover=device_fd >= 0)
     kept = Path(state, "ids")
     kept.touch()
     channel.setblocking(False)
     parent = trio.SocketStream(trio.socket.from_stdlib_socket(channel.dup()))
     files = SmallFileSystem(connection, Path(backing), kept, parent, die_in)
-    pyfuse3.init(files, f"/dev/fd/{device_fd}" if device_fd >= 0 else mountpoint, {"fsname=small", "default_permissions"})
+    pyfuse3.init(files, f"/dev/fd/{device_fd}" if device_fd >= 0 else mountpoint, _OPTIONS)
     connection.attach()
     descriptors = [connection.device] if connection.device >= 0 and device_fd < 0 else []
     socket.send_fds(channel, [b"ready\n"], descriptors)
+    if die_in == "start":
+        signal.pause()
     try:
         trio.run(partial(_serve, files, parent))
     finally:

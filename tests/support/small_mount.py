@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,11 @@ class SmallMount:
     directory: Path
     device: int = -1
     _daemon: subprocess.Popen[bytes] | None = None
-    _channel: socket.socket = field(default_factory=socket.socket)
+    _channel: socket.socket | None = None
 
     def __post_init__(self) -> None:
         for name in ("mount", "backing", "state"):
-            (self.directory / name).mkdir()
+            (self.directory / name).mkdir(parents=True)
 
     @property
     def path(self) -> Path:
@@ -50,8 +50,15 @@ class SmallMount:
         """Where the files are."""
         return self.directory / "backing"
 
+    @property
+    def kept(self) -> Path:
+        """Where the start of the mount is kept."""
+        return self.directory / "state" / "init"
+
     def start(self, *, passthrough: bool = True, die_in: str = "", environment: dict[str, str] | None = None) -> None:
         """Start a daemon: the first one mounts, a later one takes over. Returns when it serves."""
+        if self._channel is not None:
+            self._channel.close()
         self._channel, theirs = socket.socketpair()
         self._channel.settimeout(_SECONDS)
         settings: dict[str, Any] = {
@@ -76,8 +83,14 @@ class SmallMount:
 
     def ask(self) -> Told:
         """Ask the daemon about itself."""
+        assert self._channel is not None
         self._channel.sendall(b"?\n")
         return Told(**json.loads(self._line()))
+
+    def descriptors(self) -> int:
+        """Return how many descriptors the daemon has open."""
+        assert self._daemon is not None
+        return len(os.listdir(f"/proc/{self._daemon.pid}/fd"))
 
     def wait_until_dying(self) -> None:
         """Return when the handler that was to die has done its work and not replied."""
@@ -88,18 +101,19 @@ class SmallMount:
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGKILL)
         self._daemon.wait(_SECONDS)
-        self._channel.close()
 
     def end(self) -> None:
         """End everything, whatever state it is in: without a descriptor left the kernel fails all who wait."""
         if self._daemon is not None and self._daemon.poll() is None:
             self.kill()
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
         if self.device >= 0:
             os.close(self.device)
         subprocess.run(["umount", "--lazy", str(self.path)], check=True, capture_output=True)
 
     def _line(self) -> bytes:
+        assert self._channel is not None
         line = b""
         while not line.endswith(b"\n"):
             part = self._channel.recv(65536)

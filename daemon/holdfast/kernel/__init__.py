@@ -8,6 +8,7 @@ It must not know what the file system is: nodes, names and policy are numbers an
 
 from holdfast.kernel.connection import Connection
 from holdfast.kernel.exchange import Exchange
+from holdfast.kernel.fallocation import Fallocation
 from holdfast.kernel.probe import PASSTHROUGH, Machine, forecast, takeover_forecast
 from holdfast.kernel.protocol import InitFlag, Opcode, OpenFlag
 
@@ -15,6 +16,7 @@ __all__ = [
     "PASSTHROUGH",
     "Connection",
     "Exchange",
+    "Fallocation",
     "InitFlag",
     "Machine",
     "Opcode",

@@ -55,27 +55,27 @@ class Connection:
     # --- mounting ----------------------------------------------------------------------------------------------------
 
     def prepare(
-        self,
-        keep: Path | None = None,
-        takeover: Exchange | None = None,
-        add: InitFlag = InitFlag.NONE,
-        remove: InitFlag = InitFlag.NONE,
+        self, keep: Path | None, *, takeover: bool = False, add: InitFlag = InitFlag.NONE, remove: InitFlag = InitFlag.NONE
     ) -> None:
         """Say, before ``pyfuse3.init``, what the mount is to have.
 
-        ``keep`` is where the start of the mount is kept for a later daemon. With ``takeover``, pyfuse3 is to mount on
-        ``/dev/fd/N``, the descriptor of a living mount. ``add`` and ``remove`` are further flags to agree on, as far as
-        the kernel offers them; a mount that is taken over keeps those it has.
+        ``keep`` is where the start of the mount is kept for a later daemon. With ``takeover`` pyfuse3 is to mount on
+        ``/dev/fd/N``, the descriptor of a living mount, whose start was kept there; if nothing was, the earlier daemon
+        died before it spoke to the kernel. ``add`` and ``remove`` are further flags to agree on, as far as the kernel
+        offers them; a mount that is taken over keeps those it has. Raises ``TakeoverError``.
         """
-        if self._forecast == probe.PASSTHROUGH:
-            add |= InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
-        request, reply = (takeover.request, takeover.reply) if takeover else (b"", b"")
         if takeover and self._machine.missing:
             raise TakeoverError(probe.takeover_forecast(self._machine))
+        if self._forecast == probe.PASSTHROUGH:
+            add |= InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
+        exchange = Exchange.read(keep) if takeover and keep else None
+        if keep and not takeover:
+            keep.unlink(missing_ok=True)
+        kept = (exchange.request, exchange.reply) if exchange else (b"", b"")
         try:
-            self._hooks.configure(add, remove, os.fsencode(keep) if keep else b"", request, reply)
+            self._hooks.configure(add, remove, os.fsencode(keep) if keep else b"", takeover, *kept)
         except ValueError as problem:
-            raise TakeoverError(str(problem)) from None
+            raise TakeoverError(f"{keep}: {problem}") from None
 
     def attach(self) -> None:
         """Take hold of the mount that ``pyfuse3.init`` has made."""
@@ -108,7 +108,7 @@ class Connection:
         """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
         if self._forecast != probe.PASSTHROUGH:
             return self._forecast
-        reason = self._refusal or probe.outcome(self.outcome)
+        reason = probe.outcome(self.outcome) or self._refusal
         return f"daemon-io: {reason}" if reason else probe.PASSTHROUGH
 
     @property

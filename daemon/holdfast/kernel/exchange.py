@@ -1,7 +1,7 @@
 """The INIT exchange that the first daemon of a mount kept, and that each later one replays.
 
-The C module writes the file when the kernel has the reply (``native/handshake.c``). It must outlive the daemon, not the
-machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, or none, or an unfinished
+The C module writes the file just before the kernel gets the reply (``native/handshake.c``). It must outlive the daemon,
+not the machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, or none, or an unfinished
 ``.new`` beside it that nobody reads.
 """
 
@@ -28,12 +28,14 @@ class Exchange:
     reply: bytes
 
     @classmethod
-    def read(cls, path: Path) -> Exchange:
-        """Read what was kept. Raises ``TakeoverError`` when there is nothing, or something else."""
+    def read(cls, path: Path) -> Exchange | None:
+        """Read what was kept; None when nothing was. Raises ``TakeoverError`` when it is something else."""
         try:
             data = path.read_bytes()
+        except FileNotFoundError:
+            return None
         except OSError as problem:
-            raise TakeoverError(f"the start of the mount was not kept in {path}: {problem.strerror}") from None
+            raise TakeoverError(f"the start of the mount can't be read from {path}: {problem.strerror}") from None
         if len(data) < _HEAD.size:
             raise TakeoverError(f"{path} is cut short")
         magic, request_size, reply_size = _HEAD.unpack_from(data)

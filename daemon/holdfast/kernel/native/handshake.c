@@ -1,6 +1,4 @@
 /* See handshake.h. */
-#define _GNU_SOURCE
-
 #include "handshake.h"
 
 #include <errno.h>
@@ -134,7 +132,7 @@ ssize_t handshake_reply(int fd, const struct iovec *parts, int count)
 	memcpy(&header, parts[0].iov_base, sizeof(header));
 	handshake.awaited = 0;
 	if (handshake.replay)
-		return (ssize_t)header.length; /* the kernel had its reply from the first daemon */
+		return (ssize_t)header.length; /* the kernel has its reply, or gets it by handshake_repeat */
 	if (header.error != 0 || count != 2 || parts[1].iov_len != sizeof(struct init_reply))
 		return writev(fd, parts, count);
 	struct init_reply init;
@@ -142,14 +140,20 @@ ssize_t handshake_reply(int fd, const struct iovec *parts, int count)
 	amend(&init);
 	memcpy(handshake.reply, &header, sizeof(header));
 	memcpy(handshake.reply + sizeof(header), &init, sizeof(init));
-	ssize_t written = write(fd, handshake.reply, sizeof(handshake.reply));
-	if (written < 0)
-		return written;
 	handshake.reply_size = sizeof(handshake.reply);
 	note_agreement();
-	/* Kept after the kernel has it and before any other request is read: a daemon that dies in between leaves a mount
-	 * that has answered nobody, and the next one makes a new mount. */
 	if (handshake.keep_path[0] != '\0')
 		handshake.keep_error = keep();
-	return written;
+	return write(fd, handshake.reply, sizeof(handshake.reply));
+}
+
+int handshake_repeat(int fd, uint64_t unique)
+{
+	unsigned char reply[KEPT_REPLY_LIMIT];
+	struct reply_header header;
+	memcpy(reply, handshake.reply, sizeof(reply));
+	memcpy(&header, reply, sizeof(header));
+	header.unique = unique; /* the kernel marks it as resent, and looks for it with the mark */
+	memcpy(reply, &header, sizeof(header));
+	return write(fd, reply, sizeof(reply)) < 0 ? -1 : 0;
 }

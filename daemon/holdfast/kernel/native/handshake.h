@@ -1,7 +1,9 @@
 /* FUSE_INIT: the one exchange at the start of a mount in which kernel and daemon agree on what they can do.
  *
  * The kernel asks once for each mount. So the exchange is kept in a file, and a daemon that takes the mount over hands the
- * kept request to its libfuse as the first thing read, and keeps libfuse's reply to itself.
+ * kept request to its libfuse as the first thing read, and keeps libfuse's reply to itself. It is kept before the kernel
+ * has its reply: a daemon that dies before leaves a kernel that still waits, and is heard by the next one, be it with the
+ * kept exchange (whose reply it then gets) or without.
  *
  * All of this runs with Python's lock held: pyfuse3 calls libfuse's receive and process functions with it.
  */
@@ -26,7 +28,8 @@ struct handshake {
 	uint64_t add; /* INIT flags to set, and to clear, in libfuse's reply where the kernel offers them */
 	uint64_t remove;
 	char keep_path[PATH_MAX]; /* where the exchange is kept; empty: nowhere */
-	bool replay; /* the exchange below was kept by an earlier daemon */
+	bool resend; /* there was an earlier daemon: have the kernel send again what it did not answer */
+	bool replay; /* and it kept the exchange below */
 	bool replayed; /* and libfuse has read it */
 
 	/* What was exchanged. */
@@ -53,6 +56,9 @@ ssize_t handshake_replay(void *buffer, size_t size);
 
 /* Note an INIT request that was read. */
 void handshake_note_request(const void *request, size_t size);
+
+/* Give the kernel the kept reply to INIT, for which it still waits. 0, or -1 and errno. */
+int handshake_repeat(int fd, uint64_t unique);
 
 /* Write libfuse's reply to INIT with the flags that are wanted. As writev(2). */
 ssize_t handshake_reply(int fd, const struct iovec *parts, int count);

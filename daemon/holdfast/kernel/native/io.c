@@ -1,6 +1,4 @@
 /* See io.h. */
-#define _GNU_SOURCE
-
 #include "io.h"
 
 #include <errno.h>
@@ -9,6 +7,7 @@
 
 #include "handshake.h"
 #include "replies.h"
+#include "translation.h"
 
 atomic_uint_least64_t io_requests[OPCODE_LIMIT];
 atomic_uint_least64_t io_replies;
@@ -20,27 +19,47 @@ static void count(atomic_uint_least64_t *counter)
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+/* Read one request. As read(2), but for EINTR. */
+static ssize_t receive(int fd, void *buffer, size_t size)
+{
+	ssize_t got = read(fd, buffer, size);
+	/* The request that made the descriptor readable was withdrawn. pyfuse3 waits again on EINTR, and on EINTR only. */
+	if (got < 0 && errno == EAGAIN)
+		errno = EINTR;
+	return got;
+}
+
+static ssize_t next_request(int fd, void *buffer, size_t size)
+{
+	struct request_header header;
+	ssize_t got = handshake_replay(buffer, size);
+	if (got > 0)
+		return got;
+	got = receive(fd, buffer, size);
+	if (!handshake.replay || got < (ssize_t)sizeof(header))
+		return got;
+	memcpy(&header, buffer, sizeof(header));
+	if (header.opcode != OPCODE_INIT)
+		return got;
+	/* The kernel still waits for the reply that the earlier daemon kept and did not send. */
+	if (handshake_repeat(fd, header.unique) < 0)
+		return -1;
+	return receive(fd, buffer, size);
+}
+
 static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 {
 	(void)user_data;
-	ssize_t got = handshake_replay(buffer, size);
-	if (got == 0)
-		got = read(fd, buffer, size);
-	if (got < 0) {
-		/* The request that made the descriptor readable was withdrawn. pyfuse3 waits again on EINTR, and on EINTR only. */
-		if (errno == EAGAIN)
-			errno = EINTR;
-		return got;
-	}
 	struct request_header header;
-	if ((size_t)got < sizeof(header))
+	ssize_t got = next_request(fd, buffer, size);
+	if (got < (ssize_t)sizeof(header))
 		return got;
 	memcpy(&header, buffer, sizeof(header));
 	count(&io_requests[header.opcode < OPCODE_LIMIT ? header.opcode : 0]);
 	current = header.unique;
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
-	return got;
+	return translation_apply(buffer, got, size);
 }
 
 static ssize_t io_writev(int fd, struct iovec *parts, int parts_count, void *user_data)

@@ -1,6 +1,4 @@
 /* See library.h. */
-#define _GNU_SOURCE
-
 #include "library.h"
 
 #include <dlfcn.h>

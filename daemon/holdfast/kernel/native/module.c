@@ -14,7 +14,8 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	(void)self;
 	unsigned long long add, remove;
 	Py_buffer path, request, reply;
-	if (!PyArg_ParseTuple(args, "KKy*y*y*", &add, &remove, &path, &request, &reply))
+	int resend;
+	if (!PyArg_ParseTuple(args, "KKy*py*y*", &add, &remove, &path, &resend, &request, &reply))
 		return NULL;
 	handshake_reset();
 	replies_reset();
@@ -31,6 +32,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 		memcpy(handshake.keep_path, path.buf, (size_t)path.len);
 		handshake.add = add;
 		handshake.remove = remove;
+		handshake.resend = resend;
 		mounting.wanted = true;
 	}
 	PyBuffer_Release(&path);

@@ -1,6 +1,4 @@
 /* See mounting.h. */
-#define _GNU_SOURCE
-
 #include "mounting.h"
 
 #include <errno.h>
@@ -42,7 +40,7 @@ static int attach(const struct library *library, struct fuse_session *session)
 	int problem = -library_set_io(library, session, &io, fd);
 	if (problem == 0)
 		problem = dont_block(fd);
-	if (problem == 0 && handshake.replay)
+	if (problem == 0 && handshake.resend)
 		problem = ask_resend(fd);
 	mounting.fd = fd;
 	return problem;
@@ -64,5 +62,5 @@ __attribute__((visibility("default"))) int fuse_session_mount(struct fuse_sessio
 	mounting.error = attach(&library, session);
 	mounting.state = mounting.error == 0 ? MOUNT_FULL : mounting.error == ENOSYS ? MOUNT_PLAIN : MOUNT_FAILED;
 	/* A mount of our own serves without the module too; one that was taken over gets no INIT without it. */
-	return mounting.error != 0 && handshake.replay ? -1 : 0;
+	return mounting.error != 0 && handshake.resend ? -1 : 0;
 }

@@ -1,6 +1,4 @@
 /* See replies.h. */
-#define _GNU_SOURCE
-
 #include "replies.h"
 
 #include <pthread.h>

@@ -8,12 +8,13 @@
 
 #include <stdint.h>
 
-enum opcode { OPCODE_INIT = 26, OPCODE_LIMIT = 64 };
+enum opcode { OPCODE_SETXATTR = 21, OPCODE_INIT = 26, OPCODE_FALLOCATE = 43, OPCODE_LIMIT = 64 };
 
 enum notification { NOTIFY_RESEND = 7 };
 
 /* Flags of the INIT request and reply; those above bit 31 count only when INIT_EXTENDED is set. Which others are wanted is
  * the Python side's to say. */
+#define INIT_LONG_SETXATTR (UINT64_C(1) << 29)
 #define INIT_EXTENDED (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
 
@@ -80,6 +81,23 @@ struct open_reply {
 	int32_t backing_id; /* "padding" before protocol 7.40 */
 };
 
+struct fallocate_request {
+	uint64_t handle;
+	uint64_t offset;
+	uint64_t length;
+	uint32_t mode;
+	uint32_t padding;
+};
+
+/* The name, ended by a zero byte, and the value follow. The last two fields are there when INIT_LONG_SETXATTR is agreed on. */
+struct setxattr_request {
+	uint32_t value_bytes;
+	uint32_t flags;
+	uint32_t more_flags;
+	uint32_t padding;
+};
+#define SHORT_SETXATTR_BYTES 8
+
 /* The reply to CREATE: an entry, of which nothing is changed here, and an open_reply. */
 #define ENTRY_BYTES 128
 
@@ -88,5 +106,7 @@ _Static_assert(sizeof(struct reply_header) == 16, "struct fuse_out_header");
 _Static_assert(sizeof(struct init_request) == 64, "struct fuse_init_in");
 _Static_assert(sizeof(struct init_reply) == 64, "struct fuse_init_out");
 _Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
+_Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
+_Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
 
 #endif
