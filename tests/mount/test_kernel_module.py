@@ -29,7 +29,14 @@ DATA = {"READ", "WRITE"}
 
 
 @pytest.fixture
-def small(workspace: Path) -> Iterator[SmallMount]:
+def meanwhile() -> Iterator[Callable[..., Future[Any]]]:
+    """Run a function in a thread: it may have to wait for a daemon. The mounts end first, or it would wait for ever."""
+    with ThreadPoolExecutor() as threads:
+        yield threads.submit
+
+
+@pytest.fixture
+def small(workspace: Path, meanwhile: object) -> Iterator[SmallMount]:
     """A mounted small file system, whose daemon is in a process of its own."""
     mount = SmallMount(workspace / "small")
     mount.start()
@@ -38,18 +45,11 @@ def small(workspace: Path) -> Iterator[SmallMount]:
 
 
 @pytest.fixture
-def unmounted(workspace: Path) -> Iterator[SmallMount]:
+def unmounted(workspace: Path, meanwhile: object) -> Iterator[SmallMount]:
     """The same, not yet started."""
     mount = SmallMount(workspace / "unmounted")
     yield mount
     mount.end()
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[Callable[..., Future[Any]]]:
-    """Run a function in a thread: it may have to wait for a daemon."""
-    with ThreadPoolExecutor() as threads:
-        yield threads.submit
 
 
 def is_open_for_writing(path: Path) -> bool:
@@ -171,14 +171,31 @@ def test_what_the_reply_asks_for_besides_is_heeded(small: SmallMount) -> None:
     assert "FLUSH" not in small.ask().requests
 
 
-def test_set_id_bits_go_when_somebody_else_writes(small: SmallMount) -> None:
-    path = small.path / "file"
+def rewrite(path: Path) -> None:
+    with path.open("r+b", buffering=0) as file:
+        file.write(b"changed")
+
+
+def empty(path: Path) -> None:
+    path.open("wb").close()
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, 5)
+
+
+@pytest.mark.parametrize("name", ["file", "file.daemon"])
+@pytest.mark.parametrize("change", [rewrite, empty, shorten])
+def test_set_id_bits_go_when_somebody_else_changes_the_bytes(
+    small: SmallMount, change: Callable[[Path], object], name: str
+) -> None:
+    path = small.path / name
     path.touch()
     path.chmod(0o6777)
-    with path.open("wb", buffering=0) as file:
-        as_nobody(lambda: os.write(file.fileno(), b"changed"))
-        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o777
-    assert not DATA & small.ask().requests.keys()
+    change(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o6777  # root may keep them
+    as_nobody(lambda: change(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o777
 
 
 # --- backing ids ------------------------------------------------------------------------------------------------------

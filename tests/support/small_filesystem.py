@@ -71,12 +71,11 @@ class SmallFileSystem(pyfuse3.Operations):
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         path = self._path(inode)
+        self._drop_privileges(path)
         if fields.update_mode:
             os.chmod(path, stat.S_IMODE(attr.st_mode))
-        elif fields.update_size:
+        if fields.update_size:
             os.truncate(path, attr.st_size)
-        elif not (fields.update_atime or fields.update_mtime or fields.update_uid or fields.update_gid):
-            os.chmod(path, stat.S_IMODE(path.stat().st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
         return self._entry(path)
 
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
@@ -121,8 +120,9 @@ class SmallFileSystem(pyfuse3.Operations):
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self.connection.request()
-        await trio.lowlevel.checkpoint()  # other requests come in between: the number must have been asked for before
         path = self._path(inode)
+        self._drop_privileges(path)
+        await trio.lowlevel.checkpoint()  # other requests come in between: the number must have been asked for before
         if flags & os.O_TRUNC:
             os.truncate(path, 0)
         return self._open(request, path)
@@ -170,6 +170,10 @@ class SmallFileSystem(pyfuse3.Operations):
             json.dumps({node: (opened.handles, opened.backing_id) for node, opened in self.opened.items()})
         )
         unfinished.rename(self.kept)
+
+    def _drop_privileges(self, path: Path) -> None:
+        if self.connection.drops_privileges():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
 
     def _named(self, name: bytes) -> Path:
         path = self.backing / os.fsdecode(name)

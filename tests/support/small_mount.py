@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS = 60.0
+_READY = b"ready\n"
 
 
 @dataclass
@@ -76,8 +77,8 @@ class SmallMount:
             env={**os.environ, **(environment or {})},
         )
         theirs.close()
-        said, descriptors, _, _ = socket.recv_fds(self._channel, 16, 1)
-        assert said == b"ready\n", "the daemon did not start"
+        said, descriptors, _, _ = socket.recv_fds(self._channel, len(_READY), 1)
+        assert said == _READY, "the daemon did not start"
         if descriptors:
             (self.device,) = descriptors
 

@@ -51,6 +51,11 @@ class Connection:
         self._device = -1
         self.request = hooks.request
         """Return the number of the request whose handler runs. To be called before the handler's first await."""
+        self.drops_privileges = hooks.drops
+        """Say whether the request whose handler runs takes set-id bits and capabilities away; before the first await.
+
+        The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and where it writes by itself in a SETATTR
+        that changes nothing; but only in a mount with ``DROP_PRIVILEGES``."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,9 @@ class Hooks(Protocol):
     def request(self) -> int:
         """Return the unique number of the request read last."""
 
+    def drops(self) -> bool:
+        """Say whether that request takes set-id bits and capabilities away."""
+
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Ask for a change in the reply to an OPEN, OPENDIR or CREATE."""
 
@@ -45,6 +48,10 @@ class NoHooks:
     def request(self) -> int:
         """Say that the request is not known."""
         return 0
+
+    def drops(self) -> bool:
+        """Say that it does not."""
+        return False
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Let the reply be."""

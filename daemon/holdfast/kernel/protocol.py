@@ -18,9 +18,8 @@ class InitFlag(enum.IntFlag):
     WRITEBACK_CACHE = 1 << 16
     CACHE_SYMLINKS = 1 << 23
     DROP_PRIVILEGES = 1 << 28
-    """FUSE_HANDLE_KILLPRIV_V2: the daemon takes set-id bits and capabilities away when the bytes or the owner change.
-    Without it, the kernel asks for ``security.capability`` before each write. With it, it sends a SETATTR that changes
-    nothing before a write to a file with set-id bits."""
+    """FUSE_HANDLE_KILLPRIV_V2: the daemon takes set-id bits and capabilities away, and the kernel says when. Without it,
+    the kernel does it by itself, and asks for ``security.capability`` before each write to find out."""
     EXTENDED = 1 << 30
     DIRECT_IO_MAPPABLE = 1 << 36
     PASSTHROUGH = 1 << 37

@@ -118,6 +118,8 @@ static void amend(struct init_reply *init)
 {
 	uint64_t add = handshake.add & handshake.offered;
 	uint64_t flags = (flags_of(init->flags, init->more_flags) | add) & ~handshake.remove;
+	if (flags & INIT_WRITEBACK_CACHE)
+		flags &= ~INIT_PASSTHROUGH; /* the kernel has the one or the other */
 	if (flags >> 32 != 0)
 		flags |= INIT_EXTENDED;
 	init->flags = (uint32_t)flags;

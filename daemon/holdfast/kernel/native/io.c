@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "handshake.h"
+#include "privileges.h"
 #include "replies.h"
 #include "translation.h"
 
@@ -13,6 +14,7 @@ atomic_uint_least64_t io_requests[OPCODE_LIMIT];
 atomic_uint_least64_t io_replies;
 atomic_uint_least64_t io_notifications;
 static uint64_t current;
+static bool current_drops;
 
 static void count(atomic_uint_least64_t *counter)
 {
@@ -57,6 +59,7 @@ static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 	memcpy(&header, buffer, sizeof(header));
 	count(&io_requests[header.opcode < OPCODE_LIMIT ? header.opcode : 0]);
 	current = header.unique;
+	current_drops = privileges_must_go(buffer, (size_t)got);
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
 	return translation_apply(buffer, got, size);
@@ -90,6 +93,11 @@ uint64_t io_current(void)
 	return current;
 }
 
+bool io_current_drops(void)
+{
+	return current_drops;
+}
+
 void io_reset(void)
 {
 	for (int i = 0; i < OPCODE_LIMIT; i++)
@@ -97,4 +105,5 @@ void io_reset(void)
 	atomic_store_explicit(&io_replies, 0, memory_order_relaxed);
 	atomic_store_explicit(&io_notifications, 0, memory_order_relaxed);
 	current = 0;
+	current_drops = false;
 }

@@ -3,6 +3,7 @@
 #define HOLDFAST_IO_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "library.h"
@@ -18,6 +19,9 @@ extern atomic_uint_least64_t io_notifications;
 /* The request read last. pyfuse3 goes from the read to the handler's first await in one step, with Python's lock held: until
  * that await this is the handler's own request. */
 uint64_t io_current(void);
+
+/* Whether it takes set-id bits and capabilities away. */
+bool io_current_drops(void);
 
 void io_reset(void);
 

@@ -58,6 +58,13 @@ static PyObject *request(PyObject *self, PyObject *args)
 	return PyLong_FromUnsignedLongLong(io_current());
 }
 
+static PyObject *drops(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return PyBool_FromLong(io_current_drops());
+}
+
 static PyObject *answer(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -93,6 +100,7 @@ static PyMethodDef methods[] = {
 	{"configure", configure, METH_VARARGS, PyDoc_STR("Say what the next mount of this process is to have.")},
 	{"session", session, METH_NOARGS, PyDoc_STR("Tell how the mount came out.")},
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
+	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request takes set-id bits and capabilities away.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},

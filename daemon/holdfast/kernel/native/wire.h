@@ -8,12 +8,22 @@
 
 #include <stdint.h>
 
-enum opcode { OPCODE_SETXATTR = 21, OPCODE_INIT = 26, OPCODE_FALLOCATE = 43, OPCODE_LIMIT = 64 };
+enum opcode {
+	OPCODE_SETATTR = 4,
+	OPCODE_OPEN = 14,
+	OPCODE_WRITE = 16,
+	OPCODE_SETXATTR = 21,
+	OPCODE_INIT = 26,
+	OPCODE_CREATE = 35,
+	OPCODE_FALLOCATE = 43,
+	OPCODE_LIMIT = 64,
+};
 
 enum notification { NOTIFY_RESEND = 7 };
 
 /* Flags of the INIT request and reply; those above bit 31 count only when INIT_EXTENDED is set. Which others are wanted is
  * the Python side's to say. */
+#define INIT_WRITEBACK_CACHE (UINT64_C(1) << 16)
 #define INIT_LONG_SETXATTR (UINT64_C(1) << 29)
 #define INIT_EXTENDED (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
@@ -31,6 +41,13 @@ enum notification { NOTIFY_RESEND = 7 };
 /* What may stand beside OPEN_PASSTHROUGH; the kernel answers any other flag with EIO (fs/fuse/iomode.c). DIRECT_IO may
  * too, but would send reads and writes to the daemon. */
 #define OPEN_WITH_PASSTHROUGH (OPEN_PASSTHROUGH | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES)
+
+/* Flags by which requests say that set-id bits and capabilities are to go. Of SETATTR also those that change anything: mode,
+ * owner, group, size, and the times (bits 0 to 5, 7, 8 and 10). */
+#define SETATTR_DROP (UINT32_C(1) << 11)
+#define SETATTR_CHANGES UINT32_C(0x5bf)
+#define OPENING_DROPS (UINT32_C(1) << 0)
+#define WRITING_DROPS (UINT32_C(1) << 2)
 
 struct request_header {
 	uint32_t length;
