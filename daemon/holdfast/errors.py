@@ -42,6 +42,12 @@ class FuseUnavailableError(HoldfastError):
     code = "fuse-unavailable"
 
 
+class TakeoverError(HoldfastError):
+    """The mount of an earlier daemon can't be taken over; a new mount can still be made."""
+
+    code = "takeover"
+
+
 class StoreUnsuitableError(HoldfastError):
     """The local store directory can't hold a store (file system, rights, format version)."""
 

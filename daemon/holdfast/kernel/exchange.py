@@ -1,0 +1,52 @@
+"""The INIT exchange that the first daemon of a mount kept, and that each later one replays.
+
+The C module writes the file just before the kernel gets the reply (``native/handshake.c``). It must outlive the daemon,
+not the machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, or none, or an unfinished
+``.new`` beside it that nobody reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import TakeoverError
+from holdfast.kernel.protocol import InitFlag
+
+_HEAD = struct.Struct("=8sII")
+_MAGIC = b"HFINIT1\n"
+_REPLY_FLAGS = struct.Struct("=16x 12xI 16xI 28x")
+"""``flags`` and ``flags2`` in a ``fuse_out_header`` and a ``fuse_init_out``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The kernel's INIT request and the reply it got, headers and all."""
+
+    request: bytes
+    reply: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Exchange | None:
+        """Read what was kept; None when nothing was. Raises ``TakeoverError`` when it is something else."""
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise TakeoverError(f"the start of the mount can't be read from {path}: {problem.strerror}") from None
+        if len(data) < _HEAD.size:
+            raise TakeoverError(f"{path} is cut short")
+        magic, request_size, reply_size = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise TakeoverError(f"{path} was not kept by this version of Holdfast")
+        if len(data) != _HEAD.size + request_size + reply_size or reply_size != _REPLY_FLAGS.size:
+            raise TakeoverError(f"{path} is cut short")
+        return cls(data[_HEAD.size : _HEAD.size + request_size], data[_HEAD.size + request_size :])
+
+    @property
+    def agreed(self) -> InitFlag:
+        """What the kernel and the first daemon agreed on, for as long as the mount lives."""
+        low, high = _REPLY_FLAGS.unpack(self.reply)
+        return InitFlag(low | high << 32) if low & InitFlag.EXTENDED else InitFlag(low)

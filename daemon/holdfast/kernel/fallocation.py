@@ -1,0 +1,38 @@
+"""fallocate(2), which pyfuse3 has no handler for: the C module hands it over as a SETXATTR with an empty name.
+
+No system call can set an attribute without a name (the kernel answers ERANGE), so nothing else looks like it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from dataclasses import dataclass
+
+_REQUEST = struct.Struct("=QQQI4x")
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallocation:
+    """A request to allocate, zero or free a range of an open file. ``mode`` holds FALLOC_FL_* bits."""
+
+    handle: int
+    offset: int
+    length_bytes: int
+    mode: int
+
+    @classmethod
+    def of(cls, name: bytes, value: bytes) -> Fallocation | None:
+        """Return what a setxattr handler was really called for; None when it was called to set an attribute."""
+        return None if name else cls(*_REQUEST.unpack(value))
+
+    def apply(self, fd: int) -> None:
+        """Carry it out on the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. May wait for the disk."""
+        while _libc.fallocate(fd, self.mode, self.offset, self.length_bytes) != 0:
+            number = ctypes.get_errno()
+            if number != errno.EINTR:
+                raise OSError(number, os.strerror(number))

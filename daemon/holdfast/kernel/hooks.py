@@ -1,0 +1,77 @@
+"""The C module, loaded so that pyfuse3's calls reach it first; or, where it is not there, something that does nothing.
+
+The dynamic linker looks a symbol up in the order in which libraries were loaded globally, and only then in pyfuse3's own
+dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)), and before pyfuse3 is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Protocol
+
+NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
+
+
+class Hooks(Protocol):
+    """What the C module does for Python; documented in ``Connection``, its only user."""
+
+    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+        """Say what the next mount is to have: flags of INIT, where to keep it; for a takeover, what was kept."""
+
+    def session(self) -> tuple[int, int, int, str, int, int, int]:
+        """Return state, descriptor, error, version of libfuse, flags offered, flags agreed, error of keeping."""
+
+    def request(self) -> int:
+        """Return the unique number of the request read last."""
+
+    def drops(self) -> bool:
+        """Say whether that request takes set-id bits and capabilities away."""
+
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
+        """Ask for a change in the reply to an OPEN, OPENDIR or CREATE."""
+
+    def counts(self) -> tuple[tuple[int, ...], int, int]:
+        """Return how many requests of each kind there were, how many replies, and how many notifications."""
+
+
+class NoHooks:
+    """Stands in where the C module is not there: the mount is libfuse's alone."""
+
+    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+        """Do nothing: there is nobody to tell."""
+
+    def session(self) -> tuple[int, int, int, str, int, int, int]:
+        """Say that no mount came past."""
+        return NO_MOUNT
+
+    def request(self) -> int:
+        """Say that the request is not known."""
+        return 0
+
+    def drops(self) -> bool:
+        """Say that it does not."""
+        return False
+
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
+        """Let the reply be."""
+
+    def counts(self) -> tuple[tuple[int, ...], int, int]:
+        """Say that nothing was counted."""
+        return (), 0, 0
+
+
+def load() -> tuple[Hooks, str]:
+    """Load the C module; return it and an empty text, or a stand-in and why there is none."""
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | os.RTLD_GLOBAL)
+    try:
+        import _holdfast_kernel  # with these flags, so here
+    except ImportError as problem:
+        return NoHooks(), str(problem)
+    finally:
+        sys.setdlopenflags(flags)
+    return _holdfast_kernel, ""
+
+
+HOOKS, MISSING = load()

@@ -1,0 +1,120 @@
+/* The Python module: what the file system tells the hooks, and what it asks them. Its types stand in _holdfast_kernel.pyi. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <string.h>
+
+#include "handshake.h"
+#include "io.h"
+#include "mounting.h"
+#include "replies.h"
+
+static PyObject *configure(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long add, remove;
+	Py_buffer path, request, reply;
+	int resend;
+	if (!PyArg_ParseTuple(args, "KKy*py*y*", &add, &remove, &path, &resend, &request, &reply))
+		return NULL;
+	handshake_reset();
+	replies_reset();
+	io_reset();
+	mounting_reset();
+	bool good = (size_t)path.len < sizeof(handshake.keep_path);
+	if (!good) {
+		PyErr_SetString(PyExc_ValueError, "the path is too long");
+	} else if (request.len > 0 && !handshake_take(request.buf, (size_t)request.len, reply.buf, (size_t)reply.len)) {
+		good = false;
+		PyErr_SetString(PyExc_ValueError, "this is no exchange that was kept");
+	}
+	if (good) {
+		memcpy(handshake.keep_path, path.buf, (size_t)path.len);
+		handshake.add = add;
+		handshake.remove = remove;
+		handshake.resend = resend;
+		mounting.wanted = true;
+	}
+	PyBuffer_Release(&path);
+	PyBuffer_Release(&request);
+	PyBuffer_Release(&reply);
+	if (!good)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *session(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return Py_BuildValue("(iiisKKi)", mounting.state, mounting.fd, mounting.error, mounting.libfuse,
+			     (unsigned long long)handshake.offered, (unsigned long long)handshake.agreed, handshake.keep_error);
+}
+
+static PyObject *request(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return PyLong_FromUnsignedLongLong(io_current());
+}
+
+static PyObject *drops(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return PyBool_FromLong(io_current_drops());
+}
+
+static PyObject *answer(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long unique;
+	struct change change;
+	if (!PyArg_ParseTuple(args, "KiI", &unique, &change.backing_id, &change.flags))
+		return NULL;
+	change.unique = unique;
+	if (!replies_ask(&change))
+		return PyErr_NoMemory();
+	Py_RETURN_NONE;
+}
+
+static PyObject *counts(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	PyObject *requests = PyTuple_New(OPCODE_LIMIT);
+	if (requests == NULL)
+		return NULL;
+	for (Py_ssize_t i = 0; i < OPCODE_LIMIT; i++) {
+		PyObject *number = PyLong_FromUnsignedLongLong(io_requests[i]);
+		if (number == NULL) {
+			Py_DECREF(requests);
+			return NULL;
+		}
+		PyTuple_SET_ITEM(requests, i, number);
+	}
+	return Py_BuildValue("(NKK)", requests, (unsigned long long)io_replies, (unsigned long long)io_notifications);
+}
+
+static PyMethodDef methods[] = {
+	{"configure", configure, METH_VARARGS, PyDoc_STR("Say what the next mount of this process is to have.")},
+	{"session", session, METH_NOARGS, PyDoc_STR("Tell how the mount came out.")},
+	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
+	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request takes set-id bits and capabilities away.")},
+	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
+	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
+	{NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "_holdfast_kernel",
+	.m_doc = PyDoc_STR("Hooks between pyfuse3's libfuse and /dev/fuse."),
+	.m_size = -1, /* what libfuse calls can't tell interpreters apart */
+	.m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__holdfast_kernel(void)
+{
+	return PyModule_Create(&definition);
+}

@@ -1,0 +1,129 @@
+/* The part of the FUSE protocol that the module reads and writes.
+ *
+ * Source: include/uapi/linux/fuse.h of Linux 6.9 (protocol 7.40). It is restated here because distributions build with
+ * older headers, which lack exactly what this module is for. Numbers on the wire are in the machine's byte order.
+ */
+#ifndef HOLDFAST_WIRE_H
+#define HOLDFAST_WIRE_H
+
+#include <stdint.h>
+
+enum opcode {
+	OPCODE_SETATTR = 4,
+	OPCODE_OPEN = 14,
+	OPCODE_WRITE = 16,
+	OPCODE_SETXATTR = 21,
+	OPCODE_INIT = 26,
+	OPCODE_CREATE = 35,
+	OPCODE_FALLOCATE = 43,
+	OPCODE_LIMIT = 64,
+};
+
+enum notification { NOTIFY_RESEND = 7 };
+
+/* Flags of the INIT request and reply; those above bit 31 count only when INIT_EXTENDED is set. Which others are wanted is
+ * the Python side's to say. */
+#define INIT_WRITEBACK_CACHE (UINT64_C(1) << 16)
+#define INIT_LONG_SETXATTR (UINT64_C(1) << 29)
+#define INIT_EXTENDED (UINT64_C(1) << 30)
+#define INIT_PASSTHROUGH (UINT64_C(1) << 37)
+
+/* How deep file systems may be stacked on this one: 1 lets the backing files lie on any disk file system, and forbids
+ * those that are stacked themselves (overlayfs). */
+#define STACK_DEPTH 1
+
+/* Flags of the reply to OPEN, OPENDIR and CREATE. */
+#define OPEN_DIRECT_IO (UINT32_C(1) << 0)
+#define OPEN_NOFLUSH (UINT32_C(1) << 5)
+#define OPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
+#define OPEN_PASSTHROUGH (UINT32_C(1) << 7)
+
+/* What may stand beside OPEN_PASSTHROUGH; the kernel answers any other flag with EIO (fs/fuse/iomode.c). DIRECT_IO may
+ * too, but would send reads and writes to the daemon. */
+#define OPEN_WITH_PASSTHROUGH (OPEN_PASSTHROUGH | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES)
+
+/* Flags by which requests say that set-id bits and capabilities are to go. Of SETATTR also those that change anything: mode,
+ * owner, group, size, and the times (bits 0 to 5, 7, 8 and 10). */
+#define SETATTR_DROP (UINT32_C(1) << 11)
+#define SETATTR_CHANGES UINT32_C(0x5bf)
+#define OPENING_DROPS (UINT32_C(1) << 0)
+#define WRITING_DROPS (UINT32_C(1) << 2)
+
+struct request_header {
+	uint32_t length;
+	uint32_t opcode;
+	uint64_t unique; /* bit 63: the kernel sends the request again */
+	uint64_t node;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t pid;
+	uint16_t extensions;
+	uint16_t padding;
+};
+
+struct reply_header {
+	uint32_t length;
+	int32_t error; /* a negative errno; of a notification, its code */
+	uint64_t unique; /* that of the request; 0 makes it a notification */
+};
+
+struct init_request {
+	uint32_t major;
+	uint32_t minor;
+	uint32_t read_ahead;
+	uint32_t flags;
+	uint32_t more_flags;
+	uint32_t unused[11];
+};
+
+struct init_reply {
+	uint32_t major;
+	uint32_t minor;
+	uint32_t read_ahead;
+	uint32_t flags;
+	uint16_t background;
+	uint16_t congestion;
+	uint32_t write_bytes;
+	uint32_t time_granularity;
+	uint16_t pages;
+	uint16_t alignment;
+	uint32_t more_flags;
+	uint32_t stack_depth;
+	uint32_t unused[6];
+};
+
+struct open_reply {
+	uint64_t handle;
+	uint32_t flags;
+	int32_t backing_id; /* "padding" before protocol 7.40 */
+};
+
+struct fallocate_request {
+	uint64_t handle;
+	uint64_t offset;
+	uint64_t length;
+	uint32_t mode;
+	uint32_t padding;
+};
+
+/* The name, ended by a zero byte, and the value follow. The last two fields are there when INIT_LONG_SETXATTR is agreed on. */
+struct setxattr_request {
+	uint32_t value_bytes;
+	uint32_t flags;
+	uint32_t more_flags;
+	uint32_t padding;
+};
+#define SHORT_SETXATTR_BYTES 8
+
+/* The reply to CREATE: an entry, of which nothing is changed here, and an open_reply. */
+#define ENTRY_BYTES 128
+
+_Static_assert(sizeof(struct request_header) == 40, "struct fuse_in_header");
+_Static_assert(sizeof(struct reply_header) == 16, "struct fuse_out_header");
+_Static_assert(sizeof(struct init_request) == 64, "struct fuse_init_in");
+_Static_assert(sizeof(struct init_reply) == 64, "struct fuse_init_out");
+_Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
+_Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
+_Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
+
+#endif

@@ -1,0 +1,97 @@
+"""Numbers of the FUSE protocol that the Python side says or is told.
+
+Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class InitFlag(enum.IntFlag):
+    """What kernel and daemon can agree on at the start of a mount."""
+
+    NONE = 0
+    AUTO_INVALIDATE_DATA = 1 << 12
+    READDIRPLUS = 1 << 13
+    READDIRPLUS_WHEN_USED = 1 << 14
+    WRITEBACK_CACHE = 1 << 16
+    CACHE_SYMLINKS = 1 << 23
+    DROP_PRIVILEGES = 1 << 28
+    """FUSE_HANDLE_KILLPRIV_V2: the daemon takes set-id bits and capabilities away, and the kernel says when. Without it,
+    the kernel does it by itself, and asks for ``security.capability`` before each write to find out."""
+    EXTENDED = 1 << 30
+    DIRECT_IO_MAPPABLE = 1 << 36
+    PASSTHROUGH = 1 << 37
+    RESEND = 1 << 39
+
+
+class OpenFlag(enum.IntFlag):
+    """How the kernel treats one open file or directory: flags of the reply to OPEN, OPENDIR and CREATE."""
+
+    NONE = 0
+    DIRECT_IO = 1 << 0
+    KEEP_CACHE = 1 << 1
+    CACHE_DIRECTORY = 1 << 3
+    NO_FLUSH = 1 << 5
+    PARALLEL_DIRECT_WRITES = 1 << 6
+
+
+class Opcode(enum.IntEnum):
+    """What a request asks for. ``OTHER`` stands for those that this table lacks."""
+
+    OTHER = 0
+    LOOKUP = 1
+    FORGET = 2
+    GETATTR = 3
+    SETATTR = 4
+    READLINK = 5
+    SYMLINK = 6
+    MKNOD = 8
+    MKDIR = 9
+    UNLINK = 10
+    RMDIR = 11
+    RENAME = 12
+    LINK = 13
+    OPEN = 14
+    READ = 15
+    WRITE = 16
+    STATFS = 17
+    RELEASE = 18
+    FSYNC = 20
+    SETXATTR = 21
+    GETXATTR = 22
+    LISTXATTR = 23
+    REMOVEXATTR = 24
+    FLUSH = 25
+    INIT = 26
+    OPENDIR = 27
+    READDIR = 28
+    RELEASEDIR = 29
+    FSYNCDIR = 30
+    GETLK = 31
+    SETLK = 32
+    SETLKW = 33
+    ACCESS = 34
+    CREATE = 35
+    INTERRUPT = 36
+    BMAP = 37
+    DESTROY = 38
+    IOCTL = 39
+    POLL = 40
+    NOTIFY_REPLY = 41
+    BATCH_FORGET = 42
+    FALLOCATE = 43
+    READDIRPLUS = 44
+    RENAME2 = 45
+    LSEEK = 46
+    COPY_FILE_RANGE = 47
+    SETUPMAPPING = 48
+    REMOVEMAPPING = 49
+    SYNCFS = 50
+    TMPFILE = 51
+    STATX = 52
+
+
+RESENT = 1 << 63
+"""FUSE_UNIQUE_RESEND: set in the number of a request that the kernel sends again."""
