@@ -68,12 +68,12 @@ async def run(loaded: LoadedConfig, ready: Callable[[], None]) -> None:
             events.emit("index-renewed", why=index.renewed)
         core = await _assemble(config, store, index, events, counters)
         files = FileSystem(core)
-        session = Session(files, path, allow_other=config.mount.allow_other)
+        session = Session(files, path, allow_other=config.mount.allow_other, passthrough=config.mount.passthrough)
         try:
             await _serve(files, session, ready)
         finally:
             session.close()
-            core.directories.close()
+            files.end()
             events.emit("stopped")
 
 
@@ -92,7 +92,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         async with trio.open_nursery() as front:
             front.start_soon(_stop_on_signal, session)
             await front.start(
-                _control(files, workdirs, session.mountpoint).run,
+                _control(files, workdirs, session).run,
                 Path(core.config.control.socket),
                 core.config.control.group,
             )
@@ -102,9 +102,9 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.cancel_scope.cancel()
 
 
-def _control(files: FileSystem, workdirs: Workdirs, mounted_on: str) -> ControlServer:
-    paths = Paths(files, mounted_on)
-    inspector = Inspector(files, paths, workdirs, "daemon-io: kernel passthrough is not built in yet")
+def _control(files: FileSystem, workdirs: Workdirs, session: Session) -> ControlServer:
+    paths = Paths(files, session.mountpoint)
+    inspector = Inspector(files, paths, workdirs, lambda: session.data_mode)
     return ControlServer(inspector, Actions(files, paths), workdirs, files.core.events)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
+"""PySpark's own choice, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a batch run again keeps the old state."""
 _MANAGER = "FileSystemBasedCheckpointFileManager"
 _MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
 _MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -47,6 +49,7 @@ def configure(
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": _manager_class(),
+        "spark.hadoop.fs.file.impl": _LOCAL_FILES,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

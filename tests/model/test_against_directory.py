@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
         if not (self.plain / name).is_dir() and name != new:
             self.both(ops.rename_while_open(name, new))
 
-    @rule(name=NAMES, mode=st.sampled_from([0o600, 0o644, 0o755, 0o1711]))
+    @rule(name=NAMES, mode=st.sampled_from([0o600, 0o644, 0o755, 0o4711]))
     def chmod(self, name: str, mode: int) -> None:
         self.both(ops.chmod(name, mode))
 

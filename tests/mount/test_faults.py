@@ -62,8 +62,8 @@ def test_a_harmless_change_does_not_hide_corruption(node: Node, harmless: str) -
 def test_a_copy_of_another_length_is_fetched_again_whole(node: Node) -> None:
     path = node.checkpoints / "state.zip"
     path.write_bytes(b"precious bytes")
+    node.stop()
     os.truncate(node.backing(path), 3)
-    node.kill()
     node.start()
     assert path.stat().st_size == 3
     assert path.read_bytes() == b"precious bytes"

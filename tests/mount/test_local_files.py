@@ -8,6 +8,8 @@ import mmap
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,8 +99,12 @@ def test_set_id_bits_go_when_the_file_is_written(home: Path) -> None:
     path.chmod(0o6755)
     assert stat.S_IMODE(path.stat().st_mode) == 0o6755
     with path.open("ab") as file:
-        file.write(b"/bin/sh")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        file.write(b"/bin")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o6755, "root may keep them (CAP_FSETID)"
+    path.chmod(0o6757)
+    writer = "import sys; open(sys.argv[1], 'ab').write(b'/sh')"
+    subprocess.run(["setpriv", "--reuid=1", "--regid=1", "--clear-groups", sys.executable, "-c", writer, path], check=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o757
 
 
 def test_a_set_group_id_directory_hands_its_group_down(home: Path) -> None:

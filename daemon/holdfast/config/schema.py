@@ -36,6 +36,7 @@ class MountSection(Section, frozen=True):
 
     mountpoint: str = ""
     allow_other: bool = True
+    passthrough: bool = True
 
 
 class StoreSection(Section, frozen=True):

@@ -6,7 +6,7 @@ import itertools
 import os
 import stat as stat_module
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -38,7 +38,7 @@ _MOST_UNSENT_SHOWN = 100
 class Inspector:
     """Answers that change nothing."""
 
-    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, data_mode: str) -> None:
+    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, data_mode: Callable[[], str]) -> None:
         self._files = files
         self._core = files.core
         self._paths = paths
@@ -56,7 +56,7 @@ class Inspector:
             version=__version__,
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
-            data_mode=self._data_mode,
+            data_mode=self._data_mode(),
             uptime_seconds=time.monotonic() - self._started,
             remotes={
                 name: RemoteStatus(

@@ -17,6 +17,7 @@ from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher
+from holdfast.fs.unseen import UnseenWrites
 from holdfast.index import Entry, EntryState
 from holdfast.store import unmark_unsent
 
@@ -24,11 +25,12 @@ from holdfast.store import unmark_unsent
 class Committer:
     """Commits open files."""
 
-    def __init__(self, core: Core, opens: Opens, publisher: Publisher, backlog: Backlog) -> None:
+    def __init__(self, core: Core, opens: Opens, publisher: Publisher, backlog: Backlog, unseen: UnseenWrites) -> None:
         self._core = core
         self._opens = opens
         self._publisher = publisher
         self._backlog = backlog
+        self._unseen = unseen
 
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
@@ -36,6 +38,7 @@ class Committer:
         Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
         name was lost to another writer: then they are in quarantine.
         """
+        self._unseen.notice(opened)
         lock = self._core.lock(opened.node)
         if not (opened.unsent or lock.locked()) or not self._names_to_send(opened.node):
             return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
@@ -53,8 +56,13 @@ class Committer:
         await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
         await self.commit(opened, wait_for_store=True)
 
+    def sends(self, opened: OpenFile) -> bool:
+        """Say whether what is written to the file goes to a store under its present names."""
+        return bool(self._names_to_send(opened.node))
+
     def needs_late_commit(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
+        self._unseen.notice(opened)
         return opened.handles == 1 and opened.unsent and bool(self._names_to_send(opened.node))
 
     async def commit_late(self, opened: OpenFile) -> None:
@@ -67,6 +75,7 @@ class Committer:
 
     def closed(self, opened: OpenFile) -> None:
         """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
+        self._unseen.notice(opened)
         if opened.unsent:
             for parent, _ in opened.node.names():
                 self._opens.digest_later(self._core.directories.place(parent), opened.node)
@@ -80,7 +89,7 @@ class Committer:
         return self._backlog.takes(place) and not self._publisher.is_write_once(place, name)
 
     async def _leave_to_backlog(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
-        opened.unsent = False
+        opened.on_its_way()
         try:
             await self._backlog.keep(opened.fd)
         except BaseException:
@@ -115,9 +124,11 @@ class Committer:
         if opened.unsent or not all(sent.stable for sent in sents):
             opened.unsent = True
             self._put_state(inode, EntryState.DIRTY)
+        elif opened.stamp is not None:
+            self._unseen.reopen(inode)
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        opened.unsent = False
+        opened.on_its_way()
         entry = self._core.index.entries.get(inode) or self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)

@@ -72,6 +72,14 @@ class Core:
         """Say whether a file at this name is, or becomes, an object."""
         return place.zone.sends and self.kind_of(place, name) not in LOCAL_KINDS
 
+    def has_digest(self, node: Node) -> bool:
+        """Say whether the bytes of a node are held against a digest."""
+        for parent, name in node.names():
+            place = self.directories.place(parent)
+            if place.zone.digests and not (place.zone.sends and self.kind_of(place, name) in LOCAL_KINDS):
+                return True
+        return False
+
     def object_at(self, place: Place, name: bytes) -> ObjectPath:
         """Return the object at this name. Raises ``NameNotStorableError``."""
         path = place.child_path(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import trio
 
@@ -49,17 +50,24 @@ class DataPath:
             return memoryview(buffer)[:count]
         return await trio.to_thread.run_sync(os.pread, opened.fd, size_bytes, offset, limiter=self._limiter)
 
-    async def write(self, opened: OpenFile, offset: int, data: bytes) -> int:
+    async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
         """Write all of ``data`` at ``offset``; return how many bytes that were."""
         if opened.arrival is not None:
             await self._arrived(opened, 0, opened.arrival.known.size_bytes)
-        self._opens.about_to_write(opened)
+        self._opens.about_to_write(opened, drop_privileges=drop_privileges)
         try:
             return await self._write(opened.fd, data, offset)
         except OSError as problem:
             if problem.errno != errno.ENOSPC or not await self._room.evict(len(data) + _SPARE_BYTES):
                 raise
         return await self._write(opened.fd, data, offset)
+
+    async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
+        """fallocate(2): ``apply`` carries it out on a descriptor."""
+        if opened.arrival is not None:
+            await self._arrived(opened, 0, opened.arrival.known.size_bytes)
+        self._opens.about_to_write(opened)
+        await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)
 
     async def _write(self, fd: int, data: bytes, offset: int) -> int:
         if len(data) <= _INLINE_WRITE_BYTES:

@@ -25,6 +25,7 @@ from holdfast.fs.remove import Removal
 from holdfast.fs.rename import Renames
 from holdfast.fs.scrub import Scrubber
 from holdfast.fs.status import Status
+from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
 from holdfast.fs.xattrs import ExtendedAttributes
 
@@ -43,10 +44,11 @@ class FileSystem:
         self._scrubber = Scrubber(core, self.verifier)
         self.lookup = Lookup(core, intents)
         self._prefetcher = Prefetcher(core)
-        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher)
+        self._unseen = unseen = UnseenWrites(core)
+        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher, unseen)
         self.backlog = Backlog(core, publisher)
         self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
-        self.committer = Committer(core, self.opens, publisher, self.backlog)
+        self.committer = Committer(core, self.opens, publisher, self.backlog, unseen)
         self.creation = Creation(core, self.lookup, intents)
         self.removal = Removal(core, publisher, intents)
         self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, intents)
@@ -59,6 +61,7 @@ class FileSystem:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as self._late:
+            await self._unseen.take_stock()
             self._late.start_soon(self.verifier.run)
             self._late.start_soon(self.backlog.run)
             self._late.start_soon(self.rebuilder.run)
@@ -66,6 +69,11 @@ class FileSystem:
             await self._late.start(self._prefetcher.run)
             task_status.started()
             await trio.sleep_forever()
+
+    def end(self) -> None:
+        """The mount is gone, and no request comes any more."""
+        self._unseen.settle_all()
+        self.core.directories.close()
 
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""

@@ -82,6 +82,10 @@ class NodeTable:
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE)
 
+    def all(self) -> list[Node]:
+        """Return all nodes."""
+        return list(self._nodes.values())
+
     def __len__(self) -> int:
         return len(self._nodes)
 

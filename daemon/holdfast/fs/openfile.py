@@ -14,10 +14,29 @@ from holdfast.transfer import Arrival
 _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
 
 
+def without_privileges(mode: int) -> int:
+    """Return the permissions in ``mode`` without the set-id bits that a change of the bytes takes away (write(2))."""
+    mode = stat_module.S_IMODE(mode)
+    return mode & ~(stat_module.S_ISUID | (stat_module.S_ISGID if mode & stat_module.S_IXGRP else 0))
+
+
 class OpenFile:
     """An open node. ``handles`` counts the kernel's; ``unsent`` says whether bytes changed since they were last sent."""
 
-    __slots__ = ("arrival", "corrupt", "exclusive", "fd", "handles", "node", "privileged", "unsent", "writable")
+    __slots__ = (
+        "arrival",
+        "backing_id",
+        "corrupt",
+        "exclusive",
+        "fd",
+        "handles",
+        "has_kind",
+        "node",
+        "privileged",
+        "stamp",
+        "unsent",
+        "writable",
+    )
 
     def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
         self.node = node
@@ -29,6 +48,12 @@ class OpenFile:
         """Created with O_EXCL: the first PUT must create."""
         self.corrupt = False
         self.arrival: Arrival | None = None
+        self.has_kind = False
+        """The kernel has a handle: all others must be served as that one is."""
+        self.backing_id: int | None = None
+        """By which the kernel reads and writes past the daemon; None: the daemon serves the data."""
+        self.stamp: tuple[int, int] | None = None
+        """Size and mtime when the bytes were last known, while they may change past the daemon."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:
@@ -37,10 +62,19 @@ class OpenFile:
 
     def drop_privileges(self) -> None:
         """Take the set-id bits away, because the bytes change."""
-        mode = stat_module.S_IMODE(os.fstat(self.fd).st_mode)
-        drop = stat_module.S_ISUID | (stat_module.S_ISGID if mode & stat_module.S_IXGRP else 0)
-        os.fchmod(self.fd, mode & ~drop)
+        os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
         self.privileged = False
+
+    def stamp_now(self) -> tuple[int, int]:
+        """Return size and mtime of the file as it is."""
+        stat = os.fstat(self.fd)
+        return stat.st_size, stat.st_mtime_ns
+
+    def on_its_way(self) -> None:
+        """The bytes as they are now are being sent, or have been: only what is written later is unsent."""
+        self.unsent = False
+        if self.stamp is not None:
+            self.stamp = self.stamp_now()
 
     @property
     def failed(self) -> bool:

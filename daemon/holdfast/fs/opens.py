@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from holdfast.errors import (
     CorruptEntryError,
@@ -20,11 +21,12 @@ from holdfast.errors import (
     WriteOnceError,
 )
 from holdfast.fs.attributes import NamelessStat, Stat
-from holdfast.fs.core import LOCAL_KINDS, Core
+from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.prefetch import Prefetcher
+from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
 from holdfast.index import EntryState
 from holdfast.transfer import Arrival, KnownObject
@@ -33,14 +35,36 @@ from holdfast.zones import NameKind, Place
 _TRIES = 3
 
 
+class BackingFiles(Protocol):
+    """The kernel's table of files that it reads and writes past the daemon (``holdfast.kernel.Connection``)."""
+
+    def register(self, fd: int) -> int | None:
+        """Return an id for the file open at ``fd``; None when the daemon has to serve it."""
+
+    def unregister(self, backing_id: int) -> None:
+        """Forget an id."""
+
+
+class NoBackingFiles:
+    """The daemon serves everything."""
+
+    def register(self, fd: int) -> int | None:
+        """Register nothing."""
+
+    def unregister(self, backing_id: int) -> None:
+        """Have nothing to forget."""
+
+
 class Opens:
     """All open nodes. ``closed`` hears of each node whose last handle went."""
 
-    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier, prefetcher: Prefetcher) -> None:
+    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier, prefetcher: Prefetcher, unseen: UnseenWrites) -> None:
         self._core = core
         self._lookup = lookup
         self._verifier = verifier
         self._prefetcher = prefetcher
+        self._unseen = unseen
+        self.backing: BackingFiles = NoBackingFiles()
         self.closed: Callable[[Node], None] = _nobody_waits
 
     async def open(self, node: Node, flags: int) -> OpenFile:
@@ -67,7 +91,17 @@ class Opens:
         except BaseException:
             self._uncount(opened)
             raise
+        self.handed_out(opened, writable=writable)
         return opened
+
+    def handed_out(self, opened: OpenFile, *, writable: bool) -> None:
+        """The kernel gets a handle. The first one decides who serves the data of all: the kernel by itself, if it can."""
+        if not opened.has_kind:
+            opened.has_kind = True
+            if opened.writable and (opened.arrival is None or opened.arrival.finished):
+                opened.backing_id = self.backing.register(opened.fd)
+        if writable and opened.backing_id is not None:
+            self._unseen.expect(opened)
 
     def opened(self, node_id: int) -> OpenFile:
         """Return the open file that the kernel means by the handle ``node_id``."""
@@ -80,21 +114,21 @@ class Opens:
         """The kernel drops a handle; return whether it was the last one and the file is closed now."""
         return self._uncount(opened)
 
-    async def truncate(self, opened: OpenFile, size_bytes: int) -> None:
+    async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
         if opened.arrival is not None and not opened.arrival.finished:
             await opened.arrival.wait_whole()
-        self.about_to_write(opened)
+        self.about_to_write(opened, drop_privileges=drop_privileges)
         os.ftruncate(opened.fd, size_bytes)
 
-    def about_to_write(self, opened: OpenFile) -> None:
+    def about_to_write(self, opened: OpenFile, *, drop_privileges: bool = True) -> None:
         """Note, before the first change since the last send, that the bytes change."""
-        if opened.privileged:
+        if opened.privileged and drop_privileges:
             opened.drop_privileges()
         if opened.unsent:
             return
         opened.unsent = True
-        if self._has_digest(opened.node):
+        if self._core.has_digest(opened.node):
             self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
 
     async def make_local(self, node: Node) -> None:
@@ -179,7 +213,7 @@ class Opens:
         return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
 
     async def _closed_is_intact(self, node: Node) -> bool:
-        if not self._has_digest(node):
+        if not self._core.has_digest(node):
             return True
         opened = self._open_local(node, writable=False)
         try:
@@ -189,7 +223,7 @@ class Opens:
 
     async def _intact(self, node: Node, opened: OpenFile, truncate: bool) -> bool:
         """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""
-        if truncate or not self._has_digest(node):
+        if truncate or not self._core.has_digest(node):
             return True
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
@@ -283,19 +317,12 @@ class Opens:
             if entry is None or entry.state is EntryState.CLEAN:
                 raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
 
-    def _has_digest(self, node: Node) -> bool:
-        for parent, name in node.names():
-            place = self._core.directories.place(parent)
-            if place.zone.digests and not (place.zone.sends and self._core.kind_of(place, name) in LOCAL_KINDS):
-                return True
-        return False
-
     def _is_dirty(self, node: Node) -> bool:
         entry = self._core.index.entries.get(node.backing) if node.backing else None
-        return entry is not None and entry.state is EntryState.DIRTY
+        return entry is not None and entry.state is EntryState.DIRTY and not entry.digest
 
     def _count_open(self, node: Node, *, hit: bool) -> None:
-        if hit and node.backing and self._has_digest(node):
+        if hit and node.backing and self._core.has_digest(node):
             self._core.counters.hits += 1
             self._core.index.entries.used(node.backing, self._core.now_ns())
 
@@ -305,6 +332,9 @@ class Opens:
         if opened.handles > 0 or node.opened is not opened:
             return False
         inode = node.backing if node.is_named else os.fstat(opened.fd).st_ino
+        self._unseen.settle(opened)
+        if opened.backing_id is not None:
+            self.backing.unregister(opened.backing_id)
         opened.close()
         node.opened = None
         self.closed(node)

@@ -113,7 +113,7 @@ class Renames:
         if sent is not None:
             self._publisher.record([sent], after, entry)
             if node.opened is not None:
-                node.opened.unsent = False
+                node.opened.on_its_way()
             self._publisher.drop_sidecar(there, new)
         elif core.sends(there, new):
             core.mark_dirty(after, there.child_path(new))

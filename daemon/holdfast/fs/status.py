@@ -13,6 +13,7 @@ from holdfast.fs.commit import Committer
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node
+from holdfast.fs.openfile import without_privileges
 from holdfast.fs.opens import Opens
 
 
@@ -71,7 +72,7 @@ class Status:
             return FOREVER_SECONDS
         return self._core.config.remote.metadata_ttl_seconds
 
-    async def set(self, node: Node, changes: Changes) -> Stat:
+    async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
         """Change attributes; return all of them. What exists only in the store is fetched first.
 
         Changes of mode, owner and times are this node's own: a store does not keep them. A new size is sent like any write.
@@ -80,7 +81,7 @@ class Status:
             self._core.writable_descriptor(node)
         await self._opens.make_local(node)
         if changes.size_bytes is not None:
-            await self._resize(node, changes.size_bytes)
+            await self._resize(node, changes.size_bytes, drop_privileges)
         before = self.get(node)
         self._apply(node, changes)
         stat = self.get(node)
@@ -89,6 +90,10 @@ class Status:
                 node.opened.note_mode(stat.st_mode)
             self._core.refresh_entry(before, stat)
         return stat
+
+    def without_privileges(self, node: Node) -> Changes:
+        """Return the change that takes the set-id bits away that a write must not leave."""
+        return Changes(mode=without_privileges(self.get(node).st_mode))
 
     def readlink(self, node: Node) -> bytes:
         """readlink(2)."""
@@ -100,10 +105,10 @@ class Status:
         """statfs(2): the disk of the store; what the reserve keeps back is not free."""
         return os.fstatvfs(self._core.store.tree.root_fd)
 
-    async def _resize(self, node: Node, size_bytes: int) -> None:
+    async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
         opened = await self._opens.open(node, os.O_WRONLY)
         try:
-            await self._opens.truncate(opened, size_bytes)
+            await self._opens.truncate(opened, size_bytes, drop_privileges=drop_privileges)
             if opened.handles == 1:
                 await self._committer.commit(opened)
         finally:

@@ -12,7 +12,8 @@ from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
 class Entries:
     """The ``entries`` database. A change is one transaction, done when the call returns.
 
-    ``cached_bytes`` is the sum of the sizes of all files that are, or become, copies of objects.
+    ``cached_bytes`` is the sum of the sizes of all files that are, or become, copies of objects. ``were_open`` are the
+    inodes that an earlier run left open for writing: their bytes may be those of their digests.
     """
 
     def __init__(self, environment: lmdb.Environment) -> None:
@@ -20,6 +21,7 @@ class Entries:
         self._database = environment.open_db(b"entries")
         self._uses: dict[int, int] = {}
         self.cached_bytes = 0
+        self.were_open: list[int] = []
         self._take_stock()
 
     def get(self, inode: int) -> Entry | None:
@@ -77,6 +79,8 @@ class Entries:
             self.cached_bytes += _cached_bytes(entry)
             if entry.state is EntryState.UPLOADING:
                 cut_off.append((inode, entry))
+            elif entry.state is EntryState.DIRTY and entry.digest:
+                self.were_open.append(inode)
         for inode, entry in cut_off:
             entry.become(EntryState.DIRTY)
             self.put(inode, entry)

@@ -126,6 +126,12 @@ class Connection:
         reason = probe.takeover_outcome(self.outcome)
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 
+    @property
+    def tells_privileges(self) -> bool:
+        """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
+        agreed = self.outcome.agreed
+        return agreed is not None and InitFlag.DROP_PRIVILEGES in agreed
+
     # --- passthrough -------------------------------------------------------------------------------------------------
 
     def register(self, fd: int) -> int | None:

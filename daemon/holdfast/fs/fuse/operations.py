@@ -14,6 +14,7 @@ from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
+from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
 _DOT, _DOTDOT = 1, 2
@@ -27,8 +28,9 @@ class Operations(pyfuse3.Operations):
     enable_writeback_cache = False
     enable_acl = False
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: FileSystem, connection: Connection) -> None:
         super().__init__()
+        self._connection = connection
         self._files = files
         self.counters: Counters = files.core.counters
 
@@ -57,7 +59,11 @@ class Operations(pyfuse3.Operations):
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        node, stat, _ = await self._files.creation.file(self._node(parent_inode), name, mode, flags, _caller(ctx))
+        request = self._connection.request()
+        parent = self._node(parent_inode)
+        node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx))
+        self._files.opens.handed_out(opened, writable=True)
+        self._answer(request, opened, reads_only=False)
         return FileInfo(fh=node.id), self._new_entry(node, stat)
 
     @replies
@@ -114,6 +120,7 @@ class Operations(pyfuse3.Operations):
     async def setattr(
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
+        drops = self._drops_privileges()
         node = self._node(inode)
         changes = Changes(
             mode=attr.st_mode if fields.update_mode else None,
@@ -123,7 +130,9 @@ class Operations(pyfuse3.Operations):
             atime_ns=attr.st_atime_ns if fields.update_atime else None,
             mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
         )
-        stat = await self._files.status.set(node, changes)
+        if changes == Changes() and drops:  # the kernel is about to write by itself
+            changes = self._files.status.without_privileges(node)
+        stat = await self._files.status.set(node, changes, drop_privileges=drops)
         return _attributes(node, stat, 0.0, self._files.status.seconds(node))
 
     @replies
@@ -145,7 +154,11 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        await self._files.xattrs.set(self._node(inode), name, value)
+        asked = Fallocation.of(name, value)
+        if asked is not None:
+            await self._files.data.allocate(self._opened(asked.handle), asked.apply)
+        else:
+            await self._files.xattrs.set(self._node(inode), name, value)
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -155,13 +168,15 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        request = self._connection.request()
         node = self._node(inode)
-        await self._files.opens.open(node, flags)
+        opened = await self._files.opens.open(node, flags)
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # what the lookup told may have been of another version
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
         info = FileInfo(fh=node.id | (_READ_ONLY if reads_only else 0), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
+        self._answer(request, opened, reads_only=reads_only)
         return info
 
     @replies
@@ -170,7 +185,8 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def write(self, fh: int, off: int, buf: bytes) -> int:
-        return await self._files.data.write(self._opened(fh), off, buf)
+        drops = self._drops_privileges()
+        return await self._files.data.write(self._opened(fh), off, buf, drop_privileges=drops)
 
     @replies
     async def flush(self, fh: int) -> None:
@@ -215,6 +231,14 @@ class Operations(pyfuse3.Operations):
         await self._files.sync_directory(self._node(fh))
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _answer(self, request: int, opened: OpenFile, *, reads_only: bool) -> None:
+        silent = reads_only or not self._files.committer.sends(opened)
+        self._connection.answer(request, opened.backing_id, OpenFlag.NO_FLUSH if silent else OpenFlag.NONE)
+
+    def _drops_privileges(self) -> bool:
+        """Say whether what is asked for takes set-id bits away. To be called before the first await."""
+        return self._connection.drops_privileges() or not self._connection.tells_privileges
 
     def _node(self, inode: int) -> Node:
         return self._files.core.nodes.get(inode)

@@ -13,6 +13,7 @@ from holdfast.errors import FuseUnavailableError, MountpointError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
+from holdfast.kernel import Connection, Machine
 
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
@@ -29,7 +30,7 @@ class _WithdrawnRequests(logging.Filter):
 class Session:
     """One mount. There can be one in a process: libfuse's state is pyfuse3's and global."""
 
-    def __init__(self, files: FileSystem, mountpoint: str, *, allow_other: bool) -> None:
+    def __init__(self, files: FileSystem, mountpoint: str, *, allow_other: bool, passthrough: bool) -> None:
         self.mountpoint = mountpoint
         options = {"default_permissions", "fsname=holdfast", "subtype=holdfast"}
         if allow_other:
@@ -42,16 +43,25 @@ class Session:
                 f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
                 "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
             ) from None
+        self._connection = Connection(Machine.this(), passthrough=passthrough)
+        self._connection.prepare(None)
         try:
-            pyfuse3.init(Operations(files), mountpoint, options)
+            pyfuse3.init(Operations(files, self._connection), mountpoint, options)
         except RuntimeError:
             raise MountpointError(
                 f"the kernel refused to mount on {mountpoint}: mounting takes root, or the setuid helper fusermount3 "
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
+        self._connection.attach()
+        files.opens.backing = self._connection
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.invalidate = _invalidate
         files.presence.invalidate_now = _invalidate_now
+
+    @property
+    def data_mode(self) -> str:
+        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        return self._connection.mode
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
@@ -64,6 +74,7 @@ class Session:
 
     def close(self) -> None:
         """Unmount and end the session."""
+        self._connection.close()
         pyfuse3.close()
 
 
