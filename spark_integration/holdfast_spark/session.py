@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
-"""PySpark's own choice, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a batch run again keeps the old state."""
+"""PySpark's own choice, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
 _MANAGER = "FileSystemBasedCheckpointFileManager"
 _MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
 _MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
