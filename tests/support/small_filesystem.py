@@ -20,7 +20,6 @@ import signal
 import socket
 import stat
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,21 +27,13 @@ from typing import Any
 import trio
 
 from holdfast.kernel import Connection, Fallocation, Machine, OpenFlag
+from tests.support.kept_opens import KeptOpens
 
 import pyfuse3  # isort: skip  the C module must be loaded before it
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields
 
 _SECONDS = 60.0
 _OPTIONS = {"fsname=small", "default_permissions", "allow_other"}
-
-
-@dataclass
-class Opened:
-    """An open node: its descriptor, how many handles there are, and its backing id if the kernel serves it."""
-
-    fd: int
-    handles: int
-    backing_id: int | None
 
 
 class SmallFileSystem(pyfuse3.Operations):
@@ -54,13 +45,12 @@ class SmallFileSystem(pyfuse3.Operations):
         super().__init__()
         self.connection = connection
         self.backing = backing
-        self.kept = kept
+        self.orphans = kept.parent / "orphans"
+        self.orphans.mkdir(exist_ok=True)
         self.parent = parent
         self.die_in = die_in
         self.resent: list[str] = []
-        self.opened: dict[int, Opened] = {}
-        for node, (handles, backing_id) in json.loads(kept.read_text() or "{}").items():
-            self.opened[int(node)] = Opened(os.open(self._path(int(node)), os.O_RDWR), handles, backing_id)
+        self.opened = KeptOpens(connection, kept, lambda node: os.open(self._path(node), os.O_RDWR))
 
     # --- names and attributes ----------------------------------------------------------------------------------------
 
@@ -107,7 +97,14 @@ class SmallFileSystem(pyfuse3.Operations):
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         resent = self._note_resent("unlink")
-        (self.backing / os.fsdecode(name)).unlink(missing_ok=resent)
+        path = self.backing / os.fsdecode(name)
+        if resent and not path.exists():
+            return
+        node = self._named(name).stat().st_ino
+        if node in self.opened:
+            path.rename(self.orphans / str(node))
+        else:
+            path.unlink()
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -132,12 +129,7 @@ class SmallFileSystem(pyfuse3.Operations):
 
     def _open(self, request: int, path: Path) -> FileInfo:
         node = path.stat().st_ino
-        opened = self.opened.get(node)
-        if opened is None:
-            fd = os.open(path, os.O_RDWR)
-            opened = self.opened[node] = Opened(fd, 0, None if path.suffix == ".daemon" else self.connection.register(fd))
-        opened.handles += 1
-        self._keep()
+        opened = self.opened.open(request, node, path, passthrough=path.suffix != ".daemon")
         if opened.handles == 1 and path.suffix == ".late":
             return FileInfo(fh=node, direct_io=True)
         if opened.handles > 1 and path.suffix == ".mixed":
@@ -158,25 +150,11 @@ class SmallFileSystem(pyfuse3.Operations):
         os.fsync(self.opened[fh].fd)
 
     async def release(self, fh: int) -> None:
-        if self._note_resent("release") and fh not in self.opened:
-            return
-        opened = self.opened[fh]
-        opened.handles -= 1
-        if opened.handles == 0:
-            os.close(opened.fd)
-            del self.opened[fh]
-            if opened.backing_id is not None:
-                self.connection.unregister(opened.backing_id)
-        self._keep()
+        self._note_resent("release")
+        if self.opened.release(self.connection.request(), fh):
+            (self.orphans / str(fh)).unlink(missing_ok=True)
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _keep(self) -> None:
-        unfinished = self.kept.with_suffix(".new")
-        unfinished.write_text(
-            json.dumps({node: (opened.handles, opened.backing_id) for node, opened in self.opened.items()})
-        )
-        unfinished.rename(self.kept)
 
     def _drop_privileges(self, path: Path) -> None:
         if self.connection.drops_privileges():
@@ -194,6 +172,8 @@ class SmallFileSystem(pyfuse3.Operations):
         for entry in os.scandir(self.backing):
             if entry.inode() == node:
                 return Path(entry.path)
+        if (self.orphans / str(node)).exists():
+            return self.orphans / str(node)
         raise FUSEError(errno.ESTALE)
 
     def _entry(self, path: Path) -> EntryAttributes:
@@ -225,7 +205,7 @@ async def _answer(files: SmallFileSystem, parent: trio.SocketStream) -> None:
             "takeover": files.connection.takeover,
             "resent": files.resent,
             "open": len(files.opened),
-            "ids": len([opened for opened in files.opened.values() if opened.backing_id is not None]),
+            "ids": files.opened.ids,
         }
         await parent.send_all(json.dumps(told).encode() + b"\n" * line.count(b"\n"))
     pyfuse3.terminate()
@@ -243,13 +223,12 @@ def main(mountpoint: str, backing: str, state: str, socket_fd: int, device_fd: i
     channel = socket.socket(fileno=socket_fd)
     connection = Connection(Machine.this(), passthrough=passthrough)
     connection.prepare(Path(state, "init"), takeover=device_fd >= 0)
-    kept = Path(state, "ids")
-    kept.touch()
     channel.setblocking(False)
     parent = trio.SocketStream(trio.socket.from_stdlib_socket(channel.dup()))
-    files = SmallFileSystem(connection, Path(backing), kept, parent, die_in)
+    files = SmallFileSystem(connection, Path(backing), Path(state, "opens"), parent, die_in)
     pyfuse3.init(files, f"/dev/fd/{device_fd}" if device_fd >= 0 else mountpoint, _OPTIONS)
     connection.attach()
+    files.opened.finish()
     descriptors = [connection.device] if connection.device >= 0 and device_fd < 0 else []
     socket.send_fds(channel, [b"ready\n"], descriptors)
     if die_in == "start":

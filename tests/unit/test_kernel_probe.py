@@ -206,6 +206,7 @@ def test_an_answer_that_says_nothing_is_not_given(hooks: Scripted) -> None:
 def test_a_resent_request_is_told_by_its_number() -> None:
     assert not Connection.is_resent(2)
     assert Connection.is_resent(2 | 1 << 63)
+    assert Connection.number(2 | 1 << 63) == Connection.number(2) == 2
 
 
 # --- what is kept of the start of a mount -----------------------------------------------------------------------------

@@ -148,9 +148,16 @@ class Connection:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
 
-    def unregister(self, backing_id: int) -> None:
-        """Close a backing id: no open may name it any more. Files that are open with it stay so."""
-        fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
+    def unregister(self, backing_id: int) -> bool:
+        """Close a backing id: no open may name it any more. Files that are open with it stay so.
+
+        False when there is no such id: a daemon that died right after this had closed it.
+        """
+        try:
+            fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
+        except FileNotFoundError:
+            return False
+        return True
 
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Add to the reply that the OPEN, OPENDIR or CREATE numbered ``request`` will get.
@@ -166,6 +173,11 @@ class Connection:
     def is_resent(request: int) -> bool:
         """Say whether an earlier daemon read this request too, and may have carried it out."""
         return request & RESENT != 0
+
+    @staticmethod
+    def number(request: int) -> int:
+        """Return the request's number without the mark of a resent one: the same however often it is sent."""
+        return request & ~RESENT
 
     def requests(self) -> dict[Opcode, int]:
         """Return how many requests of each kind were read since the mount; kinds without any are left out."""
