@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
@@ -148,16 +149,10 @@ class Connection:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
 
-    def unregister(self, backing_id: int) -> bool:
-        """Close a backing id: no open may name it any more. Files that are open with it stay so.
-
-        False when there is no such id: a daemon that died right after this had closed it.
-        """
-        try:
+    def unregister(self, backing_id: int) -> None:
+        """Close a backing id: no open may name it any more. Files that are open with it stay so."""
+        with suppress(FileNotFoundError):  # a daemon that died right after this has closed it already
             fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
-        except FileNotFoundError:
-            return False
-        return True
 
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Add to the reply that the OPEN, OPENDIR or CREATE numbered ``request`` will get.
