@@ -16,6 +16,7 @@ import socket
 import sys
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
@@ -142,5 +143,17 @@ def _notify_systemd(message: str) -> None:
         channel.sendall(message.encode())
 
 
+def run() -> NoReturn:
+    """Run the daemon and end the process.
+
+    Everything is closed by then. Threads that were abandoned in the middle of a request to a store must not keep it: to take
+    the interpreter down around native code may be to wait for them for ever.
+    """
+    status = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
