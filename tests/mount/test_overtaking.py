@@ -1,0 +1,99 @@
+"""Names that change while a request for them is under way: the last word is the one that counts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.mount.conftest import S3NodeFactory, keys
+from tests.mount.test_objects import TEMPORARY, commit
+from tests.support.fault_proxy import FaultProxy
+from tests.support.node import wait_until
+from tests.support.s3 import S3Server
+
+_REFUSALS = 6
+"""So many that the pause before the next attempt is long enough for what happens in it."""
+
+
+def stored(place: S3Server, name: str) -> bytes:
+    key = place.below("checkpoints").key(name)
+    body: bytes = place.client().get_object(Bucket=place.bucket, Key=key)["Body"].read()
+    return body
+
+
+def write_slowly(proxy: FaultProxy, path: Path, data: bytes) -> threading.Thread:
+    """Write a file; return while its PUT waits for the next attempt."""
+    before = len(proxy.requests("PUT", path.name))
+    proxy.answer(503, times=_REFUSALS, method="PUT", matching=path.name)
+    writer = threading.Thread(target=path.write_bytes, args=(data,))
+    writer.start()
+    proxy.wait_requests(before + _REFUSALS, "PUT", path.name)
+    return writer
+
+
+def test_a_slow_put_does_not_undo_a_rename_onto_its_name(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint)).start()
+    path = node.checkpoints / "report"
+    path.write_bytes(b"zero")
+    writer = write_slowly(proxy, path, b"one")
+    commit(path, b"two")
+    writer.join()
+    assert stored(place, "report") == b"two"
+    assert path.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+def test_a_file_that_is_removed_while_it_is_sent_does_not_come_back(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, durability: str
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability=durability).start()
+    path = node.checkpoints / "report"
+    writer = write_slowly(proxy, path, b"one")
+    path.unlink()
+    writer.join()
+    wait_until(lambda: len(proxy.requests("PUT", "report")) > _REFUSALS)
+    wait_until(lambda: keys(place) == set())
+    directory = os.open(node.checkpoints, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+    assert keys(place) == set()
+    assert not path.exists()
+    assert node.status().cached_files == 0
+
+
+def test_a_fetch_under_way_does_not_undo_a_rename_onto_its_name(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    writer = make_s3_node(place, "writer").start()
+    node = make_s3_node(place.through(proxy.endpoint), "node").start()
+    (writer.checkpoints / "report").write_bytes(b"old")
+    path = node.checkpoints / "report"
+    assert path.stat().st_size == 3
+    temporary = path.with_name(TEMPORARY.format(path.name))
+    temporary.write_bytes(b"new")
+    proxy.delay_seconds = 1.0
+    reader = threading.Thread(target=path.read_bytes)
+    reader.start()
+    proxy.wait_requests(1, "GET", "/report")
+    proxy.delay_seconds = 0.0
+    temporary.rename(path)
+    reader.join()
+    assert path.read_bytes() == b"new"
+    assert stored(place, "report") == b"new"
+
+
+def test_a_directory_with_a_file_that_waits_to_be_sent_is_copied(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability="async").start()
+    (node.checkpoints / "a").mkdir()
+    writer = write_slowly(proxy, node.checkpoints / "a/report", b"safe")
+    writer.join()
+    with pytest.raises(OSError, match="cross-device"):
+        (node.checkpoints / "a").rename(node.checkpoints / "b")
+    wait_until(lambda: keys(place) == {"checkpoints/a/report"})
