@@ -100,18 +100,24 @@ class Publisher:
         """Remember whose creation succeeded: its next lookups here are those of a writer."""
         self._intents.created(place.path, self._core.kind_of(place, name), caller.pid)
 
-    def record(self, sents: list[Sent], stat: os.stat_result, previous: Entry | None) -> None:
-        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``."""
+    def record(
+        self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
+    ) -> None:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
+
+        ``others_unsent``: the file has other names, under which the store does not have them yet.
+        """
         core = self._core
         entry = Entry(
-            EntryState.CLEAN if all(sent.stable for sent in sents) else EntryState.DIRTY,
+            EntryState.DIRTY if others_unsent or not all(sent.stable for sent in sents) else EntryState.CLEAN,
             stat.st_size,
             stat.st_mtime_ns,
             stat.st_ctime_ns,
-            sents[-1].fingerprint.digest,
+            b"" if others_unsent else sents[-1].fingerprint.digest,
             list(previous.names) if previous is not None else [],
             verified_run=core.index.run,
             used_ns=core.now_ns(),
+            path=previous.path if others_unsent and previous is not None else sents[-1].path,
         )
         for sent in sents:
             adopted = stat.st_mtime_ns == sent.info.modified_ns

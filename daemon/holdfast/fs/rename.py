@@ -21,7 +21,7 @@ from holdfast.fs.nodes import Node
 from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.remove import Removal
-from holdfast.index import Entry
+from holdfast.index import Entry, EntryState
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -57,7 +57,9 @@ class Renames:
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
-            self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
+            entry = core.index.entries.get(stat.st_ino)
+            unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+            self._publisher.record([sent], stat, entry, others_unsent=unsent)
         else:
             core.refresh_entry(before, stat)
             self._opens.digest_later(place, node)
