@@ -10,15 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
 from holdfast import __version__, mountpoint
 from holdfast.cli import doctor, entries, mounting, observing
 from holdfast.config import Config, ZoneSection
+from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
-from holdfast.errors import DaemonUnreachableError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from holdfast.workdirs import Process
+from tests.conftest import NodeFactory
 from tests.support.node import Node
 from tests.support.privileges import as_nobody
 
@@ -273,3 +276,51 @@ def test_listings_come_in_pages(node: Node) -> None:
             break
         after = page["next"]
     assert seen == [f"{number:02}" for number in range(25)]
+
+
+def test_names_that_are_not_utf8_are_shown_escaped(node: Node) -> None:
+    directory = node.work / "plain"
+    directory.mkdir()
+    for number in range(3):
+        Path(os.fsdecode(b"%s/%d\xff" % (os.fsencode(directory), number))).touch()
+    (directory / "4").touch()
+    with node.client() as client:
+        names = [Path(entry.path).name for entry in client.entries(str(directory))]
+        assert names == [r"0\xff", r"1\xff", r"2\xff", "4"]
+        with pytest.raises(ConfigurationError, match="not UTF-8"):
+            client.entry(f"{directory}/0\udcff")
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(node.socket)), base_url="http://holdfast") as http:
+        page = http.get("/v1/entries", params={"path": str(directory), "limit": 1}).json()
+        assert [Path(entry["path"]).name for entry in page["entries"]] == names
+        assert page["next"] is None
+
+
+def test_a_path_with_a_null_character_is_refused(node: Node) -> None:
+    with node.client() as client, pytest.raises(RefusedError, match="null character"):
+        client.entry(f"{node.work}/a\0b")
+
+
+def test_looking_at_files_leaves_no_nodes_behind(node: Node) -> None:
+    directory = node.backing(node.work / "plain")
+    (directory / "below").mkdir(parents=True)
+    for number in range(50):
+        (directory / str(number)).touch()
+    before = node.status().known_nodes
+    with node.client() as client:
+        assert len(list(client.entries(str(node.work / "plain")))) == 51
+        assert client.entry(str(node.work / "plain/below")).type == "directory"
+        with pytest.raises(RefusedError, match="there is no"):
+            client.entry(str(node.work / "plain/below/missing"))
+    assert node.status().known_nodes == before
+
+
+def test_fetching_ahead_leaves_no_nodes_behind(make_node: NodeFactory) -> None:
+    writer, reader = make_node("writer").start(), make_node("reader").start()
+    (writer.checkpoints / "a/b").mkdir(parents=True)
+    (writer.checkpoints / "a/b/file").write_bytes(b"x")
+    before = reader.status().known_nodes
+    with reader.client() as client:
+        assert [step.done for step in client.prefetch(str(reader.checkpoints / "a"))][-1] == 1
+    assert reader.status().known_nodes == before
+    assert reader.backing(reader.checkpoints / "a/b/file").read_bytes() == b"x"
+    assert (reader.checkpoints / "a/b/file").read_bytes() == b"x"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
+from tests.support.node import Node, wait_until
 
 TEMPORARY = ".{}.0a1b2c3d-0000-4000-8000-0123456789ab.tmp"
 
@@ -285,6 +286,21 @@ def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
         (node.checkpoints / "b").rename(node.checkpoints / "c")
     assert problem.value.errno == errno.EXDEV
     assert sorted(os.listdir(node.checkpoints / "b")) == ["_temporary", "real"], "never half a move"
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+def test_a_directory_with_files_that_must_be_sent_is_copied(
+    make_node: NodeFactory, remote_files: Path, durability: str
+) -> None:
+    node = make_node(checkpoints__durability=durability).start()
+    task = node.checkpoints / "out/_temporary/0/task/year=2013"
+    task.mkdir(parents=True)
+    (task / "part-0").write_bytes(b"rows")
+    with pytest.raises(OSError, match="cross-device") as problem:
+        task.rename(node.checkpoints / "out/year=2013")  # as Hadoop's FileOutputCommitter does
+    assert problem.value.errno == errno.EXDEV
+    shutil.move(task, node.checkpoints / "out/year=2013")
+    wait_until(lambda: objects(remote_files) == {"out/year=2013/part-0": b"rows"})
 
 
 def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files: Path) -> None:

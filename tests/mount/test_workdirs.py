@@ -245,3 +245,20 @@ def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> N
     with pytest.raises(StartError, match=rf"in use by another daemon \(pid {node.pid}\)"):
         other.start()
     assert sorted(os.listdir(node.mountpoint)) == ["blobs", "checkpoints", "work"]
+
+
+def test_a_name_that_is_no_text_is_a_plain_directory(node: Node) -> None:
+    directory = os.fsencode(node.work) + b"/worker_\xff"
+    os.mkdir(directory)
+    assert os.listdir(directory) == []
+    with node.client() as client:
+        assert client.workdirs() == []
+
+
+def test_a_fifo_in_place_of_the_lease_file_stops_nobody(node: Node) -> None:
+    subprocess.run(["mkdir", node.work / "worker_1"], check=True)
+    lease = node.work / "worker_1/.lease"
+    lease.unlink()
+    os.mkfifo(lease)
+    with node.client() as client:
+        assert client.acquire("worker", "1", os.getpid()).acquisitions == 2

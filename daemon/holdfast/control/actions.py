@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat as stat_module
 from collections.abc import AsyncIterator
 
 import trio
 
 from holdfast.control.messages import Progress
-from holdfast.control.paths import Paths
+from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
@@ -48,22 +47,31 @@ class Actions:
 
     async def prefetch(self, path: str) -> AsyncIterator[Progress]:
         """Fetch every object at or below ``path`` that is not here."""
-        found = await self._paths.find(path)
-        wanted = [file async for file in self._remote_files(found)]
+        async with self._paths.find(path) as found:
+            wanted = [file async for file in self._remote_files(found)]
+            try:
+                async for step in self._fetch(wanted):
+                    yield step
+            finally:
+                for file in wanted:
+                    self._core.nodes.release(file.node)
+
+    async def _fetch(self, wanted: list[Found]) -> AsyncIterator[Progress]:
         done = bytes_done = 0
         for start in range(0, len(wanted), _PARALLEL_FETCHES):
             group = wanted[start : start + _PARALLEL_FETCHES]
             for file, problem in zip(group, await self._fetch_all(group), strict=True):
                 done += 1
                 bytes_done += 0 if problem else file.stat.st_size
-                name = os.fsdecode(file.node.name)
+                name = shown(file.node.name)
                 yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, path=name, problem=problem)
         yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
         """Drop the copies at or below ``path`` that the store has too. A single file that can't go is an error."""
         wanted = self._paths.relative(path)
-        found = await self._paths.find(path)
+        async with self._paths.find(path) as found:
+            is_file_here = not found.node.is_directory and found.node.backing != 0
         inodes = await trio.to_thread.run_sync(self._clean, wanted)
         done = bytes_done = 0
         for inode, file in inodes:
@@ -73,7 +81,7 @@ class Actions:
                 bytes_done += size_bytes
                 yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, path=self._paths.absolute(file))
             await trio.lowlevel.checkpoint()
-        if not found.node.is_directory and not done and found.node.backing:
+        if is_file_here and not done:
             raise FileBusyError(
                 f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
             )
@@ -97,6 +105,8 @@ class Actions:
             if child is not None:
                 async for file in self._remote_files(child):
                     yield file
+                if child.node.is_directory or child.node.backing:
+                    self._core.nodes.release(child.node)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
         """Fetch side by side; return for each what went wrong."""

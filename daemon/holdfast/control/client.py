@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from holdfast.control.messages import (
     Status,
     WorkdirInfo,
 )
-from holdfast.errors import DaemonUnreachableError, HoldfastError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
 
 _T = TypeVar("_T")
 _SECONDS = 150.0  # a miss may wait for the store as long as its deadline
@@ -128,20 +129,24 @@ class ControlClient:
 
     def _get(self, route: str, kind: type[_T], **query: str) -> _T:
         try:
-            reply = self._http.get(route, params=query)
+            with _only_text():
+                reply = self._http.get(route, params=query)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
 
     def _post(self, route: str, body: Message, kind: type[_T]) -> _T:
+        with _only_text():
+            content = msgspec.json.encode(body)
         try:
-            reply = self._http.post(route, content=msgspec.json.encode(body))
+            reply = self._http.post(route, content=content)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
 
     def _stream(self, route: str, path: str | None) -> Iterator[Progress]:
-        body = msgspec.json.encode(PathRequest(path=path))
+        with _only_text():
+            body = msgspec.json.encode(PathRequest(path=path))
         try:
             with self._http.stream("POST", route, content=body, timeout=None) as reply:
                 if reply.status_code != httpx.codes.OK:
@@ -164,6 +169,17 @@ class ControlClient:
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
             "or name its socket with --socket or $HOLDFAST_SOCKET"
         )
+
+
+@contextmanager
+def _only_text() -> Iterator[None]:
+    """Refuse a name that a message can't hold. Raises ``ConfigurationError``."""
+    try:
+        yield
+    except UnicodeEncodeError as problem:
+        raise ConfigurationError(
+            f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
+        ) from None
 
 
 def _group_of(path: Path) -> str:

@@ -12,7 +12,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation, RemoteStatus, Status, WorkdirInfo
-from holdfast.control.paths import Paths
+from holdfast.control.paths import Paths, shown
 from holdfast.fs.filesystem import FileSystem, Node
 from holdfast.fs.lookup import Found
 from holdfast.index import Entry, EntryState
@@ -103,24 +103,30 @@ class Inspector:
 
     async def page(self, path: str, after: str, limit: int) -> EntryPage:
         """Return up to ``limit`` entries of the directory ``path``, in the order of names, from the one after ``after``."""
-        directory = (await self._paths.find(path)).node
-        if not directory.is_directory:
-            return EntryPage(entries=[await self.entry(path)], next=None)
-        names = sorted(await self._files.listings.names(directory))
-        wanted = [name for name in names if name > os.fsencode(after)]
+        async with self._paths.find(path) as directory:
+            if not directory.node.is_directory:
+                return EntryPage(entries=[await self.entry(path)], next=None)
+            return await self._page(self._paths.relative(path), directory.node, os.fsencode(after), limit)
+
+    async def _page(self, path: bytes, directory: Node, after: bytes, limit: int) -> EntryPage:
+        wanted = [name for name in sorted(await self._files.listings.names(directory)) if name > after]
+        end = min(limit, len(wanted))
+        while end < len(wanted) and not _is_text(wanted[end - 1]):
+            end += 1  # a page ends where the next request can say
         entries = []
-        for name in wanted[:limit]:
+        for name in wanted[:end]:
             found = self._files.listings.entry(directory, name)
             if found is not None:
-                entries.append(self._describe(self._paths.relative(path), name, directory, found))
+                entries.append(self._describe(path, name, directory, found))
+                self._core.nodes.release(found.node)
             await trio.lowlevel.checkpoint_if_cancelled()
-        return EntryPage(entries=entries, next=os.fsdecode(wanted[limit - 1]) if len(wanted) > limit else None)
+        return EntryPage(entries=entries, next=shown(wanted[end - 1]) if end < len(wanted) else None)
 
     async def entry(self, path: str) -> EntryInfo:
         """Return what is known about ``path``."""
-        found = await self._paths.find(path)
-        directory, _, name = self._paths.relative(path).rpartition(b"/")
-        return self._describe(directory, name, found.node.parent or found.node, found)
+        async with self._paths.find(path) as found:
+            directory, _, name = self._paths.relative(path).rpartition(b"/")
+            return self._describe(directory, name, found.node.parent or found.node, found)
 
     async def why(self, path: str) -> Explanation:
         """Say in sentences what ``path`` is, where its bytes are, and what an open would do."""
@@ -144,7 +150,7 @@ class Inspector:
             size_bytes=found.stat.st_size,
             modified=found.stat.st_mtime_ns / 1e9,
             kind=core.kind_of(place, name).value if in_store and place.zone.sends else None,
-            object=f"{core.remote_of(place.zone).access.store.url.rstrip('/')}/{os.fsdecode(place.zone.key_of(path))}"
+            object=f"{core.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
             if cached or known
             else None,
             etag=cached.etag if cached else known.etag if known else None,
@@ -169,6 +175,10 @@ class Inspector:
     def _unsent(self) -> list[str]:
         entries = (entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY)
         return [self._paths.absolute(entry.path) for entry in itertools.islice(entries, _MOST_UNSENT_SHOWN)]
+
+
+def _is_text(name: bytes) -> bool:
+    return shown(name).encode() == name
 
 
 _WHERE = {

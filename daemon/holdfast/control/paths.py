@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -23,6 +25,8 @@ class Paths:
 
     def relative(self, path: str) -> bytes:
         """Return ``path`` relative to the mount (``b""``: the mountpoint itself). Raises ``OutsideMountError``."""
+        if "\0" in path:
+            raise OutsideMountError(f"{path!r} is no path: it has a null character")
         full = os.path.normpath(path)
         if full == self.mountpoint:
             return b""
@@ -32,17 +36,29 @@ class Paths:
 
     def absolute(self, path: bytes) -> str:
         """Return the absolute path of ``path``, which is relative to the mount."""
-        return self.mountpoint + "/" + os.fsdecode(path) if path else self.mountpoint
+        return self.mountpoint + "/" + shown(path) if path else self.mountpoint
 
-    async def find(self, path: str) -> Found:
-        """Return what the kernel would find at ``path``. Raises ``NoSuchEntryError`` and ``OutsideMountError``."""
+    @asynccontextmanager
+    async def find(self, path: str) -> AsyncIterator[Found]:
+        """Give what the kernel would find at ``path``. Raises ``NoSuchEntryError`` and ``OutsideMountError``.
+
+        A node that the kernel does not know leaves the table when the block ends.
+        """
         relative = self.relative(path)
-        node = self._files.core.nodes.root
-        found = Found(node, self._files.status.get(node), 0.0, 0.0)
-        for name in relative.split(b"/") if relative else ():
-            next_found = await self._files.lookup.find(found.node, name, _NOBODY)
-            if next_found is None:
-                raise NoSuchEntryError(f"there is no {path}")
-            found = next_found
-        await trio.lowlevel.checkpoint()
-        return found
+        nodes = self._files.core.nodes
+        found = Found(nodes.root, self._files.status.get(nodes.root), 0.0, 0.0)
+        try:
+            for name in relative.split(b"/") if relative else ():
+                next_found = await self._files.lookup.find(found.node, name, _NOBODY) if found.node.is_directory else None
+                if next_found is None:
+                    raise NoSuchEntryError(f"there is no {path}")
+                found = next_found
+            await trio.lowlevel.checkpoint()
+            yield found
+        finally:
+            nodes.release(found.node)
+
+
+def shown(name: bytes) -> str:
+    """Return a name as messages may hold it: what is not UTF-8 is escaped."""
+    return name.decode(errors="backslashreplace")

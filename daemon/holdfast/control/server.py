@@ -27,6 +27,7 @@ from starlette.routing import Route
 from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
 from holdfast.control.messages import AcquireRequest, EventInfo, Failure, Message, PathRequest, Progress, ReleaseRequest
+from holdfast.control.paths import shown
 from holdfast.errors import ConfigurationError, HoldfastError, StoreInUseError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
@@ -104,7 +105,7 @@ class ControlServer:
 
     async def _entries(self, request: Request) -> Response:
         query = request.query_params
-        limit = min(_LARGEST_PAGE, _number(query.get("limit", "200"), "limit"))
+        limit = max(1, min(_LARGEST_PAGE, _number(query.get("limit", "200"), "limit")))
         return _reply(await self._inspector.page(_path(request), query.get("after", ""), limit))
 
     async def _entry(self, request: Request) -> Response:
@@ -207,7 +208,7 @@ def _guarded(handler: _Handler) -> _Handler:
 
 
 def _failure(problem: HoldfastError) -> Response:
-    failure = Failure(code=problem.code, errno=problem.errno, message=str(problem))
+    failure = Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))
     return Response(msgspec.json.encode(failure), status_code=409, media_type="application/json")
 
 
@@ -225,7 +226,7 @@ async def _stream(progress: AsyncIterator[Progress]) -> Response:
             async for step in progress:
                 yield msgspec.json.encode(step) + b"\n"
         except HoldfastError as problem:
-            failure = Failure(code=problem.code, errno=problem.errno, message=str(problem))
+            failure = Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))
             yield json.dumps({"failure": msgspec.to_builtins(failure)}).encode() + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import trio
 
@@ -111,7 +112,15 @@ class Committer:
                 place = core.directories.place(parent)
                 ours = entry.name_at(place.child_path(name)) is not None
                 once = opened.exclusive or self._publisher.is_write_once(place, name)
-                sents.append(await self._publisher.send(opened.fd, place, name, create_only=once and not ours))
+                sent = await self._publisher.send_named(
+                    opened.fd,
+                    place,
+                    name,
+                    create_only=once and not ours,
+                    is_named=partial(self._is_named, opened.node, parent, name),
+                )
+                if sent is not None:
+                    sents.append(sent)
         except WriteOnceError:
             self._lose(opened, names)
             raise
@@ -119,6 +128,8 @@ class Committer:
             opened.unsent = True
             self._put_state(inode, EntryState.DIRTY)
             raise
+        if not sents:
+            return  # all names went meanwhile
         unmark_unsent(opened.fd)
         self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
         if opened.unsent or not all(sent.stable for sent in sents):
@@ -126,6 +137,9 @@ class Committer:
             self._put_state(inode, EntryState.DIRTY)
         elif opened.stamp is not None:
             self._unseen.reopen(inode)
+
+    def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
+        return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
         opened.on_its_way()

@@ -58,6 +58,7 @@ class Core:
     def __post_init__(self) -> None:
         self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino)
         self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
+        self.nodes.left = self.directories.forget
 
     def remote_of(self, zone: Zone) -> Remote:
         """Return the store behind a zone that has one."""

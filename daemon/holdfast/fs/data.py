@@ -17,6 +17,7 @@ from holdfast.capacity import Room
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
+from holdfast.transfer import Arrival
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
@@ -53,7 +54,7 @@ class DataPath:
     async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
         """Write all of ``data`` at ``offset``; return how many bytes that were."""
         if opened.arrival is not None:
-            await self._arrived(opened, 0, opened.arrival.known.size_bytes)
+            await self._whole(opened, opened.arrival)
         self._opens.about_to_write(opened, drop_privileges=drop_privileges)
         try:
             return await self._write(opened.fd, data, offset)
@@ -65,7 +66,7 @@ class DataPath:
     async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
         """fallocate(2): ``apply`` carries it out on a descriptor."""
         if opened.arrival is not None:
-            await self._arrived(opened, 0, opened.arrival.known.size_bytes)
+            await self._whole(opened, opened.arrival)
         self._opens.about_to_write(opened)
         await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)
 
@@ -78,6 +79,14 @@ class DataPath:
         arrival = opened.arrival
         assert arrival is not None
         await arrival.wait_for(offset, offset + size_bytes)
+        self._let_go(opened, arrival)
+
+    async def _whole(self, opened: OpenFile, arrival: Arrival) -> None:
+        """Wait until the file is in its place too: its entry must be there before a change of the bytes is noted in it."""
+        await arrival.wait_whole()
+        self._let_go(opened, arrival)
+
+    def _let_go(self, opened: OpenFile, arrival: Arrival) -> None:
         if arrival.finished and opened.arrival is arrival:
             opened.arrival = None
             arrival.let_go()

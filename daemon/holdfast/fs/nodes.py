@@ -7,7 +7,9 @@ over restarts. A node without a backing file (it exists only in the store) has a
 Invariants:
 - a hard-linked file is one node with several names; ``backing`` of two living nodes is never the same;
 - ``by path`` holds exactly the named nodes without a backing file;
-- a node leaves the table when its lookup count is zero and nobody has it open, exactly once.
+- a node leaves the table when its lookup count is zero, nobody has it open and no node of the table has a name in it,
+  exactly once. So a directory that the kernel has forgotten, but not a hard link in it, stays one and the same node;
+- ``children`` of a directory is the number of names in it that nodes of the table have.
 
 All of it lives on the event loop and changes between two awaits.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import stat as stat_module
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.digest import position_of
@@ -36,6 +39,7 @@ class Node:
     __slots__ = (
         "backing",
         "cache_is_stale",
+        "children",
         "id",
         "is_directory",
         "lookups",
@@ -48,6 +52,7 @@ class Node:
 
     def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: int, is_directory: bool) -> None:
         self.id = node_id
+        self.children = 0
         self.parent = parent
         self.name = name
         self.more_names: list[tuple[Node, bytes]] | None = None
@@ -72,7 +77,7 @@ class Node:
 
 
 class NodeTable:
-    """All nodes that the kernel knows."""
+    """All nodes that the kernel knows. ``left`` hears of each node that leaves the table."""
 
     def __init__(self, root_inode: int) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
@@ -81,6 +86,7 @@ class NodeTable:
         self._moved: dict[int, Node] = {root_inode: self.root}
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE)
+        self.left: Callable[[Node], None] = _nobody_cares
 
     def all(self) -> list[Node]:
         """Return all nodes."""
@@ -114,6 +120,7 @@ class NodeTable:
         if node is None:
             node_id = inode if inode not in self._nodes else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
+            parent.children += 1
             if node_id != inode:
                 self._moved[inode] = node
         else:
@@ -128,6 +135,7 @@ class NodeTable:
             if node_id in self._nodes:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
+            parent.children += 1
         return node
 
     def bind(self, node: Node, path: bytes, inode: int) -> None:
@@ -151,14 +159,15 @@ class NodeTable:
 
     def add_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Add a name to a node, unless it has it."""
+        if (node.parent is parent and node.name == name) or (node.more_names and (parent, name) in node.more_names):
+            return
+        parent.children += 1
         if node.parent is None:
             node.parent, node.name = parent, name
-        elif not (node.parent is parent and node.name == name):
-            others = node.more_names
-            if others is None:
-                node.more_names = [(parent, name)]
-            elif (parent, name) not in others:
-                others.append((parent, name))
+        elif node.more_names is None:
+            node.more_names = [(parent, name)]
+        else:
+            node.more_names.append((parent, name))
 
     def drop_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Take a name away from a node; the last one leaves it nameless."""
@@ -170,36 +179,52 @@ class NodeTable:
                 node.parent = None
         elif others and (parent, name) in others:
             others.remove((parent, name))
+        else:
+            return
         if not others:
             node.more_names = None
         node.place = None
+        self._abandoned(parent)
 
     def drop_path(self, path: bytes) -> Node | None:
         """Make the node without a backing file at ``path`` nameless; return it."""
         node = self._by_path.pop(path, None)
-        if node is not None:
-            node.parent = None
+        if node is not None and node.parent is not None:
+            parent, node.parent = node.parent, None
+            self._abandoned(parent)
         return node
 
-    def forget(self, node_id: int, lookups: int) -> Node | None:
-        """The kernel drops ``lookups`` references; return the node if it left the table."""
+    def forget(self, node_id: int, lookups: int) -> None:
+        """The kernel drops ``lookups`` references."""
         node = self._nodes.get(node_id)
-        if node is None:
-            return None
-        node.lookups -= lookups
-        return node if self.release(node) else None
+        if node is not None:
+            node.lookups -= lookups
+            self.release(node)
 
-    def release(self, node: Node) -> bool:
-        """Let the node leave the table if nothing refers to it any more; say whether it left."""
-        if node.lookups > 0 or node.opened is not None or node is self.root or self._nodes.get(node.id) is not node:
-            return False
+    def release(self, node: Node) -> None:
+        """Let the node leave the table if nothing refers to it any more, and so the directories above it."""
+        if node.lookups > 0 or node.children or node.opened is not None or node is self.root:
+            return
+        if self._nodes.get(node.id) is not node:
+            return
         del self._nodes[node.id]
         if self._moved.get(node.backing) is node:
             del self._moved[node.backing]
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]
-        return True
+        self.left(node)
+        for parent, _ in node.names():
+            self._abandoned(parent)
+
+    def _abandoned(self, directory: Node) -> None:
+        """One name less leads from ``directory`` to a node of the table."""
+        directory.children -= 1
+        self.release(directory)
+
+
+def _nobody_cares(node: Node) -> None:
+    del node
 
 
 def path_of(node: Node) -> bytes | None:

@@ -190,14 +190,21 @@ class Opens:
                 continue
             if node.opened is None:
                 opened = self._open_local(node, writable)
-                if not await self._intact(node, opened, truncate):
+                try:
+                    intact = await self._intact(node, opened, truncate)
+                except BaseException:
                     opened.close()
-                    was_corrupt = True
+                    raise
+                if not intact or node.opened is not None:
+                    opened.close()
+                    was_corrupt = not intact
                     continue
                 node.opened = opened
                 self._count_open(node, hit=True)
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
+            if writable and not node.opened.writable:
+                self._upgrade(node.opened)  # somebody else opened it meanwhile
             return node.opened
         raise ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
 

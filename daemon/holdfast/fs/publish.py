@@ -3,6 +3,9 @@
 - ``send`` stores the bytes of a file under a name, and returns only when the store has them (level ``commit``);
 - ``retract`` notes that the object of a name is to be deleted.
 
+Only one PUT of a name is under way at a time: of two, the later one must not be overtaken by the earlier. And a name may go
+while its object is on the way: then the object goes too.
+
 The local change of the name follows directly, without an await between, so that the two never come apart in this process.
 A crash after the PUT and before the local step leaves the object whole in the store and the file under its old name.
 """
@@ -10,12 +13,14 @@ A crash after the PUT and before the local step leaves the object whole in the s
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core
 from holdfast.fs.intents import Intents
+from holdfast.fs.locks import NodeLocks
 from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.transfer import ObjectPath
@@ -41,19 +46,38 @@ class Publisher:
     def __init__(self, core: Core, intents: Intents) -> None:
         self._core = core
         self._intents = intents
+        self._under_way = NodeLocks()
 
     def is_write_once(self, place: Place, name: bytes) -> bool:
         """Say whether the object of this name may be created only once."""
         return self._core.kind_of(place, name) is NameKind.WRITE_ONCE
 
     async def send(self, fd: int, place: Place, name: bytes, *, create_only: bool) -> Sent:
-        """Store the bytes behind ``fd`` as the object of ``name``.
+        """Store the bytes behind ``fd`` as the object of ``name``, which is about to appear here.
 
         With ``create_only`` it must not exist in the store: ``WriteOnceError``. Raises ``RemoteError`` when the store does
         not take the object; nothing has changed here then.
         """
+        target = self._core.object_at(place, name)
+        async with self._under_way.of(target.path):
+            return await self._send(fd, place, name, target, create_only=create_only)
+
+    async def send_named(
+        self, fd: int, place: Place, name: bytes, *, create_only: bool, is_named: Callable[[], bool]
+    ) -> Sent | None:
+        """``send`` of a file that has the name as long as ``is_named``; None when it lost it: it leaves no object then."""
+        target = self._core.object_at(place, name)
+        async with self._under_way.of(target.path):
+            if not is_named():
+                return None
+            sent = await self._send(fd, place, name, target, create_only=create_only)
+            if is_named():
+                return sent
+            self.retract(place, name, None)
+            return None
+
+    async def _send(self, fd: int, place: Place, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
         core = self._core
-        target = core.object_at(place, name)
         if place.zone.is_store:
             await target.remote.deletions.settle(target.path, replace=not create_only)
         for attempt in range(_MOST_SENDS):
@@ -76,18 +100,24 @@ class Publisher:
         """Remember whose creation succeeded: its next lookups here are those of a writer."""
         self._intents.created(place.path, self._core.kind_of(place, name), caller.pid)
 
-    def record(self, sents: list[Sent], stat: os.stat_result, previous: Entry | None) -> None:
-        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``."""
+    def record(
+        self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
+    ) -> None:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
+
+        ``others_unsent``: the file has other names, under which the store does not have them yet.
+        """
         core = self._core
         entry = Entry(
-            EntryState.CLEAN if all(sent.stable for sent in sents) else EntryState.DIRTY,
+            EntryState.DIRTY if others_unsent or not all(sent.stable for sent in sents) else EntryState.CLEAN,
             stat.st_size,
             stat.st_mtime_ns,
             stat.st_ctime_ns,
-            sents[-1].fingerprint.digest,
+            b"" if others_unsent else sents[-1].fingerprint.digest,
             list(previous.names) if previous is not None else [],
             verified_run=core.index.run,
             used_ns=core.now_ns(),
+            path=previous.path if others_unsent and previous is not None else sents[-1].path,
         )
         for sent in sents:
             adopted = stat.st_mtime_ns == sent.info.modified_ns

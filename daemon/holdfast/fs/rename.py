@@ -11,15 +11,17 @@ import errno
 import os
 import stat as stat_module
 
+import trio
+
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
 from holdfast.fs.backlog import Backlog
-from holdfast.fs.core import Caller, Core
+from holdfast.fs.core import LOCAL_KINDS, Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
 from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.remove import Removal
-from holdfast.index import Entry
+from holdfast.index import Entry, EntryState
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -55,7 +57,9 @@ class Renames:
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
-            self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
+            entry = core.index.entries.get(stat.st_ino)
+            unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+            self._publisher.record([sent], stat, entry, others_unsent=unsent)
         else:
             core.refresh_entry(before, stat)
             self._opens.digest_later(place, node)
@@ -104,6 +108,8 @@ class Renames:
             if flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._shelter(target, new, target_fd, victim)
+        core.fetcher.detach(there.child_path(new))
+        core.nodes.drop_path(there.child_path(new))
         self._publisher.retract(here, old, stat)
         os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
         core.nodes.drop_name(node, source, old)
@@ -147,7 +153,6 @@ class Renames:
         if victim.st_nlink == 1 and node is not None and node.opened is not None:
             core.store.orphanage.shelter(target_fd, new, victim.st_ino)
         core.residence.forget_name(place.child_path(new), victim)
-        core.fetcher.detach(place.child_path(new))
         self._removal.lost_name(target, new, victim)
 
     async def _send(self, node: Node, place: Place, name: bytes, caller: Caller, *, create_only: bool) -> Sent | None:
@@ -174,6 +179,8 @@ class Renames:
             key = core.object_at(here, old).key
             if await core.remote_of(here.zone).access.holds_any(key):
                 raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
+            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
         stat = core.local_stat(source, old)
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
@@ -189,6 +196,15 @@ class Renames:
         if moved.zone.is_store:
             core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
             core.listing(goal).believe_empty()
+
+    def _would_send(self, directory: bytes, goal: Place) -> bool:
+        """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
+        core = self._core
+        return any(
+            core.names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])) not in LOCAL_KINDS
+            for path, stat in core.store.tree.walk(directory)
+            if stat_module.S_ISREG(stat.st_mode)
+        )
 
     def _directory_replaced(self, target: Node, new: bytes, victim: os.stat_result) -> None:
         core = self._core

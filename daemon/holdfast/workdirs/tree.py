@@ -12,6 +12,8 @@ from holdfast.fs.nodes import Node
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
 
 LEASE_FILE = b".lease"
+_MAKE_LEASE = os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Not waiting: the owner of the directory may have put a FIFO there."""
 
 
 class WorkdirTree:
@@ -46,7 +48,7 @@ class WorkdirTree:
                 if child in VOLATILE:
                     self._empty(fd, path, child)
                 self._make(fd, path, child, owner)
-            os.close(os.open(LEASE_FILE, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444, dir_fd=fd))
+            os.close(os.open(LEASE_FILE, _MAKE_LEASE, 0o444, dir_fd=fd))
             self._tell(path, LEASE_FILE)
         finally:
             os.close(fd)

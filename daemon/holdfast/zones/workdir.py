@@ -34,22 +34,30 @@ class WorkdirName:
         if not _ID.fullmatch(resource_id):
             raise ConfigurationError(f"id {resource_id!r}: any characters but '/'; at least one")
         name = cls(role, resource_id)
-        try:
-            length_bytes = len(name.encoded())
-        except UnicodeEncodeError:
-            raise ConfigurationError(f"id {resource_id!r}: not a text that a file name can hold") from None
+        if not _is_text(resource_id):
+            raise ConfigurationError(f"id {resource_id!r}: not a text that a file name can hold")
+        length_bytes = len(name.encoded())
         if length_bytes > _LONGEST_NAME_BYTES:
             raise ConfigurationError(f"role and id together are {length_bytes} bytes long; at most {_LONGEST_NAME_BYTES}")
         return name
 
     @classmethod
     def parse(cls, name: bytes) -> WorkdirName | None:
-        """Read a directory's name; None when it is not a working directory's."""
+        """Read a directory's name; None when it is not a working directory's. Names that are no text are not."""
         role, separator, resource_id = os.fsdecode(name).partition("_")
-        if not separator or not resource_id or not _ROLE.fullmatch(role):
+        if not separator or not resource_id or not _ROLE.fullmatch(role) or not _is_text(resource_id):
             return None
         return cls(role, resource_id)
 
     def encoded(self) -> bytes:
         """Return the directory's name."""
         return os.fsencode(f"{self.role}_{self.resource_id}")
+
+
+def _is_text(name: str) -> bool:
+    """Say whether a decoded file name is text, so that records and messages can hold it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -51,9 +51,7 @@ class Operations(pyfuse3.Operations):
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for inode, lookups in inode_list:
-            gone = self._files.core.nodes.forget(inode, lookups)
-            if gone is not None and gone.is_directory:
-                self._files.core.directories.forget(gone)
+            self._files.core.nodes.forget(inode, lookups)
 
     @replies
     async def create(

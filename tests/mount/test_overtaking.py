@@ -1,0 +1,156 @@
+"""Names that change while a request for them is under way: the last word is the one that counts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.conftest import S3NodeFactory, keys
+from tests.mount.test_objects import TEMPORARY, commit
+from tests.support.fault_proxy import FaultProxy
+from tests.support.node import wait_until
+from tests.support.s3 import S3Server
+
+_REFUSALS = 6
+"""So many that the pause before the next attempt is long enough for what happens in it."""
+
+
+def stored(place: S3Server, name: str) -> bytes:
+    key = place.below("checkpoints").key(name)
+    body: bytes = place.client().get_object(Bucket=place.bucket, Key=key)["Body"].read()
+    return body
+
+
+def write_slowly(proxy: FaultProxy, path: Path, data: bytes) -> threading.Thread:
+    """Write a file; return while its PUT waits for the next attempt."""
+    before = len(proxy.requests("PUT", path.name))
+    proxy.answer(503, times=_REFUSALS, method="PUT", matching=path.name)
+    writer = threading.Thread(target=path.write_bytes, args=(data,))
+    writer.start()
+    proxy.wait_requests(before + _REFUSALS, "PUT", path.name)
+    return writer
+
+
+def test_a_slow_put_does_not_undo_a_rename_onto_its_name(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint)).start()
+    path = node.checkpoints / "report"
+    path.write_bytes(b"zero")
+    writer = write_slowly(proxy, path, b"one")
+    commit(path, b"two")
+    writer.join()
+    assert stored(place, "report") == b"two"
+    assert path.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+def test_a_file_that_is_removed_while_it_is_sent_does_not_come_back(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, durability: str
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability=durability).start()
+    path = node.checkpoints / "report"
+    writer = write_slowly(proxy, path, b"one")
+    path.unlink()
+    writer.join()
+    wait_until(lambda: len(proxy.requests("PUT", "report")) > _REFUSALS)
+    wait_until(lambda: keys(place) == set())
+    directory = os.open(node.checkpoints, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+    assert keys(place) == set()
+    assert not path.exists()
+    assert node.status().cached_files == 0
+
+
+def test_a_fetch_under_way_does_not_undo_a_rename_onto_its_name(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    writer = make_s3_node(place, "writer").start()
+    node = make_s3_node(place.through(proxy.endpoint), "node").start()
+    (writer.checkpoints / "report").write_bytes(b"old")
+    path = node.checkpoints / "report"
+    assert path.stat().st_size == 3
+    temporary = path.with_name(TEMPORARY.format(path.name))
+    temporary.write_bytes(b"new")
+    proxy.delay_seconds = 1.0
+    reader = threading.Thread(target=path.read_bytes)
+    reader.start()
+    proxy.wait_requests(1, "GET", "/report")
+    proxy.delay_seconds = 0.0
+    temporary.rename(path)
+    reader.join()
+    assert path.read_bytes() == b"new"
+    assert stored(place, "report") == b"new"
+
+
+def test_a_directory_with_a_file_that_waits_to_be_sent_is_copied(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability="async").start()
+    (node.checkpoints / "a").mkdir()
+    writer = write_slowly(proxy, node.checkpoints / "a/report", b"safe")
+    writer.join()
+    with pytest.raises(OSError, match="cross-device"):
+        (node.checkpoints / "a").rename(node.checkpoints / "b")
+    wait_until(lambda: keys(place) == {"checkpoints/a/report"})
+
+
+def test_a_write_waits_until_the_file_that_arrives_is_in_its_place(make_node: NodeFactory, remote_files: Path) -> None:
+    (make_node("writer").start().checkpoints / "large").write_bytes(bytes(48 << 20))
+    node = make_node("node", remote__read_while_arriving_bytes=1 << 20).start()
+    path = node.checkpoints / "large"
+    with path.open("r+b", buffering=0) as file, node.client() as client:
+        file.write(b"X")
+        wait_until(lambda: node.status().fetching == 0)
+        assert client.entry(str(path)).state == "unsent"
+        assert [step.problem for step in client.verify(None) if step.problem] == []
+    assert (remote_files / "large").read_bytes()[:2] == b"X\0"
+
+
+def test_a_link_does_not_hide_that_a_file_was_not_sent(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.1).start()
+    path = node.checkpoints / "report"
+    proxy.answer(503, times=1000, method="PUT", matching="report")
+    with pytest.raises(OSError, match="Input/output"):
+        path.write_bytes(b"precious")
+    node.wait_event("unsent", path="checkpoints/report")
+    os.link(path, node.checkpoints / "copy")
+    assert keys(place) == {"checkpoints/copy"}
+    assert node.status().unsent == [str(path)]
+    proxy.heal()
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+    assert keys(place) == {"checkpoints/copy", "checkpoints/report"}
+    assert node.status().unsent == []
+
+
+def test_an_open_that_fails_leaves_no_descriptor_behind(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.1).start()
+    path = node.checkpoints / f"1_{uuid.uuid4()}.zip"  # a name that the store need not be asked for
+    path.write_bytes(b"data")
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    proxy.answer(503, times=1000, matching=path.name)
+    node.start()
+    node.wait_event("rebuild-skipped")
+
+    def descriptors_here() -> list[str]:
+        links = [Path(f"/proc/{node.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{node.pid}/fd")]
+        return [link for link in map(os.readlink, filter(Path.is_symlink, links)) if link.endswith(path.name)]
+
+    with pytest.raises(OSError, match="Input/output"):
+        path.read_bytes()
+    assert descriptors_here() == []
+    proxy.heal()
+    assert path.read_bytes() == b"data"

@@ -1,0 +1,62 @@
+"""The table of nodes: one node for a file or directory as long as anything leads to it, none afterwards."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from holdfast.fs.nodes import Node, NodeTable
+
+_ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = 2, 10, 11, 12
+
+
+@pytest.fixture
+def table() -> NodeTable:
+    return NodeTable(_ROOT_INODE)
+
+
+def known(table: NodeTable, parent: Node, name: bytes, inode: int, kind: int) -> Node:
+    """Look a name up, as the kernel does."""
+    node = table.local(parent, name, inode, kind)
+    node.lookups += 1
+    return node
+
+
+def test_a_hard_link_outlives_the_kernels_memory_of_the_other_directory(table: NodeTable) -> None:
+    first = known(table, table.root, b"first", _FIRST_INODE, stat.S_IFDIR)
+    second = known(table, table.root, b"second", _SECOND_INODE, stat.S_IFDIR)
+    file = known(table, first, b"a", _FILE_INODE, stat.S_IFREG)
+    known(table, second, b"b", _FILE_INODE, stat.S_IFREG)
+    table.forget(first.id, 1)
+    again = known(table, table.root, b"first", _FIRST_INODE, stat.S_IFDIR)
+    assert known(table, again, b"a", _FILE_INODE, stat.S_IFREG) is file
+    table.drop_name(file, again, b"a")
+    assert file.names() == [(second, b"b")]
+
+
+def test_directories_leave_with_the_last_node_that_has_a_name_in_them(table: NodeTable) -> None:
+    left: list[Node] = []
+    table.left = left.append
+    outer = known(table, table.root, b"outer", _FIRST_INODE, stat.S_IFDIR)
+    inner = known(table, outer, b"inner", _SECOND_INODE, stat.S_IFDIR)
+    file = known(table, inner, b"file", _FILE_INODE, stat.S_IFREG)
+    table.forget(outer.id, 1)
+    table.forget(inner.id, 1)
+    assert left == []
+    table.forget(file.id, 1)
+    assert left == [file, inner, outer]
+    assert len(table) == 1
+
+
+def test_a_directory_leaves_when_the_last_name_in_it_goes(table: NodeTable) -> None:
+    directory = known(table, table.root, b"directory", _FIRST_INODE, stat.S_IFDIR)
+    file = known(table, directory, b"file", _FILE_INODE, stat.S_IFREG)
+    remote = table.remote(directory, b"object", b"directory/object", False)
+    remote.lookups += 1
+    table.forget(directory.id, 1)
+    table.drop_name(file, directory, b"file")
+    assert len(table) == 4
+    table.drop_path(b"directory/object")
+    assert len(table) == 3
+    assert not remote.is_named
