@@ -10,49 +10,26 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from holdfast.errors import (
-    CorruptEntryError,
-    HoldfastError,
     NoSuchEntryError,
     ObjectChangedError,
-    ObjectMissingError,
     WriteOnceError,
 )
 from holdfast.fs.attributes import NamelessStat, Stat
+from holdfast.fs.backing import BackingFiles, NoBackingFiles
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
+from holdfast.fs.missing import Missing
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.prefetch import Prefetcher
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
 from holdfast.index import EntryState
-from holdfast.transfer import Arrival, KnownObject
 from holdfast.zones import NameKind, Place
 
 _TRIES = 3
-
-
-class BackingFiles(Protocol):
-    """The kernel's table of files that it reads and writes past the daemon (``holdfast.kernel.Connection``)."""
-
-    def register(self, fd: int) -> int | None:
-        """Return an id for the file open at ``fd``; None when the daemon has to serve it."""
-
-    def unregister(self, backing_id: int) -> None:
-        """Forget an id."""
-
-
-class NoBackingFiles:
-    """The daemon serves everything."""
-
-    def register(self, fd: int) -> int | None:
-        """Register nothing."""
-
-    def unregister(self, backing_id: int) -> None:
-        """Have nothing to forget."""
 
 
 class Opens:
@@ -60,7 +37,7 @@ class Opens:
 
     def __init__(self, core: Core, lookup: Lookup, verifier: Verifier, prefetcher: Prefetcher, unseen: UnseenWrites) -> None:
         self._core = core
-        self._lookup = lookup
+        self._missing = Missing(core, lookup)
         self._verifier = verifier
         self._prefetcher = prefetcher
         self._unseen = unseen
@@ -138,10 +115,7 @@ class Opens:
         async with self._core.lock(node):
             was_corrupt = node.backing != 0 and node.opened is None and not await self._closed_is_intact(node)
             if node.backing == 0:
-                try:
-                    arrival = await self._arrival(node)
-                except NoSuchEntryError:
-                    raise self._missing(node, was_corrupt) from None
+                arrival = await self._missing.arrival(node, was_corrupt)
                 await arrival.wait_whole()
             elif node.opened is not None and node.opened.arrival is not None:
                 await node.opened.arrival.wait_whole()
@@ -179,14 +153,14 @@ class Opens:
     async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.opened is not None:
             if node.opened.failed:
-                await self._fetch_again(node.opened)
+                await self._missing.fetch_again(node.opened)
             if writable and not node.opened.writable:
                 self._upgrade(node.opened)
             self._count_open(node, hit=True)
             return node.opened
         was_corrupt = False
         for _ in range(_TRIES):
-            if node.backing == 0 and not await self._open_missing(node, truncate, was_corrupt):
+            if node.backing == 0 and not await self._missing.open(node, truncate, was_corrupt):
                 continue
             if node.opened is None:
                 opened = self._open_local(node, writable)
@@ -207,17 +181,6 @@ class Opens:
                 self._upgrade(node.opened)  # somebody else opened it meanwhile
             return node.opened
         raise ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
-
-    async def _open_missing(self, node: Node, truncate: bool, was_corrupt: bool) -> bool:
-        try:
-            return await self._open_remote(node, truncate)
-        except NoSuchEntryError:
-            raise self._missing(node, was_corrupt) from None
-
-    def _missing(self, node: Node, was_corrupt: bool) -> HoldfastError:
-        if was_corrupt:
-            return CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy")
-        return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
 
     async def _closed_is_intact(self, node: Node) -> bool:
         if not self._core.has_digest(node):
@@ -255,64 +218,6 @@ class Opens:
         os.dup2(fd, opened.fd, inheritable=False)
         os.close(fd)
         opened.writable = True
-
-    async def _open_remote(self, node: Node, truncate: bool) -> bool:
-        """Fetch a node that has no file; True when it is open, or bound to its file, now."""
-        arrival = await self._arrival(node)
-        arrival.hold()
-        try:
-            if arrival.known.size_bytes < self._core.config.remote.read_while_arriving_bytes or truncate:
-                await arrival.wait_whole()
-                if arrival.detached:
-                    self._open_arrival(node, arrival)
-            else:
-                await arrival.wait_staged()
-                self._open_arrival(node, arrival)
-        except (ObjectChangedError, ObjectMissingError):
-            await self._refresh(node)
-            return False
-        finally:
-            arrival.let_go()
-        self._core.counters.misses += 1
-        return True
-
-    async def _fetch_again(self, opened: OpenFile) -> None:
-        """The fetch behind an open file failed: let all its handles go on with a new one."""
-        arrival = await self._arrival(opened.node)
-        arrival.hold()
-        try:
-            await arrival.wait_staged()
-            opened.change_arrival(arrival)
-        finally:
-            arrival.let_go()
-
-    def _open_arrival(self, node: Node, arrival: Arrival) -> None:
-        opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
-        if not arrival.finished:
-            opened.arrival = arrival
-            arrival.hold()
-        node.opened = opened
-
-    async def _arrival(self, node: Node) -> Arrival:
-        core = self._core
-        if node.parent is None:
-            raise NoSuchEntryError("the file was removed")
-        place = core.directories.place(node.parent)
-        known = core.listing(place).object(node.name) or await self._refresh(node)
-        return core.fetcher.fetch(core.object_at(place, node.name), known)
-
-    async def _refresh(self, node: Node) -> KnownObject:
-        """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
-        if node.parent is None:
-            raise NoSuchEntryError("the file was removed")
-        place = self._core.directories.place(node.parent)
-        known = await self._lookup.known_object(place, node.name)
-        if known is None:
-            path = path_of(node)
-            if path is not None:
-                self._core.nodes.drop_path(path)
-            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
-        return known
 
     def _check_writable(self, node: Node) -> None:
         core = self._core

@@ -1,0 +1,102 @@
+"""Nodes that have no file here: the fetch behind an open, whole first or while it is read."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.errors import CorruptEntryError, HoldfastError, NoSuchEntryError, ObjectChangedError, ObjectMissingError
+from holdfast.fs.core import Core
+from holdfast.fs.lookup import Lookup
+from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.openfile import OpenFile
+from holdfast.transfer import Arrival, KnownObject
+
+
+class Missing:
+    """Fetches what an open needs. The caller holds the node's lock."""
+
+    def __init__(self, core: Core, lookup: Lookup) -> None:
+        self._core = core
+        self._lookup = lookup
+
+    async def open(self, node: Node, truncate: bool, was_corrupt: bool) -> bool:
+        """Fetch a node that has no file; True when it is open, or bound to its file, now. A small one is fetched whole.
+
+        Raises ``NoSuchEntryError``, ``CorruptEntryError`` when the copy that ``was_corrupt`` was the only one, and
+        ``RemoteError``.
+        """
+        try:
+            return await self._open(node, truncate)
+        except NoSuchEntryError:
+            raise _no_copy(node, was_corrupt) from None
+
+    async def arrival(self, node: Node, was_corrupt: bool) -> Arrival:
+        """Return the fetch that brings the node's bytes, begun now or before. Raises as ``open`` does."""
+        try:
+            return await self._arrival(node)
+        except NoSuchEntryError:
+            raise _no_copy(node, was_corrupt) from None
+
+    async def _open(self, node: Node, truncate: bool) -> bool:
+        arrival = await self._arrival(node)
+        arrival.hold()
+        try:
+            if arrival.known.size_bytes < self._core.config.remote.read_while_arriving_bytes or truncate:
+                await arrival.wait_whole()
+                if arrival.detached:
+                    _open_arrival(node, arrival)
+            else:
+                await arrival.wait_staged()
+                _open_arrival(node, arrival)
+        except (ObjectChangedError, ObjectMissingError):
+            await self._refresh(node)
+            return False
+        finally:
+            arrival.let_go()
+        self._core.counters.misses += 1
+        return True
+
+    async def fetch_again(self, opened: OpenFile) -> None:
+        """The fetch behind an open file failed: let all its handles go on with a new one."""
+        arrival = await self._arrival(opened.node)
+        arrival.hold()
+        try:
+            await arrival.wait_staged()
+            opened.change_arrival(arrival)
+        finally:
+            arrival.let_go()
+
+    async def _arrival(self, node: Node) -> Arrival:
+        core = self._core
+        if node.parent is None:
+            raise NoSuchEntryError("the file was removed")
+        place = core.directories.place(node.parent)
+        known = core.listing(place).object(node.name) or await self._refresh(node)
+        return core.fetcher.fetch(core.object_at(place, node.name), known)
+
+    async def _refresh(self, node: Node) -> KnownObject:
+        """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
+        if node.parent is None:
+            raise NoSuchEntryError("the file was removed")
+        place = self._core.directories.place(node.parent)
+        known = await self._lookup.known_object(place, node.name)
+        if known is None:
+            path = path_of(node)
+            if path is not None:
+                self._core.nodes.drop_path(path)
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+        return known
+
+
+def _open_arrival(node: Node, arrival: Arrival) -> None:
+    opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
+    if not arrival.finished:
+        opened.arrival = arrival
+        arrival.hold()
+    node.opened = opened
+
+
+def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:
+    if was_corrupt:
+        return CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy")
+    return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
