@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from holdfast.control import inspect
 from holdfast.telemetry import Counters
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CODE = sorted([*(ROOT / "daemon").rglob("*.py"), *(ROOT / "spark_integration").rglob("*.py")])
 OPERATIONS = (ROOT / "docs/operations.md").read_text()
 
@@ -83,3 +84,11 @@ def test_the_verbs_of_run_in_the_pages_exist() -> None:
     verbs = set(re.findall(r"^  ([a-z]+)\)", (ROOT / "run").read_text(), re.MULTILINE))
     named = {verb for page in PAGES for verb in re.findall(r"\./run ([a-z]+)", page.read_text())}
     assert {"demo", "test", "lint"} <= named <= verbs
+
+
+def test_internals_has_every_folder_and_the_layers_that_lint_imports_holds() -> None:
+    page = (ROOT / "docs/internals.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "daemon/holdfast").glob("*/__init__.py")]
+    assert [name for name in folders if not re.search(rf"^  {name}/ ", page, re.MULTILINE)] == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert "\n".join(["```", *contracts[0]["layers"], "```"]) in page

@@ -48,7 +48,7 @@ class Report:
                 str(act.misses),
                 str(ByteSize(act.bytes_fetched)),
                 str(act.corrupt_dropped),
-                f"after {act.first_batch_seconds:.1f} s",
+                f"{act.first_batch_seconds:.1f} s",
             )
         self._console.print()
         self._console.print(table)
