@@ -148,7 +148,13 @@ class Node:
         return dict(self.status().counters["requests"])
 
     def backing(self, path: Path) -> Path:
-        """Return where the file of ``path``, a path in the mount, stands in the local store."""
+        """Return where the file of ``path``, a path in the mount, stands in the local store, once nobody has it open.
+
+        The kernel tells the daemon of the last close a moment after close(2) has returned.
+        """
+        if self._process is not None and self._process.poll() is None and os.path.lexists(path):
+            with self.client() as client:
+                wait_until(lambda: not client.entry(str(path)).open)
         return self.store / "tree" / path.relative_to(self.mountpoint)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
