@@ -138,11 +138,7 @@ class Opens:
         async with self._core.lock(node):
             was_corrupt = node.backing != 0 and node.opened is None and not await self._closed_is_intact(node)
             if node.backing == 0:
-                try:
-                    arrival = await self._arrival(node)
-                except NoSuchEntryError:
-                    raise self._missing(node, was_corrupt) from None
-                await arrival.wait_whole()
+                await self._fetch_whole(node, was_corrupt)
             elif node.opened is not None and node.opened.arrival is not None:
                 await node.opened.arrival.wait_whole()
 
@@ -178,12 +174,7 @@ class Opens:
 
     async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.opened is not None:
-            if node.opened.failed:
-                await self._fetch_again(node.opened)
-            if writable and not node.opened.writable:
-                self._upgrade(node.opened)
-            self._count_open(node, hit=True)
-            return node.opened
+            return await self._open_more(node.opened, writable)
         was_corrupt = False
         for _ in range(_TRIES):
             if node.backing == 0 and not await self._open_missing(node, truncate, was_corrupt):
@@ -206,7 +197,36 @@ class Opens:
             if writable and not node.opened.writable:
                 self._upgrade(node.opened)  # somebody else opened it meanwhile
             return node.opened
-        raise ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
+        raise self._restless(node)
+
+    async def _open_more(self, opened: OpenFile, writable: bool) -> OpenFile:
+        opened.handles += 1  # its last handle may go meanwhile, and its descriptor must not
+        try:
+            if opened.failed:
+                await self._fetch_again(opened)
+            if writable and not opened.writable:
+                self._upgrade(opened)
+        except BaseException:
+            self._uncount(opened)
+            raise
+        opened.handles -= 1  # the caller counts its own at once
+        self._count_open(opened.node, hit=True)
+        return opened
+
+    async def _fetch_whole(self, node: Node, was_corrupt: bool) -> None:
+        for _ in range(_TRIES):
+            try:
+                arrival = await self._arrival(node)
+                try:
+                    return await arrival.wait_whole()
+                except (ObjectChangedError, ObjectMissingError):
+                    await self._refresh(node)
+            except NoSuchEntryError:
+                raise self._missing(node, was_corrupt) from None
+        raise self._restless(node)
+
+    def _restless(self, node: Node) -> ObjectChangedError:
+        return ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
 
     async def _open_missing(self, node: Node, truncate: bool, was_corrupt: bool) -> bool:
         try:
