@@ -61,12 +61,13 @@ def test_sqlite_keeps_what_was_committed(node: Node, journal: str) -> None:
     reader.close()
     database.execute("BEGIN IMMEDIATE")
     database.execute("DELETE FROM data")
-    node.kill()  # in the middle of a transaction; what was committed is in the local store
+    node.kill()  # in the middle of a transaction; the kernel may write its data all the same, but fsync needs the daemon
     with pytest.raises(sqlite3.Error):
         database.execute("COMMIT")
     database.close()
     node.start()
     again = sqlite3.connect(path)
     assert again.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert again.execute("SELECT count(*), sum(number) FROM data").fetchone() == (ROWS, sum(range(ROWS)))
+    found = again.execute("SELECT count(*), sum(number) FROM data").fetchone()
+    assert found in ((ROWS, sum(range(ROWS))), (0, None)), "a COMMIT that failed is done or not, never by half"
     again.close()

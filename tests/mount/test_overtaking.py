@@ -133,6 +133,51 @@ def test_a_link_does_not_hide_that_a_file_was_not_sent(
     assert node.status().unsent == []
 
 
+def test_a_file_whose_fetch_failed_may_be_closed_while_it_is_opened_again(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(
+        place.through(proxy.endpoint),
+        remote__retry_deadline_seconds=0.1,
+        remote__metadata_ttl_seconds=0,
+        remote__read_while_arriving_bytes=1,
+    ).start()
+    path = node.checkpoints / "large"
+    thing = {"Bucket": place.bucket, "Key": place.below("checkpoints").key("large")}
+    place.client().put_object(**thing, Body=b"data")
+    proxy.answer(503, times=1000, method="GET", matching="/large")
+    first = os.open(path, os.O_RDONLY)
+    with pytest.raises(OSError, match="Input/output"):
+        os.read(first, 4)
+    proxy.heal()
+    place.client().delete_object(**thing)
+    assert os.listdir(node.checkpoints) == []  # so that the next open has to ask the store
+    place.client().put_object(**thing, Body=b"data")
+    by_inode = os.open(f"/proc/self/fd/{first}", os.O_PATH)
+    asked = len(proxy.requests("GET"))
+    proxy.delay_seconds = 1.0
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(Path(f"/proc/self/fd/{by_inode}").read_bytes()))
+    reader.start()
+    proxy.wait_requests(asked + 1, "GET")
+    os.close(first)
+    proxy.delay_seconds = 0.0
+    reader.join()
+    os.close(by_inode)
+    assert read == [b"data"]
+
+
+def test_a_rename_takes_the_version_that_there_is(make_s3_node: S3NodeFactory, place: S3Server) -> None:
+    node = make_s3_node(place, remote__metadata_ttl_seconds=60).start()
+    path = node.checkpoints / "report"
+    thing = {"Bucket": place.bucket, "Key": place.below("checkpoints").key("report")}
+    place.client().put_object(**thing, Body=b"one")
+    assert path.stat().st_size == 3
+    place.client().put_object(**thing, Body=b"number two")
+    path.rename(node.checkpoints / "kept")
+    assert stored(place, "kept") == b"number two"
+
+
 def test_an_open_that_fails_leaves_no_descriptor_behind(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ObjectMissingError, RemoteUnavailableError
+from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from tests.unit.test_remote_contract import content, opened, put
 
@@ -113,6 +113,15 @@ def test_files_of_bodies_that_nobody_takes_are_closed(store: RemoteStore) -> Non
         next(store.read("a", 0, 5, "").buffers)
         store.head("a")
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_refused_read_keeps_no_file_open(store: RemoteStore) -> None:
+    put(store, "a", b"old")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ObjectChangedError) as kept:  # the error holds the frames, as a failed fetch does
+        store.read("a", 0, 3, "another version")
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert "another version" in str(kept.value)
 
 
 @pytest.mark.parametrize("create_only", [False, True])

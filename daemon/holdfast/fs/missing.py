@@ -11,6 +11,8 @@ from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.transfer import Arrival, KnownObject
 
+TRIES = 3
+
 
 class Missing:
     """Fetches what an open needs. The caller holds the node's lock."""
@@ -30,12 +32,18 @@ class Missing:
         except NoSuchEntryError:
             raise _no_copy(node, was_corrupt) from None
 
-    async def arrival(self, node: Node, was_corrupt: bool) -> Arrival:
-        """Return the fetch that brings the node's bytes, begun now or before. Raises as ``open`` does."""
-        try:
-            return await self._arrival(node)
-        except NoSuchEntryError:
-            raise _no_copy(node, was_corrupt) from None
+    async def fetch_whole(self, node: Node, was_corrupt: bool) -> None:
+        """Return when the node is bound to its file, in whichever version the store has by then. Raises as ``open`` does."""
+        for _ in range(TRIES):
+            try:
+                arrival = await self._arrival(node)
+                try:
+                    return await arrival.wait_whole()
+                except (ObjectChangedError, ObjectMissingError):
+                    await self._refresh(node)
+            except NoSuchEntryError:
+                raise _no_copy(node, was_corrupt) from None
+        raise restless(node)
 
     async def _open(self, node: Node, truncate: bool) -> bool:
         arrival = await self._arrival(node)
@@ -100,3 +108,8 @@ def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:
     if was_corrupt:
         return CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy")
     return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+
+
+def restless(node: Node) -> ObjectChangedError:
+    """Return the error of a node whose object is another one after each of ``TRIES``."""
+    return ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")

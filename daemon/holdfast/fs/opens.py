@@ -13,14 +13,13 @@ from contextlib import contextmanager
 
 from holdfast.errors import (
     NoSuchEntryError,
-    ObjectChangedError,
     WriteOnceError,
 )
 from holdfast.fs.attributes import NamelessStat, Stat
 from holdfast.fs.backing import BackingFiles, NoBackingFiles
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
-from holdfast.fs.missing import Missing
+from holdfast.fs.missing import TRIES, Missing, restless
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.prefetch import Prefetcher
@@ -28,8 +27,6 @@ from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
 from holdfast.index import EntryState
 from holdfast.zones import NameKind, Place
-
-_TRIES = 3
 
 
 class Opens:
@@ -115,8 +112,7 @@ class Opens:
         async with self._core.lock(node):
             was_corrupt = node.backing != 0 and node.opened is None and not await self._closed_is_intact(node)
             if node.backing == 0:
-                arrival = await self._missing.arrival(node, was_corrupt)
-                await arrival.wait_whole()
+                await self._missing.fetch_whole(node, was_corrupt)
             elif node.opened is not None and node.opened.arrival is not None:
                 await node.opened.arrival.wait_whole()
 
@@ -152,14 +148,9 @@ class Opens:
 
     async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.opened is not None:
-            if node.opened.failed:
-                await self._missing.fetch_again(node.opened)
-            if writable and not node.opened.writable:
-                self._upgrade(node.opened)
-            self._count_open(node, hit=True)
-            return node.opened
+            return await self._open_more(node.opened, writable)
         was_corrupt = False
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             if node.backing == 0 and not await self._missing.open(node, truncate, was_corrupt):
                 continue
             if node.opened is None:
@@ -180,7 +171,21 @@ class Opens:
             if writable and not node.opened.writable:
                 self._upgrade(node.opened)  # somebody else opened it meanwhile
             return node.opened
-        raise ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")
+        raise restless(node)
+
+    async def _open_more(self, opened: OpenFile, writable: bool) -> OpenFile:
+        opened.handles += 1  # its last handle may go meanwhile, and its descriptor must not
+        try:
+            if opened.failed:
+                await self._missing.fetch_again(opened)
+            if writable and not opened.writable:
+                self._upgrade(opened)
+        except BaseException:
+            self._uncount(opened)
+            raise
+        opened.handles -= 1  # the caller counts its own at once
+        self._count_open(opened.node, hit=True)
+        return opened
 
     async def _closed_is_intact(self, node: Node) -> bool:
         if not self._core.has_digest(node):

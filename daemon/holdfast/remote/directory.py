@@ -47,8 +47,13 @@ class OpenObject:
         self.info = info_of(key, stat, metadata)
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file at once."""
         if self._fd >= 0:
             os.close(self._fd)
+            self._fd = -1
 
     def buffers(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes from ``start`` to ``end``."""

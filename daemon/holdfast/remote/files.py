@@ -108,8 +108,10 @@ class DirectoryStore(RemoteStore):
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")
         if etag and file.info.etag != etag:
+            file.close()  # the error's traceback would keep it open for as long as the error is kept
             raise ObjectChangedError(f"GET {key}: the object is another version by now")
         if end > start >= file.info.size_bytes:
+            file.close()
             raise ObjectChangedError(f"GET {key}: the object is shorter than it was")
         return ObjectBody(file.info, start, file.buffers(start, min(end, file.info.size_bytes)))
 
