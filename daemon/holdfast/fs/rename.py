@@ -118,7 +118,7 @@ class Renames:
         entry = self._moved_entry(stat, after, here.child_path(old))
         if sent is not None:
             self._publisher.record([sent], after, entry)
-            if node.opened is not None:
+            if node.opened is not None and sent.stable:
                 node.opened.on_its_way()
             self._publisher.drop_sidecar(there, new)
         elif core.sends(there, new):

@@ -15,6 +15,7 @@ from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
 from holdfast.kernel import Connection, Machine
 
+_log = logging.getLogger("holdfast.fs")
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
 
@@ -66,7 +67,10 @@ class Session:
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
         take_turns()
-        await pyfuse3.main(max_tasks=_MOST_REQUESTS)
+        try:
+            await pyfuse3.main(max_tasks=_MOST_REQUESTS)
+        except* ConnectionAbortedError:
+            _log.info("the kernel has ended the connection")  # as it does at some unmounts, and when fusectl aborts it
 
     def stop(self) -> None:
         """Let ``serve`` return."""
