@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 
-from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError
+from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteUnavailableError
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 
 if TYPE_CHECKING:
@@ -259,6 +259,8 @@ def test_readers_see_the_old_object_or_the_whole_new_one(implementation: Impleme
                 count += 1
             except (ObjectMissingError, ObjectChangedError):
                 assert not store.capabilities.atomic
+            except RemoteUnavailableError:  # no answer is no wrong answer; but only moto trips over its own feet (500)
+                assert implementation.name == "s3-moto"
         return count
 
     with ThreadPoolExecutor(3) as pool:
