@@ -25,6 +25,9 @@ class _WithdrawnRequests(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether the record is worth logging."""
+        problem = record.exc_info[1] if record.exc_info else None
+        if isinstance(problem, OSError) and problem.errno in (errno.ENODEV, errno.ENOTCONN):
+            return False  # an invalidation that was still queued when the mount ended
         return not record.getMessage().endswith(f"fuse_reply_* failed with {os.strerror(errno.ENOENT)}")
 
 
