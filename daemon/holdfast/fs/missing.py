@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 
-from holdfast.errors import CorruptEntryError, HoldfastError, NoSuchEntryError, ObjectChangedError, ObjectMissingError
+from holdfast.errors import (
+    CorruptEntryError,
+    HoldfastError,
+    NoSuchEntryError,
+    ObjectChangedError,
+    ObjectMissingError,
+    StaleNodeError,
+)
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node, path_of
@@ -77,7 +84,7 @@ class Missing:
     async def _arrival(self, node: Node) -> Arrival:
         core = self._core
         if node.parent is None:
-            raise NoSuchEntryError("the file was removed")
+            raise StaleNodeError("the file was removed")
         place = core.directories.place(node.parent)
         known = core.listing(place).object(node.name) or await self._refresh(node)
         return core.fetcher.fetch(core.object_at(place, node.name), known)
@@ -85,7 +92,7 @@ class Missing:
     async def _refresh(self, node: Node) -> KnownObject:
         """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
         if node.parent is None:
-            raise NoSuchEntryError("the file was removed")
+            raise StaleNodeError("the file was removed")
         place = self._core.directories.place(node.parent)
         known = await self._lookup.known_object(place, node.name)
         if known is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import (
-    NoSuchEntryError,
+    StaleNodeError,
     WriteOnceError,
 )
 from holdfast.fs.attributes import NamelessStat, Stat
@@ -205,7 +205,7 @@ class Opens:
 
     def _open_local(self, node: Node, writable: bool) -> OpenFile:
         if node.parent is None:
-            raise NoSuchEntryError("the file was removed")
+            raise StaleNodeError("the file was removed")
         directory_fd = self._core.directories.descriptor(node.parent)
         flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
