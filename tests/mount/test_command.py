@@ -95,7 +95,7 @@ def test_a_path_outside_the_mount(node: Node, command: str) -> None:
     assert said == f"holdfast: /etc/passwd is not in the mount at {node.mountpoint}\n"
 
 
-@pytest.mark.parametrize("command", ["stat", "why", "prefetch", "evict"])
+@pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict"])
 def test_a_path_that_is_not_there(node: Node, command: str) -> None:
     said = holdfast(command, node.checkpoints / "nothing", socket=node.socket, status=1)
     assert said == f"holdfast: there is no {node.checkpoints}/nothing\n"
