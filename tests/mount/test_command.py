@@ -67,6 +67,20 @@ def test_mount_status_umount(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> None:
+    place = workspace / "mnt"
+    place.mkdir()
+    urls = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    options = [place, *urls, "--socket", workspace / "control.sock"]
+    said = holdfast("mount", "--store", "/proc/holdfast", *options, status=1)
+    assert said.startswith("holdfast: store.directory (option): can't make /proc/holdfast and the log"), said
+    (workspace / "store").mkdir()
+    (workspace / "store.log").mkdir()
+    said = holdfast("mount", "--store", workspace / "store", *options, status=1)
+    assert said.startswith(f"holdfast: log.file is not set, and {workspace}/store.log, beside store.directory"), said
+    assert mountpoint.mount_at(str(place)) is None
+
+
 def test_looking_at_files(node: Node) -> None:
     (node.checkpoints / "query/offsets").mkdir(parents=True)
     (node.checkpoints / "query/offsets/0").write_bytes(b"v1")
