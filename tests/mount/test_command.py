@@ -309,6 +309,26 @@ def test_names_that_are_not_utf8_are_shown_escaped(node: Node) -> None:
         assert page["next"] is None
 
 
+@pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict", "pin"])
+def test_a_name_that_no_file_can_have(node: Node, command: str) -> None:
+    said = holdfast(command, node.checkpoints / ("n" * 256) / "file", socket=node.socket, status=1)
+    assert said.startswith(f"holdfast: no file can have the name {'n' * 20}... of 256 bytes")
+    assert "at most 255" in said
+
+
+def test_refusals_over_http_say_whose_fault_it_is(node: Node) -> None:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(node.socket)), base_url="http://holdfast") as http:
+
+        def asked(path: object) -> tuple[int, str]:
+            reply = http.get("/v1/entry", params={"path": str(path)})
+            return reply.status_code, reply.json()["code"]
+
+        assert asked(node.checkpoints / "nothing") == (404, "no-such-entry")
+        assert asked(node.checkpoints / ("n" * 256)) == (400, "name-too-long")
+        assert asked("/etc/passwd") == (409, "outside-mount")
+        assert http.get("/v1/entry").status_code == 400
+
+
 def test_a_path_with_a_null_character_is_refused(node: Node) -> None:
     with node.client() as client, pytest.raises(RefusedError, match="null character"):
         client.entry(f"{node.work}/a\0b")
