@@ -77,7 +77,8 @@ class Committer:
     def closed(self, opened: OpenFile) -> None:
         """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
         self._unseen.notice(opened)
-        if opened.unsent:
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
+        if opened.may_change and (entry is None or not entry.digest):
             for parent, _ in opened.node.names():
                 self._opens.digest_later(self._core.directories.place(parent), opened.node)
 

@@ -81,6 +81,11 @@ class OpenFile:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""
         return self.arrival is not None and self.arrival.failed
 
+    @property
+    def may_change(self) -> bool:
+        """Whether bytes were written that nothing has accounted for, or may be at any time without the daemon's knowing."""
+        return self.unsent or self.stamp is not None
+
     def change_arrival(self, arrival: Arrival) -> None:
         """Read from another fetch from now on."""
         os.dup2(arrival.fd, self.fd, inheritable=False)
