@@ -14,6 +14,7 @@ from holdfast.fs.data import DataPath
 from holdfast.fs.intents import Intents
 from holdfast.fs.listing import Listings
 from holdfast.fs.lookup import Lookup
+from holdfast.fs.missing import Missing
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
@@ -55,7 +56,7 @@ class FileSystem:
         self.listings = Listings(core, self.lookup)
         self.status = Status(core, self.opens, self.lookup, self.committer)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room)
+        self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)
         self._late: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

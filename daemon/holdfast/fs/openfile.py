@@ -33,6 +33,7 @@ class OpenFile:
         "has_kind",
         "node",
         "privileged",
+        "served",
         "stamp",
         "unsent",
         "writable",
@@ -48,6 +49,8 @@ class OpenFile:
         """Created with O_EXCL: the first PUT must create."""
         self.corrupt = False
         self.arrival: Arrival | None = None
+        self.served = False
+        """Bytes were read while it arrived: the rest must be of the same version."""
         self.has_kind = False
         """The kernel has a handle: all others must be served as that one is."""
         self.backing_id: int | None = None
