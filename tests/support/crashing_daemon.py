@@ -51,6 +51,7 @@ POINTS = {
     "rename: stored, not renamed": Point(Publisher, "retract"),
     "rename: renamed, entry not moved": Point(Renames, "_moved_entry"),
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
+    "rename: out of the store, object not deleted": Point(Publisher, "delete_object"),
     "unlink: deletion noted, file there": Point(Publisher, "retract", after=True),
     "unlink: file gone, nodes not told": Point(Removal, "lost_name"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),

@@ -148,12 +148,16 @@ class Publisher:
             if not self._is_made_here(place):
                 core.index.marks.white_out(path)
         elif self.has_object(place, name, stat):
-            listing = core.listing(place)
-            listing.remove(name)
-            core.remote_of(place.zone).deletions.schedule(path)
-            self.drop_sidecar(place, name)
-            if not len(listing):
-                self._hold(place)
+            self.delete_object(place, name)
+
+    def delete_object(self, place: Place, name: bytes) -> None:
+        """Note that the object of a name is to be deleted."""
+        listing = self._core.listing(place)
+        listing.remove(name)
+        self._core.remote_of(place.zone).deletions.schedule(place.child_path(name))
+        self.drop_sidecar(place, name)
+        if not len(listing):
+            self._hold(place)
 
     def drop_sidecar(self, place: Place, name: bytes) -> None:
         """Remove Hadoop's checksum of ``name``, whose object is gone or another one: readers take that for "no check"."""

@@ -1,8 +1,9 @@
 """link and rename: names that appear, together with names that go.
 
 Where the new name is an object's, its PUT comes first and decides; the local step follows without an await between. Where
-the old name was an object's, its deletion is noted before the local step. Every crash between these leaves the bytes
-under at least one of the names.
+the old name was an object's, its deletion is noted before the local step; but when the file leaves the store, and this
+disk will have its only copy, the deletion is noted last, with file and name synced. Every crash between these leaves the
+bytes under at least one of the names.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
 from holdfast.fs.backlog import Backlog
-from holdfast.fs.core import LOCAL_KINDS, Caller, Core
+from holdfast.fs.core import Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
 from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.remove import Removal
+from holdfast.fs.rename_directory import DirectoryRenames
 from holdfast.index import Entry, EntryState
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.zones import NameKind, Place, ZoneKind
@@ -38,6 +40,7 @@ class Renames:
         self._removal = removal
         self._opens = opens
         self._intents = intents
+        self._directories = DirectoryRenames(core)
 
     async def link(self, node: Node, directory: Node, name: bytes, caller: Caller) -> os.stat_result:
         """link(2): another name for the same node; in a sending zone another object with the same bytes."""
@@ -82,7 +85,7 @@ class Renames:
         else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
-            await self._rename_directory(source, old, target, new, flags, here, there)
+            await self._directories.rename(source, old, target, new, flags, here, there)
             return
         if node.backing == 0 or core.sends(here, old):
             await self._opens.make_local(node)
@@ -102,15 +105,40 @@ class Renames:
             if not stat_module.S_ISREG(stat.st_mode):
                 raise HoldsObjectsError("object stores can't keep special files")
             sent = await self._send(node, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
-        target_fd = core.writable_descriptor(target)
+        leaves_store = sent is None and self._publisher.has_object(here, old, stat)
+        if leaves_store:
+            with self._opens.descriptor_of(node) as fd:
+                await trio.to_thread.run_sync(os.fsync, fd)
+        self._make_way(target, new, flags)
+        if not leaves_store:
+            self._publisher.retract(here, old, stat)
+        self._move(node, source, old, target, new, stat, sent)
+        if leaves_store or (sent is None and core.sends(there, new)):
+            await core.sync_directory(target)
+        if leaves_store:
+            self._publisher.delete_object(here, old)
+        if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
+            self._intents.temporary_gone(here.path, old)
+
+    def _make_way(self, target: Node, new: bytes, flags: int) -> None:
+        """See to what has the new name until now. Raises ``FileExistsError`` when it must not be there."""
+        core = self._core
         victim = core.local_stat(target, new)
         if victim is not None:
             if flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._shelter(target, new, target_fd, victim)
-        core.fetcher.detach(there.child_path(new))
-        core.nodes.drop_path(there.child_path(new))
-        self._publisher.retract(here, old, stat)
+            self._shelter(target, new, core.writable_descriptor(target), victim)
+        path = core.directories.place(target).child_path(new)
+        core.fetcher.detach(path)
+        core.nodes.drop_path(path)
+
+    def _move(
+        self, node: Node, source: Node, old: bytes, target: Node, new: bytes, stat: os.stat_result, sent: Sent | None
+    ) -> None:
+        """Rename the file ``stat`` in the tree, and bring node and entry up to date."""
+        core = self._core
+        here, there = core.directories.place(source), core.directories.place(target)
+        target_fd = core.writable_descriptor(target)
         os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
@@ -124,11 +152,8 @@ class Renames:
         elif core.sends(there, new):
             core.mark_dirty(after, there.child_path(new))
             self._backlog.add(there.child_path(new))
-            await core.sync_directory(target)
         elif stat_module.S_ISREG(after.st_mode):
             self._opens.digest_later(there, node)
-        if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
-            self._intents.temporary_gone(here.path, old)
 
     def _same_file(self, target: Node, new: bytes, stat: os.stat_result) -> bool:
         """Say whether both names lead to one file already: then rename(2) does nothing."""
@@ -165,55 +190,6 @@ class Renames:
             sent = await self._publisher.send(fd, place, name, create_only=once)
         self._publisher.created_by(place, name, caller)
         return sent
-
-    async def _rename_directory(
-        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: Place, there: Place
-    ) -> None:
-        core = self._core
-        moved, goal = core.zones.child(here, old), core.zones.child(there, new)
-        if moved is None or goal is None or core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
-            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
-        if moved.zone != goal.zone and (moved.zone.remote or goal.zone.remote):
-            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
-        if moved.zone.is_store or moved.zone.sends:
-            key = core.object_at(here, old).key
-            if await core.remote_of(here.zone).access.holds_any(key):
-                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
-        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
-            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
-        stat = core.local_stat(source, old)
-        if stat is None:
-            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
-        target_fd = core.writable_descriptor(target)
-        victim = core.local_stat(target, new)
-        rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
-        if victim is not None:
-            self._directory_replaced(target, new, victim)
-        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
-        core.nodes.drop_name(node, source, old)
-        core.nodes.add_name(node, target, new)
-        core.directories.renamed()
-        if moved.zone.is_store:
-            core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
-            core.listing(goal).believe_empty()
-
-    def _would_send(self, directory: bytes, goal: Place) -> bool:
-        """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
-        core = self._core
-        return any(
-            core.names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])) not in LOCAL_KINDS
-            for path, stat in core.store.tree.walk(directory)
-            if stat_module.S_ISREG(stat.st_mode)
-        )
-
-    def _directory_replaced(self, target: Node, new: bytes, victim: os.stat_result) -> None:
-        core = self._core
-        node = core.nodes.of_backing(victim.st_ino)
-        core.index.marks.let_go(victim.st_ino)
-        if node is not None:
-            core.directories.forget(node)
-            core.nodes.drop_name(node, target, new)
-            core.nodes.unbind(node)
 
     def _exchange(self, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place) -> None:
         core = self._core
