@@ -49,7 +49,7 @@ POINTS = {
     "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
     "send: recorded, not answered": Point(Publisher, "record", after=True),
     "rename: stored, not renamed": Point(Publisher, "retract"),
-    "rename: renamed, entry not moved": Point(Renames, "_moved_entry"),
+    "rename: renamed, entry not moved": Point(Renames, "_move_entry"),
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
     "rename: out of the store, object not deleted": Point(Publisher, "delete_object"),
     "unlink: deletion noted, file there": Point(Publisher, "retract", after=True),

@@ -133,11 +133,6 @@ class Committer:
             return  # all names went meanwhile
         unmark_unsent(opened.fd)
         self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
-        if opened.unsent or not all(sent.stable for sent in sents):
-            opened.unsent = True
-            self._put_state(inode, EntryState.DIRTY)
-        elif opened.stamp is not None:
-            self._unseen.reopen(inode)
 
     def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
         return (parent, name) in node.names()

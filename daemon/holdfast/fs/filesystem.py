@@ -52,9 +52,9 @@ class FileSystem:
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen)
         self.creation = Creation(core, self.lookup, intents)
         self.removal = Removal(core, publisher, intents)
-        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, intents)
+        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
         self.listings = Listings(core, self.lookup)
-        self.status = Status(core, self.opens, self.lookup, self.committer)
+        self.status = Status(core, self.opens, self.lookup, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
         self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)
         self._late: trio.Nursery | None = None

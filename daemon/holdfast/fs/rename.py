@@ -23,7 +23,8 @@ from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.remove import Removal
 from holdfast.fs.rename_directory import DirectoryRenames
-from holdfast.index import Entry, EntryState
+from holdfast.fs.unseen import UnseenWrites
+from holdfast.index import EntryState
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -32,13 +33,21 @@ class Renames:
     """link(2) and renameat2(2)."""
 
     def __init__(
-        self, core: Core, publisher: Publisher, backlog: Backlog, removal: Removal, opens: Opens, intents: Intents
+        self,
+        core: Core,
+        publisher: Publisher,
+        backlog: Backlog,
+        removal: Removal,
+        opens: Opens,
+        unseen: UnseenWrites,
+        intents: Intents,
     ) -> None:
         self._core = core
         self._publisher = publisher
         self._backlog = backlog
         self._removal = removal
         self._opens = opens
+        self._unseen = unseen
         self._intents = intents
         self._directories = DirectoryRenames(core)
 
@@ -52,7 +61,7 @@ class Renames:
             raise NoSuchEntryError("a file without a name can't get one")
         sent = None
         if core.sends(place, name):
-            sent = await self._send(node, place, name, caller, create_only=True)
+            sent = await self._send(node, node.names(), place, name, caller, create_only=True)
         target_fd = core.writable_descriptor(directory)
         source_fd = core.directories.descriptor(node.parent)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
@@ -60,9 +69,7 @@ class Renames:
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
-            entry = core.index.entries.get(stat.st_ino)
-            unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
-            self._publisher.record([sent], stat, entry, others_unsent=unsent)
+            self._record(node, directory, name, sent, stat)
         else:
             core.refresh_entry(before, stat)
             self._opens.digest_later(place, node)
@@ -104,7 +111,8 @@ class Renames:
         if core.sends(there, new):
             if not stat_module.S_ISREG(stat.st_mode):
                 raise HoldsObjectsError("object stores can't keep special files")
-            sent = await self._send(node, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
+            others = [name for name in node.names() if name != (source, old)]
+            sent = await self._send(node, others, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
         leaves_store = sent is None and self._publisher.has_object(here, old, stat)
         if leaves_store:
             with self._opens.descriptor_of(node) as fd:
@@ -143,11 +151,9 @@ class Renames:
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
         after = os.stat(new, dir_fd=target_fd, follow_symlinks=False)
-        entry = self._moved_entry(stat, after, here.child_path(old))
+        self._move_entry(node, stat, after, here.child_path(old))
         if sent is not None:
-            self._publisher.record([sent], after, entry)
-            if node.opened is not None and sent.stable:
-                node.opened.on_its_way()
+            self._record(node, target, new, sent, after)
             self._publisher.drop_sidecar(there, new)
         elif core.sends(there, new):
             core.mark_dirty(after, there.child_path(new))
@@ -160,13 +166,25 @@ class Renames:
         victim = self._core.local_stat(target, new)
         return victim is not None and victim.st_ino == stat.st_ino
 
-    def _moved_entry(self, before: os.stat_result, after: os.stat_result, old_path: bytes) -> Entry | None:
-        """Bring the entry of a renamed file up to date; return it."""
+    def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
+        """Bring the entry of a renamed file up to date. Where nothing is held against a digest, changes go unnoticed."""
+        entries = self._core.index.entries
         entry = self._core.refresh_entry(before, after)
-        if entry is not None:
+        if entry is not None and not self._core.has_digest(node):
+            entries.discard(after.st_ino)
+        elif entry is not None:
             entry.drop_name(old_path)
-            self._core.index.entries.put(after.st_ino, entry)
-        return entry
+            entries.put(after.st_ino, entry)
+
+    def _record(self, node: Node, directory: Node, name: bytes, sent: Sent, stat: os.stat_result) -> None:
+        """The store has the bytes of the file ``stat`` under the name that it has just got."""
+        entry = self._core.index.entries.get(stat.st_ino)
+        unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+        others = self._sent_names([other for other in node.names() if other != (directory, name)])
+        self._publisher.record([sent], stat, entry, others_unsent=unsent and others)
+
+    def _sent_names(self, names: list[tuple[Node, bytes]]) -> bool:
+        return any(self._core.sends(self._core.directories.place(parent), name) for parent, name in names)
 
     def _shelter(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> None:
         """Prepare for a rename over ``new``: whoever has the old file open keeps it."""
@@ -180,14 +198,38 @@ class Renames:
         core.residence.forget_name(place.child_path(new), victim)
         self._removal.lost_name(target, new, victim)
 
-    async def _send(self, node: Node, place: Place, name: bytes, caller: Caller, *, create_only: bool) -> Sent | None:
-        """Store the object of a name that is about to appear; None where that is left to the backlog."""
+    async def _send(
+        self,
+        node: Node,
+        others: list[tuple[Node, bytes]],
+        place: Place,
+        name: bytes,
+        caller: Caller,
+        *,
+        create_only: bool,
+    ) -> Sent | None:
+        """Store the object of a name that is about to appear; None where that is left to the backlog.
+
+        ``others`` are the names that the file has beside it: what is unsent stays so, if it is to be sent under these too.
+        """
         once = create_only or self._publisher.is_write_once(place, name)
-        with self._opens.descriptor_of(node) as fd:
-            if not once and self._backlog.takes(place):
-                await self._backlog.keep(fd)
-                return None
-            sent = await self._publisher.send(fd, place, name, create_only=once)
+        opened = node.opened
+        was_unsent = False
+        if opened is not None:
+            self._unseen.notice(opened)
+            was_unsent = opened.unsent
+            if not self._sent_names(others):
+                opened.on_its_way()
+        try:
+            with self._opens.descriptor_of(node) as fd:
+                if not once and self._backlog.takes(place):
+                    await self._backlog.keep(fd)
+                    return None
+                sent = await self._publisher.send(fd, place, name, create_only=once)
+        except BaseException:
+            if opened is not None:
+                opened.unsent = opened.unsent or was_unsent
+            raise
         self._publisher.created_by(place, name, caller)
         return sent
 

@@ -31,14 +31,11 @@ class UnseenWrites:
         opened.node.cache_is_stale = True
         if opened.stamp is None:
             opened.stamp = opened.stamp_now()
-            self.reopen(os.fstat(opened.fd).st_ino)
-
-    def reopen(self, inode: int) -> None:
-        """The entry of a file that is intact, and open for writing, must not say that it stays so."""
-        entry = self._core.index.entries.get(inode)
-        if entry is not None and entry.state in _INTACT and entry.digest:
-            entry.become(EntryState.DIRTY)
-            self._core.index.entries.put(inode, entry)
+            inode = os.fstat(opened.fd).st_ino
+            entry = self._core.index.entries.get(inode)
+            if entry is not None and entry.state in _INTACT and entry.digest:
+                entry.become(EntryState.DIRTY)
+                self._core.index.entries.put(inode, entry)
 
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
