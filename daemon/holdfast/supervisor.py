@@ -104,7 +104,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
 
 def _control(files: FileSystem, workdirs: Workdirs, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
-    inspector = Inspector(files, paths, workdirs, lambda: session.data_mode)
+    inspector = Inspector(files, paths, workdirs, session)
     return ControlServer(inspector, Actions(files, paths), workdirs, files.core.events)
 
 

@@ -28,7 +28,6 @@ class UnseenWrites:
 
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
-        opened.node.cache_is_stale = True
         if opened.stamp is None:
             opened.stamp = opened.stamp_now()
             inode = os.fstat(opened.fd).st_ino
