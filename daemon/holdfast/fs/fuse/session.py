@@ -61,6 +61,7 @@ class Session:
         answers = DirectAnswers(files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
         files.opens.backing = self._connection
+        files.core.directories.lend_to(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.attributes_changed = _attributes_changed
         files.presence.invalidate = _invalidate
