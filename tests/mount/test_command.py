@@ -157,7 +157,7 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     )
     findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=node.socket))
     assert {finding["check"] for finding in findings} >= {"kernel", "fuse", "rights", "store", "checkpoints", "daemon"}
-    assert {finding["level"] for finding in findings} == {"ok"}
+    assert [finding for finding in findings if finding["level"] != "ok"] == []
     settings.write_text('[checkpoints]\nurl = "s3://bucket/x"\n[checkpoints.options]\nendpoint = "http://127.0.0.1:1"\n')
     result = subprocess.run(
         [sys.executable, "-m", "holdfast", "doctor", "--config", settings, "--json"],
