@@ -172,6 +172,13 @@ class CacheFullError(HoldfastError):
     code = "cache-full"
 
 
+class IndexFullError(HoldfastError):
+    """A change can't be noted in the index, because the disk is full."""
+
+    errno = _errno.ENOSPC
+    code = "index-full"
+
+
 class CorruptEntryError(HoldfastError):
     """A file's bytes differ from its digest and there is no other copy."""
 
