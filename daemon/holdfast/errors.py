@@ -78,6 +78,13 @@ class OutsideMountError(HoldfastError):
     code = "outside-mount"
 
 
+class NameTooLongError(HoldfastError):
+    """A path given to a command has a name that no file can have."""
+
+    errno = _errno.ENAMETOOLONG
+    code = "name-too-long"
+
+
 class NoSuchEntryError(HoldfastError):
     """Nothing is known under this name, locally or remotely."""
 

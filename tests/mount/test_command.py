@@ -67,6 +67,20 @@ def test_mount_status_umount(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> None:
+    place = workspace / "mnt"
+    place.mkdir()
+    urls = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    options = [place, *urls, "--socket", workspace / "control.sock"]
+    said = holdfast("mount", "--store", "/proc/holdfast", *options, status=1)
+    assert said.startswith("holdfast: store.directory (option): can't make /proc/holdfast and the log"), said
+    (workspace / "store").mkdir()
+    (workspace / "store.log").mkdir()
+    said = holdfast("mount", "--store", workspace / "store", *options, status=1)
+    assert said.startswith(f"holdfast: log.file is not set, and {workspace}/store.log, beside store.directory"), said
+    assert mountpoint.mount_at(str(place)) is None
+
+
 def test_looking_at_files(node: Node) -> None:
     (node.checkpoints / "query/offsets").mkdir(parents=True)
     (node.checkpoints / "query/offsets/0").write_bytes(b"v1")
@@ -95,7 +109,7 @@ def test_a_path_outside_the_mount(node: Node, command: str) -> None:
     assert said == f"holdfast: /etc/passwd is not in the mount at {node.mountpoint}\n"
 
 
-@pytest.mark.parametrize("command", ["stat", "why", "prefetch", "evict"])
+@pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict"])
 def test_a_path_that_is_not_there(node: Node, command: str) -> None:
     said = holdfast(command, node.checkpoints / "nothing", socket=node.socket, status=1)
     assert said == f"holdfast: there is no {node.checkpoints}/nothing\n"
@@ -293,6 +307,26 @@ def test_names_that_are_not_utf8_are_shown_escaped(node: Node) -> None:
         page = http.get("/v1/entries", params={"path": str(directory), "limit": 1}).json()
         assert [Path(entry["path"]).name for entry in page["entries"]] == names
         assert page["next"] is None
+
+
+@pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict", "pin"])
+def test_a_name_that_no_file_can_have(node: Node, command: str) -> None:
+    said = holdfast(command, node.checkpoints / ("n" * 256) / "file", socket=node.socket, status=1)
+    assert said.startswith(f"holdfast: no file can have the name {'n' * 20}... of 256 bytes")
+    assert "at most 255" in said
+
+
+def test_refusals_over_http_say_whose_fault_it_is(node: Node) -> None:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(node.socket)), base_url="http://holdfast") as http:
+
+        def asked(path: object) -> tuple[int, str]:
+            reply = http.get("/v1/entry", params={"path": str(path)})
+            return reply.status_code, reply.json()["code"]
+
+        assert asked(node.checkpoints / "nothing") == (404, "no-such-entry")
+        assert asked(node.checkpoints / ("n" * 256)) == (400, "name-too-long")
+        assert asked("/etc/passwd") == (409, "outside-mount")
+        assert http.get("/v1/entry").status_code == 400
 
 
 def test_a_path_with_a_null_character_is_refused(node: Node) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -315,6 +317,25 @@ def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files
     os.fsync(fd)
     os.close(fd)
     assert objects(remote_files) == {}
+
+
+@pytest.mark.parametrize("target", ["work/kept", "checkpoints/kept.tmp"])
+def test_a_file_that_leaves_the_store_is_on_the_disk_before_its_object_goes(node: Node, target: str) -> None:
+    path = node.checkpoints / "only"
+    path.write_bytes(bytes(1 << 20))
+    if not waits_for_writeback(node.backing(path)):
+        pytest.skip("this file system gives a file its place on the disk at once")
+    path.rename(node.mountpoint / target)
+    assert not waits_for_writeback(node.backing(node.mountpoint / target))
+
+
+def waits_for_writeback(path: Path) -> bool:
+    """Say whether a part of the file has no place on the disk yet (FIEMAP_EXTENT_DELALLOC)."""
+    request = bytearray(struct.pack("=QQIIII", 0, 2**64 - 1, 0, 0, 1, 0) + bytes(56))
+    with path.open("rb") as file:
+        fcntl.ioctl(file, 0xC020660B, request)  # FS_IOC_FIEMAP
+    (flags,) = struct.unpack_from("=I", request, 32 + 40)
+    return bool(flags & 0x4)
 
 
 def test_hard_links_are_one_file_here_and_one_object_a_name_there(node: Node, remote_files: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,6 +176,49 @@ def test_hard_links_between_rocksdb_tmp_and_local_state(node: Node) -> None:
     sst.unlink()
     assert (workdir / "localState/000007.sst").read_bytes() == b"sorted"
     node.wait_digest(workdir / "localState/000007.sst")
+
+
+def test_a_file_that_never_keeps_still_does_not_keep_others_from_their_digests(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    growing, other = workdir / "localState/growing", workdir / "localState/other"
+    done = threading.Event()
+    with (workdir / "tmp/growing").open("wb", buffering=0) as file:
+        file.truncate(256 << 20)
+        file.seek(0, os.SEEK_END)
+
+        def append() -> None:
+            while not done.is_set():
+                file.write(b"more")
+
+        writer = threading.Thread(target=append)
+        writer.start()
+        try:
+            os.link(workdir / "tmp/growing", growing)
+            other.write_bytes(b"kept still")
+            node.wait_digest(other)
+        finally:
+            done.set()
+            writer.join()
+    node.wait_digest(growing)
+    assert node.events("quarantined") == []
+
+
+def test_a_file_that_is_written_on_under_its_new_name_is_not_taken_for_corrupt(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    path, other = workdir / "localState/file", workdir / "localState/other"
+    with (workdir / "tmp/file").open("wb", buffering=0) as file:
+        file.write(b"first ")
+        (workdir / "tmp/file").rename(path)
+        other.write_bytes(b"hashed after it")
+        node.wait_digest(other)
+        file.write(b"second")
+        os.fsync(file.fileno())
+        node.kill()
+    node.start()
+    assert path.read_bytes() == b"first second"
+    assert node.events("quarantined") == []
 
 
 def test_local_state_falls_back_to_the_checkpoint_store(node: Node) -> None:

@@ -6,6 +6,7 @@ Rights are the sockets' file modes: nothing is checked per request.
 
 from __future__ import annotations
 
+import errno
 import grp
 import json
 import logging
@@ -34,6 +35,7 @@ from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
+_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400}  # any other refusal: 409
 _M = TypeVar("_M", bound=Message)
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -209,7 +211,8 @@ def _guarded(handler: _Handler) -> _Handler:
 
 def _failure(problem: HoldfastError) -> Response:
     failure = Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))
-    return Response(msgspec.json.encode(failure), status_code=409, media_type="application/json")
+    status = _HTTP_STATUS.get(problem.errno, 409)
+    return Response(msgspec.json.encode(failure), status_code=status, media_type="application/json")
 
 
 def _reply(message: object) -> Response:

@@ -77,7 +77,8 @@ class Committer:
     def closed(self, opened: OpenFile) -> None:
         """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
         self._unseen.notice(opened)
-        if opened.unsent:
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
+        if opened.may_change and (entry is None or not entry.digest):
             for parent, _ in opened.node.names():
                 self._opens.digest_later(self._core.directories.place(parent), opened.node)
 
@@ -132,11 +133,6 @@ class Committer:
             return  # all names went meanwhile
         unmark_unsent(opened.fd)
         self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
-        if opened.unsent or not all(sent.stable for sent in sents):
-            opened.unsent = True
-            self._put_state(inode, EntryState.DIRTY)
-        elif opened.stamp is not None:
-            self._unseen.reopen(inode)
 
     def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
         return (parent, name) in node.names()
