@@ -1,4 +1,4 @@
-"""Hard links between the directories of one process: one file, whichever side made the link and whichever name goes first."""
+"""Hard links between the directories of one process: one file, whichever side made a link, whichever name goes first."""
 
 from __future__ import annotations
 
