@@ -24,7 +24,7 @@ _log = logging.getLogger("holdfast.index")
 
 
 @contextmanager
-def writing(environment: lmdb.Environment, database: lmdb._Database | None = None) -> Iterator[lmdb.Transaction]:
+def writing(environment: lmdb.Environment, database: lmdb._Database | None = None) -> Iterator[lmdb.Transaction[bytes]]:
     """Give a write transaction, done when the block ends. Raises ``IndexFullError``; nothing has changed then."""
     try:
         with environment.begin(db=database, write=True) as transaction:
