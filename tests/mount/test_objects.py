@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path)
         file.flush()
         assert objects(remote_files) == {}
     assert objects(remote_files) == {"report": b"one"}
+
+
+def test_a_redirection_of_the_shell_is_sent_twice(node: Node, remote_files: Path) -> None:
+    for command, puts in (("echo x >file", 2), (": >empty", 1), ("echo x >file.tmp && mv file.tmp renamed", 1)):
+        before = node.requests().get("PUT", 0)
+        subprocess.run(["sh", "-c", command], cwd=node.checkpoints, check=True)
+        assert node.requests()["PUT"] - before == puts, command
+    assert objects(remote_files) == {"empty": b"", "file": b"x\n", "renamed": b"x\n"}
 
 
 def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
