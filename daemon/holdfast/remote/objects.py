@@ -110,6 +110,10 @@ class ObstoreStore(RemoteStore):
         except ObjectMissingError as problem:
             raise RemoteUnavailableError(f"{problem}, which nobody asked for") from None
 
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        mode = "create" if create_only else "overwrite"
+        self._put(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, mode)
+
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.copy_object(checked(source), checked_target(target), overwrite=True)
         return self.head(target)
