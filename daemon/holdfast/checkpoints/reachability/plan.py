@@ -118,9 +118,12 @@ class Plan:
         return Counter(entry.reason for entry in self.entries)
 
     def confirmed(self, later: Plan) -> Plan:
-        """Return the part of this plan that ``later``, from a newer listing, has too: unchanged and for the same reason."""
-        still = {(entry.name, entry.reason, entry.size_bytes, entry.mtime_ns) for entry in later.entries}
-        entries = tuple(e for e in self.entries if (e.name, e.reason, e.size_bytes, e.mtime_ns) in still)
+        """Return the part of this plan that ``later``, from a newer listing, has too, with the same size and time.
+
+        For which reason does not matter: half of a sweep changes those of what is left, as of a checksum without its file.
+        """
+        still = {(entry.name, entry.size_bytes, entry.mtime_ns) for entry in later.entries}
+        entries = tuple(e for e in self.entries if (e.name, e.size_bytes, e.mtime_ns) in still)
         return Plan(entries, later.kept, later.retained)
 
 
