@@ -19,15 +19,19 @@ import trio
 
 from holdfast import mountpoint
 from holdfast.capacity import Limits, Room
+from holdfast.checkpoints.hooks.execution import Hooks
+from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.config import Config, LoadedConfig, ZoneSection
 from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
 from holdfast.control.server import ControlServer
+from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import RemoteUnavailableError
 from holdfast.fs.core import Core
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
+from holdfast.fs.swept import SweptObjects
 from holdfast.index import Index
 from holdfast.remote import open_store
 from holdfast.store import StoreDirectory, disk_space
@@ -80,6 +84,7 @@ async def run(loaded: LoadedConfig, ready: Callable[[], None]) -> None:
 async def _serve(files: FileSystem, session: Session, ready: Callable[[], None]) -> None:
     core = files.core
     workdirs = Workdirs(files)
+    hooks = _hooks(files)
     async with trio.open_nursery() as background:
         await background.start(core.fetcher.run)
         await background.start(files.run)
@@ -92,7 +97,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         async with trio.open_nursery() as front:
             front.start_soon(_stop_on_signal, session)
             await front.start(
-                _control(files, workdirs, session).run,
+                _control(files, workdirs, hooks, session).run,
                 Path(core.config.control.socket),
                 core.config.control.group,
             )
@@ -102,10 +107,18 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.cancel_scope.cancel()
 
 
-def _control(files: FileSystem, workdirs: Workdirs, session: Session) -> ControlServer:
+def _control(files: FileSystem, workdirs: Workdirs, hooks: Hooks, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
     inspector = Inspector(files, paths, workdirs, lambda: session.data_mode)
-    return ControlServer(inspector, Actions(files, paths), workdirs, files.core.events)
+    sweeps = SweepRoutes(hooks, paths, files.core.config.sweep)
+    return ControlServer(inspector, Actions(files, paths), workdirs, sweeps, files.core.events)
+
+
+def _hooks(files: FileSystem) -> Hooks:
+    core = files.core
+    stores = {name: remote.access for name, remote in core.remotes.items()}
+    shelf = PlanShelf(core.store.path / "plans")
+    return Hooks(stores, shelf, SweptObjects(core, files.presence), core.events, core.counters)
 
 
 async def _announce(session: Session, events: EventLog, ready: Callable[[], None]) -> None:

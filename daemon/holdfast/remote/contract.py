@@ -122,9 +122,12 @@ class RemoteStore(abc.ABC):
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below ``prefix``, at any depth, in no order. Raises as ``list_directory`` does, at any step."""
 
+    @abc.abstractmethod
     def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        """Yield what ``list_tree`` does and, where the store has real directories, each of those below ``prefix``."""
-        yield from self.list_tree(prefix)
+        """Yield what ``list_tree`` does and, where the store has real directories, each of those below ``prefix``.
+
+        Of the whole store, with what lies below ``.holdfast/``.
+        """
 
     @abc.abstractmethod
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:

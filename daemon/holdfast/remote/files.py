@@ -107,7 +107,9 @@ class DirectoryStore(RemoteStore):
         return (info for info in walk(self.list_directory, prefix) if isinstance(info, ObjectInfo))
 
     def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        return walk(self.list_directory, prefix)
+        yield from walk(self.list_directory, prefix)
+        if not prefix:
+            yield from walk(self.list_directory, PRIVATE)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")

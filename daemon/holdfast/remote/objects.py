@@ -78,11 +78,14 @@ class ObstoreStore(RemoteStore):
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         hidden = not is_private(prefix)
+        return (info for info in self.survey(prefix) if not (hidden and is_private(info.key)))
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, siblings = "", None
         with self._asking(f"LIST {prefix}/**"):
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
                 for info in map(_info, page):
-                    if info.key == prefix or (hidden and is_private(info.key)):
+                    if info.key == prefix:
                         continue
                     if not info.size_bytes:  # may be "dir/", a marker: obstore drops the slash, but not from directories
                         directory, _, name = info.key.rpartition("/")

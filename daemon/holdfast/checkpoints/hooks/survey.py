@@ -8,8 +8,6 @@ from holdfast.checkpoints.reachability import Listed
 from holdfast.remote import DirectoryInfo, ObjectInfo
 from holdfast.transfer import RemoteAccess
 
-_PRIVATE = ".holdfast"
-
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -27,8 +25,6 @@ async def surveyed(access: RemoteAccess, root: str) -> Survey:
     """
     began_ns = await access.now_ns()
     found = await access.survey(root)
-    if not root:
-        found += await access.survey(_PRIVATE)
     skip = len(root) + 1 if root else 0
     listing = [_listed(info, info.key[skip:].encode(), began_ns) for info in found]
     etags = {info.key[skip:].encode(): info.etag for info in found if isinstance(info, ObjectInfo)}

@@ -1,0 +1,165 @@
+"""Checkpoints through the control socket: what there is, plans of what would go, and their execution."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.checkpoints.hooks.execution import Hooks, Step
+from holdfast.checkpoints.hooks.stored import Item, StoredPlan
+from holdfast.checkpoints.reachability import Policy
+from holdfast.config import SweepSection
+from holdfast.control.messages import (
+    CheckpointInfo,
+    DropRequest,
+    ExecuteRequest,
+    KeptInfo,
+    PlanInfo,
+    PlanItem,
+    SweepProgress,
+    SweepRequest,
+)
+from holdfast.control.paths import Paths, shown
+from holdfast.control.replies import Handler, body, number, reply, required_path, stream
+from holdfast.errors import OutsideMountError
+
+
+class SweepRoutes:
+    """The routes, by their paths: those that change nothing, and the others."""
+
+    def __init__(self, hooks: Hooks, paths: Paths, settings: SweepSection) -> None:
+        self._hooks = hooks
+        self._paths = paths
+        self._settings = settings
+        self.reading: dict[str, Handler] = {
+            "/v1/checkpoints": self._census,
+            "/v1/checkpoints/plans": self._plans,
+            "/v1/checkpoints/plan": self._plan,
+        }
+        self.changing: dict[str, Handler] = {
+            "/v1/checkpoints/sweep": self._sweep,
+            "/v1/checkpoints/drop": self._drop,
+            "/v1/checkpoints/execute": self._execute,
+        }
+
+    async def _census(self, request: Request) -> Response:
+        path = required_path(request)
+        zone, root = self._place(path)
+        found = await self._hooks.census(zone, root)
+        return reply(
+            [
+                CheckpointInfo(
+                    path=self._absolute(zone, root, each.name.decode()),
+                    what=each.what,
+                    complete=each.is_complete,
+                    files=each.files,
+                    size_bytes=each.size_bytes,
+                    modified=each.newest_ns / 1e9,
+                )
+                for each in found
+            ]
+        )
+
+    async def _plans(self, request: Request) -> Response:
+        del request
+        shelf = self._hooks.shelf
+        plans = await trio.to_thread.run_sync(lambda: [shelf.get(plan_id) for plan_id in shelf.ids()])
+        return reply([self._info(plan, 0) for plan in plans])
+
+    async def _plan(self, request: Request) -> Response:
+        limit = request.query_params.get("items")
+        plan = await self._stored(request.query_params.get("id", ""))
+        return reply(self._info(plan, None if limit is None else number(limit, "items")))
+
+    async def _sweep(self, request: Request) -> Response:
+        wanted = await body(request, SweepRequest)
+        zone, root = self._place(wanted.path)
+        return reply(self._info(await self._hooks.plan_sweep(zone, root, self._policy(wanted)), wanted.items))
+
+    async def _drop(self, request: Request) -> Response:
+        wanted = await body(request, DropRequest)
+        zone, name = self._place(wanted.path)
+        root = None if wanted.root is None else self._place(wanted.root)[1]
+        return reply(self._info(await self._hooks.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
+
+    async def _execute(self, request: Request) -> Response:
+        wanted = await body(request, ExecuteRequest)
+        plan = await self._stored(wanted.plan)
+        return await stream(_progress(self._hooks.execute(plan, at_once=wanted.at_once)))
+
+    async def _stored(self, plan_id: str) -> StoredPlan:
+        return await trio.to_thread.run_sync(self._hooks.shelf.get, plan_id)
+
+    def _policy(self, wanted: SweepRequest) -> Policy:
+        settings = self._settings
+        grace = settings.grace_seconds if wanted.grace_seconds is None else wanted.grace_seconds
+        abandoned = wanted.abandoned_seconds
+        if abandoned is None:
+            abandoned = max(grace, settings.abandoned_seconds)
+        batches = wanted.min_batches_to_retain
+        return Policy(
+            int(grace * 10**9), int(abandoned * 10**9), settings.min_batches_to_retain if batches is None else batches
+        )
+
+    def _place(self, path: str) -> tuple[str, str]:
+        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` for a zone without checkpoints."""
+        zone, _, key = os.fsdecode(self._paths.relative(path)).partition("/")
+        if zone not in self._hooks.zones:
+            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(self._hooks.zones))
+            raise OutsideMountError(f"{path}: no store is behind it; name a directory in {named}")
+        return zone, key
+
+    def _absolute(self, zone: str, *names: str) -> str:
+        return self._paths.absolute(os.fsencode("/".join(name for name in (zone, *names) if name)))
+
+    def _info(self, plan: StoredPlan, limit: int | None) -> PlanInfo:
+        header = plan.header
+        outcome = self._hooks.shelf.outcome(header.id)
+        return PlanInfo(
+            id=header.id,
+            kind=header.kind,
+            path=self._absolute(header.zone, header.root),
+            made=header.made_ns / 1e9,
+            checkpoints=[self._absolute(header.zone, header.root, name) for name in header.checkpoints],
+            grace_seconds=header.policy.grace_seconds,
+            count=header.count,
+            size_bytes=header.size_bytes,
+            by_reason=dict(Counter(item.reason for item in plan.items)),
+            kept=[
+                KeptInfo(path=self._absolute(header.zone, header.root, each.scope), why=shown(each.why.encode()))
+                for each in header.kept
+            ],
+            state=outcome.state,
+            removed=outcome.removed,
+            removed_bytes=outcome.removed_bytes,
+            gone=outcome.gone,
+            in_use=outcome.in_use,
+            items=[self._item(plan, item) for item in plan.items[:limit]],
+        )
+
+    def _item(self, plan: StoredPlan, item: Item) -> PlanItem:
+        return PlanItem(
+            path=self._absolute(plan.header.zone, plan.header.root, item.name),
+            reason=item.reason,
+            why=item.why,
+            size_bytes=item.size_bytes,
+            modified=item.mtime_ns / 1e9,
+        )
+
+
+async def _progress(steps: AsyncIterator[Step]) -> AsyncIterator[SweepProgress]:
+    async for step in steps:
+        yield SweepProgress(
+            done=step.done,
+            total=step.total,
+            removed=step.outcome.removed,
+            removed_bytes=step.outcome.removed_bytes,
+            gone=step.outcome.gone,
+            in_use=step.outcome.in_use,
+            finished=step.outcome.state == "done",
+        )
