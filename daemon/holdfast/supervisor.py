@@ -109,7 +109,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
 
 def _control(files: FileSystem, workdirs: Workdirs, hooks: Hooks, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
-    inspector = Inspector(files, paths, workdirs, lambda: session.data_mode)
+    inspector = Inspector(files, paths, workdirs, session)
     sweeps = SweepRoutes(hooks, paths, files.core.config.sweep)
     return ControlServer(inspector, Actions(files, paths), workdirs, sweeps, files.core.events)
 

@@ -6,7 +6,8 @@ import itertools
 import os
 import stat as stat_module
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import trio
 
@@ -35,15 +36,27 @@ _TYPES = {
 _MOST_UNSENT_SHOWN = 100
 
 
+class MountFacts(Protocol):
+    """What the mount tells of itself (``fs.fuse.session``)."""
+
+    @property
+    def data_mode(self) -> str:
+        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many FUSE requests there were of each kind."""
+
+
 class Inspector:
     """Answers that change nothing."""
 
-    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, data_mode: Callable[[], str]) -> None:
+    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, mount: MountFacts) -> None:
         self._files = files
         self._core = files.core
         self._paths = paths
         self._workdirs = workdirs
-        self._data_mode = data_mode
+        self._mount = mount
         self._started = time.monotonic()
 
     async def status(self) -> Status:
@@ -56,7 +69,8 @@ class Inspector:
             version=__version__,
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
-            data_mode=self._data_mode(),
+            data_mode=self._mount.data_mode,
+            kernel_requests=self._mount.requests,
             uptime_seconds=time.monotonic() - self._started,
             remotes={
                 name: RemoteStatus(

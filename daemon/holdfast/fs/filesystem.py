@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -70,6 +71,11 @@ class FileSystem:
             task_status.started()
             await trio.sleep_forever()
 
+    def start_soon(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Do something in the background."""
+        assert self._late is not None
+        self._late.start_soon(action, *arguments)
+
     def end(self) -> None:
         """The mount is gone, and no request comes any more."""
         self._unseen.settle_all()
@@ -78,8 +84,7 @@ class FileSystem:
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
         if self.committer.needs_late_commit(opened):
-            assert self._late is not None
-            self._late.start_soon(self._release_late, opened)
+            self.start_soon(self._release_late, opened)
             return
         if opened.handles == 1:
             self.committer.closed(opened)

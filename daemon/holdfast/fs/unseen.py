@@ -28,7 +28,6 @@ class UnseenWrites:
 
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
-        opened.node.cache_is_stale = True
         if opened.stamp is None and self._matters(opened.node):
             opened.stamp = opened.stamp_now()
             self.reopen(os.fstat(opened.fd).st_ino)

@@ -11,9 +11,10 @@ import pyfuse3
 
 from holdfast.errors import FuseUnavailableError, MountpointError
 from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.fuse.direct import DirectAnswers
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
-from holdfast.kernel import Connection, Machine
+from holdfast.kernel import Connection, InitFlag, Machine
 
 _log = logging.getLogger("holdfast.fs")
 _MOST_REQUESTS = 2048
@@ -48,7 +49,7 @@ class Session:
                 "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
             ) from None
         self._connection = Connection(Machine.this(), passthrough=passthrough)
-        self._connection.prepare(None)
+        self._connection.prepare(None, add=InitFlag.READDIRPLUS_WHEN_USED)  # READDIR is answered past pyfuse3
         try:
             pyfuse3.init(Operations(files, self._connection), mountpoint, options)
         except RuntimeError:
@@ -57,6 +58,8 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
         self._connection.attach()
+        answers = DirectAnswers(files, self._connection)
+        self._connection.answer_directly(answers, answers.opcodes)
         files.opens.backing = self._connection
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.invalidate = _invalidate
@@ -66,6 +69,11 @@ class Session:
     def data_mode(self) -> str:
         """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
         return self._connection.mode
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many requests of each kind the kernel has made; empty when that is not known."""
+        return {opcode.name: count for opcode, count in self._connection.requests().items()}
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
@@ -92,3 +100,5 @@ def _invalidate(parent: int, name: bytes) -> None:
 def _invalidate_now(parent: int, name: bytes) -> None:
     with suppress(FileNotFoundError):  # the kernel knew nothing of it
         pyfuse3.invalidate_entry(parent, name)
+    with suppress(FileNotFoundError):
+        pyfuse3.invalidate_inode(parent, attr_only=True)  # from which follows that its listing is not kept
