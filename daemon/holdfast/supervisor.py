@@ -46,7 +46,7 @@ from holdfast.transfer import (
     Residence,
     Uploader,
 )
-from holdfast.workdirs import Workdirs
+from holdfast.workdirs import Workdirs, WorkdirSweeps
 from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
@@ -110,7 +110,7 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
 def _control(files: FileSystem, workdirs: Workdirs, hooks: Hooks, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
     inspector = Inspector(files, paths, workdirs, session)
-    sweeps = SweepRoutes(hooks, paths, files.core.config.sweep)
+    sweeps = SweepRoutes(hooks, WorkdirSweeps(files, workdirs, hooks.shelf), paths, files.core.config.sweep)
     return ControlServer(inspector, Actions(files, paths), workdirs, sweeps, files.core.events)
 
 

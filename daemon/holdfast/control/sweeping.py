@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.checkpoints.hooks.execution import Hooks, Step
+from holdfast.checkpoints.hooks.confirming import Step
+from holdfast.checkpoints.hooks.execution import Hooks
 from holdfast.checkpoints.hooks.stored import Item, StoredPlan
 from holdfast.checkpoints.reachability import Policy
 from holdfast.config import SweepSection
@@ -27,13 +28,18 @@ from holdfast.control.messages import (
 from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import Handler, body, number, reply, required_path, stream
 from holdfast.errors import OutsideMountError
+from holdfast.workdirs import WorkdirSweeps
 
 
 class SweepRoutes:
     """The routes, by their paths: those that change nothing, and the others."""
 
-    def __init__(self, hooks: Hooks, paths: Paths, settings: SweepSection) -> None:
+    def __init__(self, hooks: Hooks, workdirs: WorkdirSweeps, paths: Paths, settings: SweepSection) -> None:
         self._hooks = hooks
+        self._sweepers: dict[str, Hooks | WorkdirSweeps] = {
+            **dict.fromkeys(workdirs.zones, workdirs),
+            **dict.fromkeys(hooks.zones, hooks),
+        }
         self._paths = paths
         self._settings = settings
         self.reading: dict[str, Handler] = {
@@ -49,7 +55,7 @@ class SweepRoutes:
 
     async def _census(self, request: Request) -> Response:
         path = required_path(request)
-        zone, root = self._place(path)
+        zone, root = self._place(path, self._hooks.zones)
         found = await self._hooks.census(zone, root)
         return reply(
             [
@@ -78,19 +84,21 @@ class SweepRoutes:
 
     async def _sweep(self, request: Request) -> Response:
         wanted = await body(request, SweepRequest)
-        zone, root = self._place(wanted.path)
-        return reply(self._info(await self._hooks.plan_sweep(zone, root, self._policy(wanted)), wanted.items))
+        zone, root = self._place(wanted.path, self._sweepers)
+        plan = await self._sweepers[zone].plan_sweep(zone, root, self._policy(wanted))
+        return reply(self._info(plan, wanted.items))
 
     async def _drop(self, request: Request) -> Response:
         wanted = await body(request, DropRequest)
-        zone, name = self._place(wanted.path)
-        root = None if wanted.root is None else self._place(wanted.root)[1]
+        zone, name = self._place(wanted.path, self._hooks.zones)
+        root = None if wanted.root is None else self._place(wanted.root, [zone])[1]
         return reply(self._info(await self._hooks.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
 
     async def _execute(self, request: Request) -> Response:
         wanted = await body(request, ExecuteRequest)
         plan = await self._stored(wanted.plan)
-        return await stream(_progress(self._hooks.execute(plan, at_once=wanted.at_once)))
+        sweeper = self._sweepers.get(plan.header.zone, self._hooks)
+        return await stream(_progress(sweeper.execute(plan, at_once=wanted.at_once)))
 
     async def _stored(self, plan_id: str) -> StoredPlan:
         return await trio.to_thread.run_sync(self._hooks.shelf.get, plan_id)
@@ -106,12 +114,12 @@ class SweepRoutes:
             int(grace * 10**9), int(abandoned * 10**9), settings.min_batches_to_retain if batches is None else batches
         )
 
-    def _place(self, path: str) -> tuple[str, str]:
-        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` for a zone without checkpoints."""
+    def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
+        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` when it is in none of ``zones``."""
         zone, _, key = os.fsdecode(self._paths.relative(path)).partition("/")
-        if zone not in self._hooks.zones:
-            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(self._hooks.zones))
-            raise OutsideMountError(f"{path}: no store is behind it; name a directory in {named}")
+        if zone not in zones:
+            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(zones))
+            raise OutsideMountError(f"{path}: name a directory in {named}")
         return zone, key
 
     def _absolute(self, zone: str, *names: str) -> str:

@@ -13,26 +13,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
 import msgspec
 import trio
 
+from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
 from holdfast.checkpoints.hooks.planning import SWEEP, Question, make, make_drop, stored, take_census
 from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
 from holdfast.checkpoints.hooks.stored import Header, Item, StoredPlan
 from holdfast.checkpoints.hooks.survey import key_below
 from holdfast.checkpoints.reachability import Found, Phase, Policy
-from holdfast.errors import PlanError, PlanOutdatedError
+from holdfast.errors import PlanError
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
 
 _BATCH = 1000
 """S3's limit for one request."""
 _AT_ONCE_SECONDS = 60.0
-_SHOWN_NAMES = 3
 
 
 class LocalCopies(Protocol):
@@ -49,15 +48,6 @@ class LocalCopies(Protocol):
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         """The store has no directory ``key`` any more, if it was empty; ``for_good``: nobody is going to write there."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """How far an execution is: so many of so many entries, so many bytes, what became of them."""
-
-    done: int
-    total: int
-    outcome: Outcome
 
 
 class Hooks:
@@ -77,7 +67,6 @@ class Hooks:
         self._events = events
         self._counters = counters
         self._made_at: dict[str, float] = {}
-        self._executing: set[str] = set()
 
     @property
     def zones(self) -> frozenset[str]:
@@ -108,9 +97,9 @@ class Hooks:
         when it is another store's or under way, ``RemoteError`` when the store does not answer: then it can go on later.
         """
         header = plan.header
-        self._check(header)
-        self._executing.add(header.id)
-        try:
+        if header.zone not in self._stores or header.store != self._url(header.zone):
+            raise PlanError(f"the plan {header.id} is for {header.store}, which is not this daemon's {header.zone}")
+        with self.shelf.executing(header.id):
             items = plan.items
             made_at = self._made_at.get(header.id)
             if not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
@@ -119,42 +108,17 @@ class Hooks:
             self.shelf.note(header.id, outcome)
             async for step in self._delete(header, items, outcome):
                 outcome = step
-                yield Step(_looked_at(outcome), len(plan.items), outcome)
+                yield Step(len(plan.items), outcome)
             for name in header.checkpoints:
                 await self._local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
             outcome = msgspec.structs.replace(outcome, state="done")
             self.shelf.note(header.id, outcome)
-            self._tell(header, outcome)
-            yield Step(_looked_at(outcome), len(plan.items), outcome)
-        finally:
-            self._executing.discard(header.id)
-
-    def _check(self, header: Header) -> None:
-        if header.zone not in self._stores or header.store != self._url(header.zone):
-            raise PlanError(f"the plan {header.id} is for {header.store}, which is not this daemon's {header.zone}")
-        if header.id in self._executing:
-            raise PlanError(f"the plan {header.id} is being carried out at this moment")
-        if self.shelf.outcome(header.id).state == "done":
-            raise PlanOutdatedError(f"the plan {header.id} has been carried out; make a new one")
+            tell(self._events, header, outcome)
+            yield Step(len(plan.items), outcome)
 
     async def _confirmed(self, plan: StoredPlan) -> tuple[Item, ...]:
-        """Return what of the plan is still there. Raises ``PlanOutdatedError`` when any of it has changed.
-
-        Directories change by the deletions themselves; that they are removed only when empty is enough.
-        """
         later, survey = await make(self._stores[plan.header.zone], Question.of(plan.header))
-        still = {(each.name, each.size_bytes, each.mtime_ns) for each in later.entries}
-        there = {listed.name for listed in survey.listing}
-        left = [item for item in plan.items if item.name.encode() in there]
-        files = [item for item in left if item.step() is not Phase.DIRECTORY]
-        changed = [item.name for item in files if not _is_same(item, still, survey.etags)]
-        if changed:
-            named = ", ".join(changed[:_SHOWN_NAMES]) + (", …" if len(changed) > _SHOWN_NAMES else "")
-            raise PlanOutdatedError(
-                f"the world has changed since the plan {plan.header.id} was made: {len(changed)} of {len(plan.items)} "
-                f"would not go any more ({named}); nothing was touched, make a new plan"
-            )
-        return tuple(left)
+        return confirmed(plan, later, {listed.name for listed in survey.listing}, survey.etags)
 
     async def _delete(self, header: Header, items: Iterable[Item], outcome: Outcome) -> AsyncIterator[Outcome]:
         access = self._stores[header.zone]
@@ -194,28 +158,5 @@ class Hooks:
         self._made_at[plan.header.id] = began
         return plan
 
-    def _tell(self, header: Header, outcome: Outcome) -> None:
-        self._events.emit(
-            "swept",
-            what=header.kind,
-            zone=header.zone,
-            root=header.root,
-            plan=header.id,
-            removed=outcome.removed,
-            bytes=outcome.removed_bytes,
-            gone=outcome.gone,
-            in_use=outcome.in_use,
-        )
-
     def _url(self, zone: str) -> str:
         return self._stores[zone].store.url
-
-
-def _looked_at(outcome: Outcome) -> int:
-    return outcome.removed + outcome.gone + outcome.in_use
-
-
-def _is_same(item: Item, still: set[tuple[bytes, int, int]], etags: Mapping[bytes, str]) -> bool:
-    name = item.name.encode()
-    same_version = not item.etag or etags.get(name, "") in ("", item.etag)
-    return same_version and (name, item.size_bytes, item.mtime_ns) in still

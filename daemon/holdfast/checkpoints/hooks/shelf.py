@@ -7,28 +7,21 @@ plan is written leaves a file ``.new-…`` that the next one removes. Only the n
 
 from __future__ import annotations
 
-import enum
 import re
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
-from holdfast.errors import PlanError
+from holdfast.errors import PlanError, PlanOutdatedError
 
 _KEPT_PLANS = 200
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-
-
-class PlanState(enum.Enum):
-    """How far a plan is."""
-
-    WAITING = "waiting"
-    EXECUTING = "executing"
-    DONE = "done"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +44,7 @@ class PlanShelf:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._executing: set[str] = set()
 
     def put(self, plan: StoredPlan) -> None:
         """Store a plan."""
@@ -84,6 +78,22 @@ class PlanShelf:
     def note(self, plan_id: str, outcome: Outcome) -> None:
         """Write down how far a plan is."""
         self._write(f"{plan_id}.outcome", msgspec.json.encode(outcome))
+
+    @contextmanager
+    def executing(self, plan_id: str) -> Iterator[None]:
+        """Carry a plan out within the block.
+
+        Raises ``PlanError`` when somebody is at it, ``PlanOutdatedError`` when it is done.
+        """
+        if plan_id in self._executing:
+            raise PlanError(f"the plan {plan_id} is being carried out at this moment")
+        if self.outcome(plan_id).state == "done":
+            raise PlanOutdatedError(f"the plan {plan_id} has been carried out; make a new one")
+        self._executing.add(plan_id)
+        try:
+            yield
+        finally:
+            self._executing.discard(plan_id)
 
     def _file(self, plan_id: str, ending: str) -> Path:
         if not _ID.fullmatch(plan_id):

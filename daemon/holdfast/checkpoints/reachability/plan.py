@@ -64,6 +64,10 @@ class Reason(enum.Enum):
     ORPHANED_CHECKSUM = "checksum of a file that is not there"
     STAGED_UPLOAD = "upload that was never finished"
     EMPTY_DIRECTORY = "empty directory"
+    DEAD_PROCESS = "directory of a process that has ended"
+    ABORTED_TRANSFER = "transfer that was never finished"
+    UNUSED_BLOB = "copy of a blob that nobody uses any more"
+    OLD_LOCAL_STATE = "local state of a checkpoint that is over"
 
 
 class Phase(enum.IntEnum):
