@@ -19,8 +19,6 @@ import trio
 
 from holdfast import mountpoint
 from holdfast.capacity import Limits, Room
-from holdfast.checkpoints.hooks.execution import Hooks
-from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.config import Config, LoadedConfig, ZoneSection
 from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
@@ -31,8 +29,8 @@ from holdfast.errors import RemoteUnavailableError
 from holdfast.fs.core import Core
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
-from holdfast.fs.swept import SweptObjects
 from holdfast.index import Index
+from holdfast.maintenance import Upkeep
 from holdfast.remote import open_store
 from holdfast.store import StoreDirectory, disk_space
 from holdfast.telemetry import Counters, EventLog
@@ -46,7 +44,7 @@ from holdfast.transfer import (
     Residence,
     Uploader,
 )
-from holdfast.workdirs import Workdirs, WorkdirSweeps
+from holdfast.workdirs import Workdirs
 from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
@@ -84,7 +82,7 @@ async def run(loaded: LoadedConfig, ready: Callable[[], None]) -> None:
 async def _serve(files: FileSystem, session: Session, ready: Callable[[], None]) -> None:
     core = files.core
     workdirs = Workdirs(files)
-    hooks = _hooks(files)
+    upkeep = Upkeep(files, workdirs)
     async with trio.open_nursery() as background:
         await background.start(core.fetcher.run)
         await background.start(files.run)
@@ -92,12 +90,13 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.start_soon(core.room.run)
         background.start_soon(_sync_regularly, core.index)
         background.start_soon(_expire_quarantine, core)
+        background.start_soon(upkeep.run)
         for remote in core.remotes.values():
             background.start_soon(remote.deletions.run)
         async with trio.open_nursery() as front:
             front.start_soon(_stop_on_signal, session)
             await front.start(
-                _control(files, workdirs, hooks, session).run,
+                _control(files, workdirs, upkeep, session).run,
                 Path(core.config.control.socket),
                 core.config.control.group,
             )
@@ -107,18 +106,10 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.cancel_scope.cancel()
 
 
-def _control(files: FileSystem, workdirs: Workdirs, hooks: Hooks, session: Session) -> ControlServer:
+def _control(files: FileSystem, workdirs: Workdirs, upkeep: Upkeep, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
     inspector = Inspector(files, paths, workdirs, session)
-    sweeps = SweepRoutes(hooks, WorkdirSweeps(files, workdirs, hooks.shelf), paths, files.core.config.sweep)
-    return ControlServer(inspector, Actions(files, paths), workdirs, sweeps, files.core.events)
-
-
-def _hooks(files: FileSystem) -> Hooks:
-    core = files.core
-    stores = {name: remote.access for name, remote in core.remotes.items()}
-    shelf = PlanShelf(core.store.path / "plans")
-    return Hooks(stores, shelf, SweptObjects(core, files.presence), core.events, core.counters)
+    return ControlServer(inspector, Actions(files, paths), workdirs, SweepRoutes(upkeep, paths), files.core.events)
 
 
 async def _announce(session: Session, events: EventLog, ready: Callable[[], None]) -> None:

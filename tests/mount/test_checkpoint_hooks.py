@@ -15,7 +15,7 @@ from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_command import holdfast
 from tests.support.checkpoint_roots import JOB, age, below, digest, job, put
-from tests.support.node import Node
+from tests.support.node import Node, StartError
 from tests.support.s3 import Versitygw
 
 FILES_IN_BULK = 10_000
@@ -219,6 +219,28 @@ def test_a_drop_takes_a_checkpoint_out_of_the_mount(node: Node, remote_files: Pa
     assert not checkpoint.exists()
     assert (node.checkpoints / JOB / "chk-8/_metadata").exists()
     assert (remote_files / JOB / "shared" / digest(7)).exists()
+
+
+def test_a_daemon_that_is_told_to_sweeps_by_itself(make_node: NodeFactory, remote_files: Path) -> None:
+    garbage = job(remote_files / JOB)
+    before = below(remote_files / JOB)
+    node = make_node(sweep__every_seconds=1, sweep__roots="checkpoints").start()
+    assert node.wait_event("swept", removed=3)["zone"] == "checkpoints"
+    assert node.wait_event("swept", removed=0), "and again in another period"
+    assert below(remote_files / JOB) == before - garbage
+
+
+def test_a_daemon_that_is_not_told_to_never_sweeps(make_node: NodeFactory, remote_files: Path) -> None:
+    garbage = job(remote_files / JOB)
+    node = make_node().start()
+    node.stop()
+    assert garbage <= below(remote_files / JOB)
+    assert not list((remote_files / ".holdfast").glob("sweep-*"))
+
+
+def test_a_root_that_is_in_no_zone_is_refused_at_the_start(make_node: NodeFactory) -> None:
+    with pytest.raises(StartError, match=r"sweep\.roots: there is no zone 'elsewhere'"):
+        make_node(sweep__roots="elsewhere/x").start()
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

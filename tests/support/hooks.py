@@ -48,7 +48,8 @@ class HooksOver:
             clock=lambda: 0.0,
         )
         self.shelf = PlanShelf(directory)
-        self.hooks = Hooks({"checkpoints": access}, self.shelf, self.copies, self.events, self.counters)
+        self.stores = {"checkpoints": access}
+        self.hooks = Hooks(self.stores, self.shelf, self.copies, self.events, self.counters)
 
     async def carry_out(self, plan: StoredPlan, *, at_once: bool = False) -> Outcome:
         outcome = Outcome()

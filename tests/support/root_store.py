@@ -28,7 +28,7 @@ class RootStore(RemoteStore):
         self.root = root
         self.requests: Counter[str] = Counter()
         self.failures: list[RemoteError | None] = []
-        self._private: dict[str, bytes] = {}
+        self.private: dict[str, bytes] = {}
 
     def probe(self) -> None:
         return
@@ -66,9 +66,9 @@ class RootStore(RemoteStore):
         raise NotImplementedError
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
-        if create_only and name in self._private:
+        if create_only and name in self.private:
             raise ObjectExistsError(name)
-        self._private[name] = data
+        self.private[name] = data
 
     def now_ns(self) -> int:
         self.requests["clock"] += 1

@@ -118,6 +118,8 @@ class SweepSection(Section, frozen=True):
     grace_seconds: NotNegative = 86400.0
     abandoned_seconds: NotNegative = 7 * 86400.0
     min_batches_to_retain: Annotated[int, msgspec.Meta(ge=0)] = 100
+    every_seconds: NotNegative = 0.0
+    roots: list[str] = msgspec.field(default_factory=list)
 
 
 class ControlSection(Section, frozen=True):

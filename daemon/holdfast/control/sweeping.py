@@ -13,8 +13,6 @@ from starlette.responses import Response
 from holdfast.checkpoints.hooks.confirming import Step
 from holdfast.checkpoints.hooks.execution import Hooks
 from holdfast.checkpoints.hooks.stored import Item, StoredPlan
-from holdfast.checkpoints.reachability import Policy
-from holdfast.config import SweepSection
 from holdfast.control.messages import (
     CheckpointInfo,
     DropRequest,
@@ -28,20 +26,21 @@ from holdfast.control.messages import (
 from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import Handler, body, number, reply, required_path, stream
 from holdfast.errors import OutsideMountError
+from holdfast.maintenance import Upkeep
 from holdfast.workdirs import WorkdirSweeps
 
 
 class SweepRoutes:
     """The routes, by their paths: those that change nothing, and the others."""
 
-    def __init__(self, hooks: Hooks, workdirs: WorkdirSweeps, paths: Paths, settings: SweepSection) -> None:
-        self._hooks = hooks
+    def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
+        self._upkeep = upkeep
+        self._hooks = upkeep.hooks
         self._sweepers: dict[str, Hooks | WorkdirSweeps] = {
-            **dict.fromkeys(workdirs.zones, workdirs),
-            **dict.fromkeys(hooks.zones, hooks),
+            **dict.fromkeys(upkeep.workdirs.zones, upkeep.workdirs),
+            **dict.fromkeys(upkeep.hooks.zones, upkeep.hooks),
         }
         self._paths = paths
-        self._settings = settings
         self.reading: dict[str, Handler] = {
             "/v1/checkpoints": self._census,
             "/v1/checkpoints/plans": self._plans,
@@ -73,7 +72,7 @@ class SweepRoutes:
 
     async def _plans(self, request: Request) -> Response:
         del request
-        shelf = self._hooks.shelf
+        shelf = self._upkeep.shelf
         plans = await trio.to_thread.run_sync(lambda: [shelf.get(plan_id) for plan_id in shelf.ids()])
         return reply([self._info(plan, 0) for plan in plans])
 
@@ -85,7 +84,8 @@ class SweepRoutes:
     async def _sweep(self, request: Request) -> Response:
         wanted = await body(request, SweepRequest)
         zone, root = self._place(wanted.path, self._sweepers)
-        plan = await self._sweepers[zone].plan_sweep(zone, root, self._policy(wanted))
+        policy = self._upkeep.policy(wanted.grace_seconds, wanted.abandoned_seconds, wanted.min_batches_to_retain)
+        plan = await self._sweepers[zone].plan_sweep(zone, root, policy)
         return reply(self._info(plan, wanted.items))
 
     async def _drop(self, request: Request) -> Response:
@@ -101,18 +101,7 @@ class SweepRoutes:
         return await stream(_progress(sweeper.execute(plan, at_once=wanted.at_once)))
 
     async def _stored(self, plan_id: str) -> StoredPlan:
-        return await trio.to_thread.run_sync(self._hooks.shelf.get, plan_id)
-
-    def _policy(self, wanted: SweepRequest) -> Policy:
-        settings = self._settings
-        grace = settings.grace_seconds if wanted.grace_seconds is None else wanted.grace_seconds
-        abandoned = wanted.abandoned_seconds
-        if abandoned is None:
-            abandoned = max(grace, settings.abandoned_seconds)
-        batches = wanted.min_batches_to_retain
-        return Policy(
-            int(grace * 10**9), int(abandoned * 10**9), settings.min_batches_to_retain if batches is None else batches
-        )
+        return await trio.to_thread.run_sync(self._upkeep.shelf.get, plan_id)
 
     def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
         """Return zone and key of a path in the mount. Raises ``OutsideMountError`` when it is in none of ``zones``."""
@@ -127,7 +116,7 @@ class SweepRoutes:
 
     def _info(self, plan: StoredPlan, limit: int | None) -> PlanInfo:
         header = plan.header
-        outcome = self._hooks.shelf.outcome(header.id)
+        outcome = self._upkeep.shelf.outcome(header.id)
         return PlanInfo(
             id=header.id,
             kind=header.kind,
