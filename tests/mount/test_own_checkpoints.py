@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import ControlClient, Job
-from holdfast.control.messages import SweepRequest
+from holdfast.control.messages import CheckpointInfo, SweepRequest
 from holdfast.errors import WriteOnceError
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
 from tests.mount.test_checkpoint_hooks import execute
 from tests.support.checkpoint_roots import age
-from tests.support.node import Node
+from tests.support.node import Node, wait_until
 from tests.support.s3 import Versitygw
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/word_count.py"
@@ -162,6 +162,10 @@ def run_example(workdir: Path, text: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def checkpoints(client: ControlClient, path: str) -> list[CheckpointInfo]:
+    return [each for each in client.checkpoints(path) if each.what == "checkpoint"]
+
+
 def expected(text: Path) -> str:
     words = Counter(text.read_text().split())
     return f"{words.total()} words, {len(words)} different ones"
@@ -203,9 +207,9 @@ def test_the_example_keeps_its_newest_checkpoints(node: Node, text: Path) -> Non
     said = run_example(workdir, text)
     assert len(re.findall(r"^checkpoint \d+: \d+ files, \d+ bytes sent$", said, re.MULTILINE)) == 5
     assert expected(text) in said
-    with ControlClient(node.socket) as client:
-        found = client.checkpoints(str(node.checkpoints / "word-count"))
-    assert [Path(each.path).name for each in found if each.what == "checkpoint"] == ["chk-3", "chk-4", "chk-5"]
+    with ControlClient(node.socket) as client:  # deletions are held back for a moment
+        path = str(node.checkpoints / "word-count")
+        wait_until(lambda: [Path(each.path).name for each in checkpoints(client, path)] == ["chk-3", "chk-4", "chk-5"])
 
 
 def test_the_example_sends_what_is_new_only(node: Node, text: Path) -> None:
