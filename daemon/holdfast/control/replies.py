@@ -57,7 +57,8 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
         try:
             async for step in progress:
                 yield msgspec.json.encode(step) + b"\n"
-        except HoldfastError as problem:
+        except (HoldfastError, OSError) as error:
+            problem = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
             yield json.dumps({"failure": msgspec.to_builtins(_told(problem))}).encode() + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
