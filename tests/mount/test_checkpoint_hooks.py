@@ -306,12 +306,13 @@ def test_mistakes_are_one_line(node: Node, arguments: tuple[str, ...], message: 
     assert said.count("\n") == 1
 
 
-def test_others_may_look_but_not_touch(node: Node, remote_files: Path) -> None:
+def test_names_of_checkpoints_are_not_for_everybody(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     with ControlClient(node.socket.with_name("status.sock")) as client:
-        assert client.checkpoints(str(node.checkpoints))
-        assert client.plans() == []
-        with pytest.raises(RefusedError):
+        for ask in (lambda: client.checkpoints(str(node.checkpoints)), client.plans):
+            with pytest.raises(RefusedError, match="not for everybody"):
+                ask()
+        with pytest.raises(RefusedError, match="not for everybody"):
             client.plan_sweep(SweepRequest(path=str(node.checkpoints)))
 
 

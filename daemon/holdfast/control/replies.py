@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from holdfast.control.paths import shown
 from holdfast.errors import ConfigurationError, HoldfastError
 
 _log = logging.getLogger("holdfast.control")
+_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400, errno.EACCES: 403}  # others: 409
 M = TypeVar("M", bound=Message)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -40,7 +42,8 @@ def guarded(handler: Handler) -> Handler:
 
 def failure(problem: HoldfastError) -> Response:
     """Return the refusal."""
-    return Response(msgspec.json.encode(_told(problem)), status_code=409, media_type="application/json")
+    status = _HTTP_STATUS.get(problem.errno, 409)
+    return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
 
 
 def reply(message: object) -> Response:

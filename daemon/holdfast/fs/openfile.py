@@ -33,6 +33,7 @@ class OpenFile:
         "has_kind",
         "node",
         "privileged",
+        "served",
         "stamp",
         "unsent",
         "writable",
@@ -48,6 +49,8 @@ class OpenFile:
         """Created with O_EXCL: the first PUT must create."""
         self.corrupt = False
         self.arrival: Arrival | None = None
+        self.served = False
+        """Bytes were read while it arrived: the rest must be of the same version."""
         self.has_kind = False
         """The kernel has a handle: all others must be served as that one is."""
         self.backing_id: int | None = None
@@ -80,6 +83,11 @@ class OpenFile:
     def failed(self) -> bool:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""
         return self.arrival is not None and self.arrival.failed
+
+    @property
+    def may_change(self) -> bool:
+        """Whether bytes were written that nothing has accounted for, or may be at any time without the daemon's knowing."""
+        return self.unsent or self.stamp is not None
 
     def change_arrival(self, arrival: Arrival) -> None:
         """Read from another fetch from now on."""

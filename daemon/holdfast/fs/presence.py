@@ -15,12 +15,14 @@ Invalidate = Callable[[int, bytes], None]
 class Presence:
     """The listener of ``transfer.Residence``.
 
-    ``invalidate`` returns at once, the kernel follows soon; ``invalidate_now`` returns when the kernel has done it, and must
+    ``attributes_changed`` makes the kernel ask for the attributes of a node again, given its id. ``invalidate`` returns at
+    once, the kernel follows soon; ``invalidate_now`` returns when the kernel has done it, and must
     not be called on the event loop, because the kernel may first need answers to requests. Without a mount both do nothing.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.attributes_changed: Callable[[int], None] = _nobody_asks
         self.invalidate: Invalidate = _nobody_to_tell
         self.invalidate_now: Invalidate = _nobody_to_tell
         core.residence.listener = self
@@ -82,3 +84,7 @@ class Presence:
 
 def _nobody_to_tell(parent: int, name: bytes) -> None:
     del parent, name
+
+
+def _nobody_asks(node_id: int) -> None:
+    del node_id

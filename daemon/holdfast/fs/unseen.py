@@ -13,7 +13,7 @@ import os
 import trio
 
 from holdfast.fs.core import Core
-from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.nodes import path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.index import Entry, EntryState
 
@@ -28,16 +28,13 @@ class UnseenWrites:
 
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
-        if opened.stamp is None and self._matters(opened.node):
+        if opened.stamp is None:
             opened.stamp = opened.stamp_now()
-            self.reopen(os.fstat(opened.fd).st_ino)
-
-    def reopen(self, inode: int) -> None:
-        """The entry of a file that is intact, and open for writing, must not say that it stays so."""
-        entry = self._core.index.entries.get(inode)
-        if entry is not None and entry.state in _INTACT and entry.digest:
-            entry.become(EntryState.DIRTY)
-            self._core.index.entries.put(inode, entry)
+            inode = os.fstat(opened.fd).st_ino
+            entry = self._core.index.entries.get(inode)
+            if entry is not None and entry.state in _INTACT and entry.digest:
+                entry.become(EntryState.DIRTY)
+                self._core.index.entries.put(inode, entry)
 
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
@@ -84,7 +81,3 @@ class UnseenWrites:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
             self._core.index.entries.put(inode, entry)
-
-    def _matters(self, node: Node) -> bool:
-        places = (self._core.directories.place(parent) for parent, _ in node.names())
-        return any(place.zone.sends or place.zone.digests for place in places)

@@ -172,6 +172,18 @@ class Connection:
         """
         self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
 
+    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+        """Let GETATTR of a directory, and LOOKUP of names that are not in it, be answered from ``fd``, without Python.
+
+        To be taken back (``take_back_directory``) before ``fd`` is closed. ``seconds`` is how long the kernel may keep the
+        answers: nobody else may change the directory.
+        """
+        self._hooks.lend_directory(node, fd, int(seconds))
+
+    def take_back_directory(self, node: int) -> None:
+        """Answer for the directory no more; one that was never lent may be taken back."""
+        self._hooks.take_back_directory(node)
+
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
         """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""
         self._hooks.reply(request, error, body)
