@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -268,6 +271,20 @@ def test_the_command_without_a_terminal_does_not_ask(node: Node, remote_files: P
     assert (done["state"], done["removed"], done["grace_seconds"]) == ("done", 3, 60)
     assert {item["reason"] for item in done["items"]} == {"unreferenced", "expired_checkpoint", "empty_directory"}
     assert not garbage & below(remote_files / JOB)
+
+
+@pytest.mark.parametrize(("answer", "goes"), [(b"n\n", False), (b"y\n", True)])
+def test_the_command_at_a_terminal_asks(node: Node, remote_files: Path, answer: bytes, goes: bool) -> None:
+    garbage = job(remote_files / JOB)
+    terminal, end = pty.openpty()
+    os.write(terminal, answer)
+    command = [sys.executable, "-m", "holdfast", "checkpoint", "sweep", str(node.checkpoints), "--socket", str(node.socket)]
+    result = subprocess.run(command, stdin=end, capture_output=True, text=True, check=False)
+    os.close(terminal)
+    os.close(end)
+    assert "Remove 3 entries, 10 B? [y/N]:" in result.stdout
+    assert (result.returncode == 0) is goes
+    assert bool(garbage & below(remote_files / JOB)) is not goes
 
 
 def test_the_grace_age_of_the_command_is_kept(node: Node, remote_files: Path) -> None:
