@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -77,6 +78,27 @@ def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: 
         os.utime(file.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert objects(remote_files) == {"file": b"new"}
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_a_mapping_that_goes_on_after_close_leaves_nothing_unsent(
+    node: Node, remote_files: Path, *, at_the_end: bool
+) -> None:
+    """The kernel tells only of the first write into a page: the second here leaves no trace."""
+    path = node.checkpoints / "mapped"
+    path.write_bytes(bytes(8192))
+    with path.open("r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 8192)
+        mapping[4096:4101] = b"first"
+    assert objects(remote_files)["mapped"][4096:4101] == b"first"
+    mapping[4096:4101] = b"later"
+    mapping.close()
+    if not at_the_end:
+        wait_until(lambda: objects(remote_files)["mapped"][4096:4101] == b"later")
+    node.stop()
+    node.start()
+    assert path.read_bytes()[4096:4101] == b"later"
+    assert node.events("quarantined") == []
 
 
 @pytest.mark.parametrize("kind", ["ext3", "ext4"])

@@ -187,8 +187,9 @@ class Inspector:
         return "local"
 
     def _unsent(self) -> list[str]:
-        entries = self._core.index.entries.scan()
-        return [self._paths.absolute(entry.path) for _, entry in entries if entry.state is EntryState.DIRTY]
+        entries = (entry for _, entry in self._core.index.entries.scan())
+        unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
+        return [self._paths.absolute(entry.path) for entry in unsent]
 
 
 def _is_text(name: bytes) -> bool:

@@ -36,6 +36,7 @@ class OpenFile:
         "served",
         "stamp",
         "unsent",
+        "was_sent",
         "writable",
     )
 
@@ -57,6 +58,8 @@ class OpenFile:
         """By which the kernel reads and writes past the daemon; None: the daemon serves the data."""
         self.stamp: tuple[int, int] | None = None
         """Size and mtime when the bytes were last known, while they may change past the daemon."""
+        self.was_sent = False
+        """Bytes were sent while they might change past the daemon."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:

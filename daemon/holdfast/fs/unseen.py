@@ -2,7 +2,8 @@
 
 From the first handle that may write to the last one, an entry says DIRTY, but keeps its digest: after a crash a file of the
 same size and mtime was not written, and is held against that digest as ever. What was written is known by these two
-(``store.stamps``).
+(``store.stamps``), but for one case: the kernel gives a file a new time at the first write into a mapped page, and not again
+before the page is clean. So one that was written to through a mapping, and sent, is hashed again when its last handle goes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 
 import trio
 
+from holdfast.digest import fingerprint_of_file
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import path_of
 from holdfast.fs.openfile import OpenFile
@@ -41,6 +43,7 @@ class UnseenWrites:
         opened.unsent = False
         if opened.stamp is not None:
             opened.stamp = self._core.store.stamps.take(opened.fd)
+            opened.was_sent = True
 
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
@@ -48,9 +51,18 @@ class UnseenWrites:
             return
         stat = os.fstat(opened.fd)
         if stamp_of(stat) != opened.stamp:
-            opened.unsent = True
-            if self._core.has_digest(opened.node):
-                self._core.mark_dirty(stat, path_of(opened.node))
+            self._changed(opened)
+
+    def may_hide_a_write(self, opened: OpenFile) -> bool:
+        """Say whether the last handle goes of a file that may have been written after it was sent, with no trace of it."""
+        return opened.handles == 1 and opened.was_sent and not opened.unsent
+
+    async def compare(self, opened: OpenFile) -> None:
+        """Hold the bytes of such a file against the digest of what was sent."""
+        digest = self._sent_digest(opened)
+        fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
+        if digest and digest == self._sent_digest(opened) != fingerprint.digest:
+            self._changed(opened)
 
     def settle(self, opened: OpenFile) -> None:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
@@ -63,6 +75,9 @@ class UnseenWrites:
         for node in self._core.nodes.all():
             if node.opened is not None:
                 self.notice(node.opened)
+                digest = self._sent_digest(node.opened) if node.opened.was_sent else b""
+                if digest and fingerprint_of_file(node.opened.fd).digest != digest:
+                    self._changed(node.opened)
                 self.settle(node.opened)
 
     async def take_stock(self) -> None:
@@ -81,6 +96,16 @@ class UnseenWrites:
             else:
                 self._core.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
+
+    def _changed(self, opened: OpenFile) -> None:
+        opened.unsent = True
+        if self._core.has_digest(opened.node):
+            self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+
+    def _sent_digest(self, opened: OpenFile) -> bytes:
+        """Return the digest of what was sent last; empty when the bytes are known to be others."""
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
