@@ -273,6 +273,25 @@ def test_the_command_without_a_terminal_does_not_ask(node: Node, remote_files: P
     assert not garbage & below(remote_files / JOB)
 
 
+def test_a_plan_that_was_made_elsewhere_is_carried_out(make_node: NodeFactory, remote_files: Path, workspace: Path) -> None:
+    maker, executor = make_node("a").start(), make_node("b").start()
+    garbage = job(remote_files / JOB)
+    with maker.client() as client:
+        plan = client.plan_sweep(SweepRequest(path=str(maker.checkpoints)))
+    file = workspace / "made-elsewhere"
+    file.write_bytes((maker.store / f"plans/{plan.id}.plan").read_bytes())
+    assert holdfast("checkpoint", "execute", file, socket=executor.socket) == "removed 3 entries, 10 B\n"
+    assert not garbage & below(remote_files / JOB)
+    lines = file.read_bytes().splitlines(keepends=True)
+    put(remote_files / JOB / "shared" / digest(1000), b"12345", age_days=3)
+    kept = lines[1].replace(b"exclusive/chk-3-late", b"exclusive/chk-7-state")
+    file.write_bytes(lines[0].replace(b'"count":3', b'"count":1') + kept)
+    assert "the world has changed" in holdfast("checkpoint", "execute", file, socket=executor.socket, status=1)
+    file.write_bytes(b"no plan")
+    assert "no plan of Holdfast's" in holdfast("checkpoint", "execute", file, socket=executor.socket, status=1)
+    assert (remote_files / JOB / "exclusive/chk-7-state").exists()
+
+
 @pytest.mark.parametrize(("answer", "goes"), [(b"n\n", False), (b"y\n", True)])
 def test_the_command_at_a_terminal_asks(node: Node, remote_files: Path, answer: bytes, goes: bool) -> None:
     garbage = job(remote_files / JOB)

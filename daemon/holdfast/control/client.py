@@ -157,6 +157,14 @@ class ControlClient:
             return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id)
         return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id, items=str(items))
 
+    def submit(self, plan: bytes) -> PlanInfo:
+        """Hand over a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"); it gets a new id."""
+        try:
+            reply = self._http.post("/v1/checkpoints/submit", content=plan, timeout=None)
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+        return _decoded(reply.status_code, reply.content, PlanInfo)
+
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[SweepProgress]:
         """Carry a plan out; yield progress. What was cut off is carried on."""
         return self._stream("/v1/checkpoints/execute", ExecuteRequest(plan=plan_id, at_once=at_once), SweepProgress)
