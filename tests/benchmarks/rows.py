@@ -41,7 +41,7 @@ class Target:
 class Scale:
     """How much is done. ``quick`` scales are for trying the benchmark, not for figures."""
 
-    files: int = 5_000
+    files: int = 10_000
     synced: int = 200
     listed: int = 10_000
     listed_many: int = 100_000
@@ -51,11 +51,13 @@ class Scale:
     data_seconds: float = 2.0
     object_bytes: int = 2**30
     load_seconds: float = 4.0
+    database_entries: int = 1_000_000
+    """Of 116 bytes each."""
 
     @classmethod
     def quick(cls) -> Scale:
         """Return a scale at which a round takes seconds."""
-        return cls(500, 50, 1_000, 5_000, 5_000, 2**26, 0.3, 2**26, 1.0)
+        return cls(500, 50, 1_000, 5_000, 5_000, 2**26, 0.3, 2**26, 1.0, 100_000)
 
 
 @dataclass(frozen=True)

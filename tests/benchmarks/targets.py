@@ -26,6 +26,7 @@ from tests.support.versitygw import BuildError
 
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.02
+_LIBFUSE_EXAMPLE = Path("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c")
 _WORKDIR = "bench_1"
 """The working directory that is measured: its holder is the process that makes it, this one."""
 
@@ -37,6 +38,7 @@ class Sides:
     directory: Path
     plain: Target
     bindfs: Target
+    passthrough_ll: Target | None
     rclone: Target | None
     work: Target
     checkpoints: Target
@@ -59,6 +61,7 @@ class Sides:
                 directory=directory,
                 plain=_plain(directory / "plain"),
                 bindfs=stack.enter_context(_bindfs(directory / "bindfs")),
+                passthrough_ll=stack.enter_context(_passthrough_ll(directory / "passthrough_ll")),
                 rclone=stack.enter_context(_rclone(directory / "rclone", port)) if shutil.which("rclone") else None,
                 work=Target("work", work, node.backing(work), "holdfast: work/bench_1", ours=True),
                 checkpoints=Target(
@@ -78,7 +81,8 @@ class Sides:
     @property
     def directories(self) -> tuple[Target, ...]:
         """The targets that are directories like any other."""
-        return tuple(target for target in (self.plain, self.bindfs, self.rclone, self.work, self.checkpoints) if target)
+        peers = (self.plain, self.bindfs, self.passthrough_ll, self.rclone)
+        return tuple(target for target in (*peers, self.work, self.checkpoints) if target)
 
     def settle(self) -> None:
         """Return when nobody has work left over from what was done before."""
@@ -136,6 +140,20 @@ def _bindfs(directory: Path) -> Iterator[Target]:
     command = ["bindfs", "-f", str(back), str(front)]
     with _mounted(front, back, command):
         yield Target("bindfs", front, back, "bindfs -f SOURCE MOUNT")
+
+
+@contextmanager
+def _passthrough_ll(directory: Path) -> Iterator[Target | None]:
+    """libfuse's own example of a fast file system, which libfuse3-dev has as source; None where it can't be built."""
+    front, back, program = directory / "mount", directory / "source", directory / "passthrough_ll"
+    directory.mkdir()
+    if not _LIBFUSE_EXAMPLE.exists():
+        yield None
+        return
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True)
+    subprocess.run(["gcc", "-O2", "-o", str(program), str(_LIBFUSE_EXAMPLE), *flags.stdout.split()], check=True)
+    with _mounted(front, back, [str(program), "-f", "-o", f"source={back}", str(front)]):
+        yield Target("passthrough_ll", front, back, "passthrough_ll -f -o source=SOURCE MOUNT")
 
 
 @contextmanager
