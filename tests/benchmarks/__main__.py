@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.benchmarks import data, database, fetching, machine, memory, metadata, stalls
+from tests.benchmarks import data, database, fetching, machine, memory, metadata, spark, stalls
 from tests.benchmarks.report import Line, Report
 from tests.benchmarks.requests import RequestCounter
 from tests.benchmarks.rows import Row, Scale
@@ -64,6 +64,7 @@ def _rows(sides: Sides, scale: Scale) -> list[Row]:
         *data.rows([target for target in sides.directories if target is not sides.checkpoints], scale),
         *database.rows([sides.plain, sides.work], scale),
         *fetching.rows(sides, scale),
+        *spark.rows(sides, scale),
         *memory.rows(sides, scale),
         *stalls.rows(plain_bindfs_work, scale),
     ]

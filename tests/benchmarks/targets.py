@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -33,7 +33,10 @@ _WORKDIR = "bench_1"
 
 @dataclass(frozen=True)
 class Sides:
-    """All targets of a run, and Holdfast's daemon. ``server`` is the S3 store behind the blob zone; None: a directory."""
+    """All targets of a run, and Holdfast's daemon. ``server`` is the S3 store behind the blob zone; None: a directory.
+
+    ``at_end`` ends what rows have started, before all else.
+    """
 
     directory: Path
     plain: Target
@@ -45,6 +48,7 @@ class Sides:
     node: Node
     server: S3Server | None
     rclone_control: str
+    at_end: ExitStack
 
     @classmethod
     @contextmanager
@@ -53,7 +57,7 @@ class Sides:
         with ExitStack() as stack:
             directory = stack.enter_context(_directory(base))
             server = _server(stack)
-            node = stack.enter_context(started_node(directory / "holdfast", server))
+            node = stack.enter_context(_near_node(directory / "holdfast", server))
             work = node.work / _WORKDIR
             work.mkdir()
             port = free_port()
@@ -76,6 +80,7 @@ class Sides:
                 node=node,
                 server=server,
                 rclone_control=f"http://127.0.0.1:{port}/vfs/stats",
+                at_end=stack.enter_context(ExitStack()),
             )
 
     @property
@@ -107,13 +112,21 @@ def _server(stack: ExitStack) -> S3Server | None:
         return None
 
 
+def _near_node(directory: Path, server: S3Server | None) -> AbstractContextManager[Node]:
+    remote = f"file://{directory}/remote"
+    if server is None:
+        return started_node(directory)
+    return started_node(directory, (f"{remote}/checkpoints", server.below("blobs").url), server.environment)
+
+
 @contextmanager
-def started_node(directory: Path, server: S3Server | None = None) -> Iterator[Node]:
-    """A node of its own, with its checkpoint store beside it, and its blob store there or at ``server``."""
-    remote = directory / "remote"
-    blobs = server.below("blobs").url if server else f"file://{remote}/blobs"
-    node = Node(directory, f"file://{remote}/checkpoints", blobs, log__level="info")
-    node.environment = server.environment if server else {}
+def started_node(
+    directory: Path, urls: tuple[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[Node]:
+    """A node of its own. ``urls`` of the checkpoint and the blob store: by default directories beside it."""
+    remote = f"file://{directory}/remote"
+    node = Node(directory, *(urls or (f"{remote}/checkpoints", f"{remote}/blobs")), log__level="info")
+    node.environment = dict(environment or {})
     try:
         yield node.start()
     finally:
