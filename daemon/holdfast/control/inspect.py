@@ -38,12 +38,20 @@ _MOST_UNSENT_SHOWN = 100
 class Inspector:
     """Answers that change nothing."""
 
-    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, data_mode: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        paths: Paths,
+        workdirs: Workdirs,
+        data_mode: Callable[[], str],
+        takeover: Callable[[], str],
+    ) -> None:
         self._files = files
         self._core = files.core
         self._paths = paths
         self._workdirs = workdirs
         self._data_mode = data_mode
+        self._takeover = takeover
         self._started = time.monotonic()
 
     async def status(self) -> Status:
@@ -57,6 +65,7 @@ class Inspector:
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
             data_mode=self._data_mode(),
+            takeover=self._takeover(),
             uptime_seconds=time.monotonic() - self._started,
             remotes={
                 name: RemoteStatus(

@@ -37,6 +37,7 @@ class Status(Message, frozen=True):
     mountpoint: str
     store: str
     data_mode: str
+    takeover: str
     uptime_seconds: float
     remotes: dict[str, RemoteStatus]
     cached_bytes: int

@@ -13,13 +13,14 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 import trio
 from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -38,11 +39,24 @@ _M = TypeVar("_M", bound=Message)
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
+class Restartable(Protocol):
+    """The daemon, as far as it can be replaced under its mount."""
+
+    def check_restart(self) -> None:
+        """Raise ``NotRestartableError`` if it can't."""
+
+    def restart(self) -> None:
+        """End soon; another one follows."""
+
+
 class ControlServer:
     """Serves the control sockets until cancelled."""
 
-    def __init__(self, inspector: Inspector, actions: Actions, workdirs: Workdirs, events: EventLog) -> None:
+    def __init__(
+        self, inspector: Inspector, actions: Actions, workdirs: Workdirs, daemon: Restartable, events: EventLog
+    ) -> None:
         self._inspector = inspector
+        self._daemon = daemon
         self._actions = actions
         self._workdirs = workdirs
         self._events = events
@@ -89,6 +103,7 @@ class ControlServer:
             "/v1/evict": self._evict,
             "/v1/pin": self._pin,
             "/v1/unpin": self._unpin,
+            "/v1/restart": self._restart,
         }
         return [
             *self._reading_routes(),
@@ -98,6 +113,12 @@ class ControlServer:
     async def _status(self, request: Request) -> Response:
         del request
         return _reply(await self._inspector.status())
+
+    async def _restart(self, request: Request) -> Response:
+        del request
+        self._daemon.check_restart()
+        status = await self._inspector.status()
+        return _reply(status, then=self._daemon.restart)
 
     async def _list_workdirs(self, request: Request) -> Response:
         del request
@@ -212,8 +233,14 @@ def _failure(problem: HoldfastError) -> Response:
     return Response(msgspec.json.encode(failure), status_code=409, media_type="application/json")
 
 
-def _reply(message: object) -> Response:
-    return Response(msgspec.json.encode(message), media_type="application/json")
+def _reply(message: object, then: Callable[[], None] | None = None) -> Response:
+    background = BackgroundTask(_at_once, then) if then else None
+    return Response(msgspec.json.encode(message), media_type="application/json", background=background)
+
+
+async def _at_once(function: Callable[[], None]) -> None:
+    """Call ``function`` on the event loop; Starlette gives what is no coroutine to a thread."""
+    function()
 
 
 async def _stream(progress: AsyncIterator[Progress]) -> Response:

@@ -7,8 +7,10 @@ import os
 import stat as stat_module
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core, key_text
 from holdfast.fs.intents import Intents
 from holdfast.fs.lookup import RESERVED, Lookup
@@ -33,7 +35,7 @@ class Creation:
         self.directory_made: Callable[[Place, Caller], None] = _nobody_cares
 
     async def file(
-        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
+        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result, OpenFile]:
         """open(2) with O_CREAT of a name that the kernel believes to be free; the node is left open once.
 
@@ -45,7 +47,7 @@ class Creation:
         exclusive = bool(flags & os.O_EXCL)
         if kind not in (None, *LOCAL_KINDS) and (exclusive or kind is NameKind.WRITE_ONCE):
             await self._must_be_free(place, name)
-        fd = self._open_new(directory, name, mode, exclusive)
+        fd = self._open_new(directory, name, mode, exclusive and not attempt.resent)
         try:
             stat = self._owned(fd, directory, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
@@ -72,7 +74,9 @@ class Creation:
         opened.exclusive = exclusive
         return node, stat, opened
 
-    def directory(self, parent: Node, name: bytes, mode: int, caller: Caller) -> tuple[Node, os.stat_result]:
+    def directory(
+        self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """mkdir(2)."""
         core = self._core
         place = self._checked(parent, name)
@@ -82,7 +86,7 @@ class Creation:
         parent_fd = core.writable_descriptor(parent)
         above = os.stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
-        os.mkdir(name, mode, dir_fd=parent_fd)
+        attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
         if core.is_root:
             gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
             os.chown(name, caller.uid, gid, dir_fd=parent_fd, follow_symlinks=False)
@@ -97,21 +101,25 @@ class Creation:
         self.directory_made(child, caller)
         return core.nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
 
-    def special(self, directory: Node, name: bytes, mode: int, device: int, caller: Caller) -> tuple[Node, os.stat_result]:
+    def special(
+        self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
         place = self._checked(directory, name)
         if place.zone.sends and not stat_module.S_ISREG(mode):
             raise ZoneNotPermittedError("object stores can't keep special files")
         fd = self._core.writable_descriptor(directory)
-        os.mknod(name, mode, device, dir_fd=fd)
+        attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
         return self._adopt_new(directory, place, name, mode, caller)
 
-    def symlink(self, directory: Node, name: bytes, target: bytes, caller: Caller) -> tuple[Node, os.stat_result]:
+    def symlink(
+        self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """symlink(2), where nothing is sent."""
         place = self._checked(directory, name)
         if place.zone.sends:
             raise ZoneNotPermittedError("object stores can't keep symbolic links")
-        os.symlink(target, name, dir_fd=self._core.writable_descriptor(directory))
+        attempt.create(partial(os.symlink, target, name, dir_fd=self._core.writable_descriptor(directory)))
         return self._adopt_new(directory, place, name, None, caller)
 
     def _adopt_new(

@@ -33,9 +33,11 @@ class OpenFile:
         "has_kind",
         "node",
         "privileged",
+        "slot",
         "stamp",
         "unsent",
         "writable",
+        "writes",
     )
 
     def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
@@ -54,6 +56,10 @@ class OpenFile:
         """By which the kernel reads and writes past the daemon; None: the daemon serves the data."""
         self.stamp: tuple[int, int] | None = None
         """Size and mtime when the bytes were last known, while they may change past the daemon."""
+        self.slot = 0
+        """Where the kernel's handles are counted for the next daemon; 0 while the kernel never had any."""
+        self.writes = False
+        """The kernel has had a handle that may write."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:

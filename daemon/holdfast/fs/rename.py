@@ -14,6 +14,7 @@ import stat as stat_module
 import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.backlog import Backlog
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core
 from holdfast.fs.intents import Intents
@@ -39,7 +40,9 @@ class Renames:
         self._opens = opens
         self._intents = intents
 
-    async def link(self, node: Node, directory: Node, name: bytes, caller: Caller) -> os.stat_result:
+    async def link(
+        self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> os.stat_result:
         """link(2): another name for the same node; in a sending zone another object with the same bytes."""
         core = self._core
         place = core.directories.place(directory)
@@ -53,7 +56,8 @@ class Renames:
         target_fd = core.writable_descriptor(directory)
         source_fd = core.directories.descriptor(node.parent)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
-        os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+        if not (attempt.resent and self._same_file(directory, name, before)):
+            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
@@ -65,20 +69,25 @@ class Renames:
             self._opens.digest_later(place, node)
         return stat
 
-    async def rename(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> None:
         """renameat2(2)."""
         core = self._core
         here, there = core.directories.place(source), core.directories.place(target)
         self._check_target(here)
         self._check_target(there)
         if flags & RENAME_EXCHANGE:
-            self._exchange(source, old, target, new, here, there)
+            self._exchange(source, old, target, new, here, there, attempt)
             return
         stat = core.local_stat(source, old)
         if stat is not None:
             node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
         elif (found := core.nodes.of_path(here.child_path(old))) is not None:
             node = found
+        elif attempt.resent and core.local_stat(target, new) is not None:
+            self._renamed_before(here.child_path(old), target, new, there)
+            return
         else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
@@ -129,6 +138,19 @@ class Renames:
             self._opens.digest_later(there, node)
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
             self._intents.temporary_gone(here.path, old)
+
+    def _renamed_before(self, old_path: bytes, target: Node, new: bytes, there: Place) -> None:
+        """An earlier daemon has moved the file, and has perhaps not done what follows that. The object comes before it."""
+        core = self._core
+        core.directories.renamed()
+        stat = core.local_stat(target, new)
+        assert stat is not None
+        entry = core.index.entries.get(stat.st_ino)
+        if entry is not None:
+            entry.drop_name(old_path)
+            core.index.entries.put(stat.st_ino, entry)
+        if stat_module.S_ISREG(stat.st_mode) and core.sends(there, new):
+            self._backlog.add(there.child_path(new))  # sends it if it is marked as unsent
 
     def _same_file(self, target: Node, new: bytes, stat: os.stat_result) -> bool:
         """Say whether both names lead to one file already: then rename(2) does nothing."""
@@ -215,7 +237,9 @@ class Renames:
             core.nodes.drop_name(node, target, new)
             core.nodes.unbind(node)
 
-    def _exchange(self, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place) -> None:
+    def _exchange(
+        self, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place, attempt: Attempt
+    ) -> None:
         core = self._core
         pairs = []
         before: dict[int, os.stat_result] = {}
@@ -231,6 +255,10 @@ class Renames:
                 raise UnsupportedError("objects can't be exchanged in one step")
             before[stat.st_ino] = stat
             pairs.append((directory, name, core.nodes.local(directory, name, stat.st_ino, stat.st_mode)))
+        note = b"%d %d" % (pairs[0][2].backing, pairs[1][2].backing)
+        if attempt.resent and core.session.records.noted(attempt.number) not in (None, note):
+            return  # each is where the other was when it began
+        core.session.records.note(attempt.number, note)
         rename_with_flags(
             core.directories.descriptor(source), old, core.directories.descriptor(target), new, RENAME_EXCHANGE
         )

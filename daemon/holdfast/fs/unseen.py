@@ -33,6 +33,17 @@ class UnseenWrites:
             opened.stamp = opened.stamp_now()
             self.reopen(os.fstat(opened.fd).st_ino)
 
+    def resume(self, opened: OpenFile) -> None:
+        """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
+        opened.node.cache_is_stale = True
+        if not self._matters(opened.node):
+            return
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        is_known = entry is not None and bool(entry.digest)
+        opened.unsent = not is_known
+        if opened.backing_id is not None:
+            opened.stamp = (entry.size_bytes, entry.mtime_ns) if entry is not None and is_known else opened.stamp_now()
+
     def reopen(self, inode: int) -> None:
         """The entry of a file that is intact, and open for writing, must not say that it stays so."""
         entry = self._core.index.entries.get(inode)
@@ -67,6 +78,9 @@ class UnseenWrites:
     async def take_stock(self) -> None:
         """After a start: settle what was open for writing when an earlier run ended."""
         for inode in self._core.index.entries.were_open:
+            node = self._core.nodes.of_backing(inode)
+            if node is not None and node.opened is not None:
+                continue  # it still is
             entry = self._core.index.entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
             try:
