@@ -35,7 +35,10 @@ class ServiceManager:
         if not self._address:
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            channel.connect(self._address)
+            try:
+                channel.connect(self._address)
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False  # it has ended
             socket.send_fds(channel, [message.encode()], list(descriptors))
         return True
 

@@ -57,8 +57,7 @@ class Session:
         if allow_other:
             options.add("allow_other")
         try:
-            device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-            os.close(device)
+            os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
         except OSError as problem:
             raise FuseUnavailableError(
                 f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
