@@ -56,6 +56,16 @@ class Tenure:
         """Whether the mount outlives this daemon: ``takeover``, or ``no takeover:`` and the reason."""
         return self._succession.prospect(self._session.takeover)
 
+    @property
+    def data_mode(self) -> str:
+        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        return self._session.data_mode
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many FUSE requests there were of each kind."""
+        return self._session.requests
+
     def check_restart(self) -> None:
         """Raise ``NotRestartableError`` if the mount would end with this daemon."""
         if self.takeover != "takeover":
@@ -111,7 +121,7 @@ class Tenure:
 
     def _control(self, workdirs: Workdirs) -> ControlServer:
         paths = Paths(self._files, self._session.mountpoint)
-        inspector = Inspector(self._files, paths, workdirs, lambda: self._session.data_mode, lambda: self.takeover)
+        inspector = Inspector(self._files, paths, workdirs, self)
         return ControlServer(inspector, Actions(self._files, paths), workdirs, self, self._core.events)
 
     async def _announce(self) -> None:

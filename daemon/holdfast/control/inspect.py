@@ -6,7 +6,8 @@ import itertools
 import os
 import stat as stat_module
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import trio
 
@@ -35,23 +36,31 @@ _TYPES = {
 _MOST_UNSENT_SHOWN = 100
 
 
+class MountFacts(Protocol):
+    """What the mount tells of itself (``tenure``)."""
+
+    @property
+    def data_mode(self) -> str:
+        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    @property
+    def takeover(self) -> str:
+        """Whether it outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many FUSE requests there were of each kind."""
+
+
 class Inspector:
     """Answers that change nothing."""
 
-    def __init__(
-        self,
-        files: FileSystem,
-        paths: Paths,
-        workdirs: Workdirs,
-        data_mode: Callable[[], str],
-        takeover: Callable[[], str],
-    ) -> None:
+    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, mount: MountFacts) -> None:
         self._files = files
         self._core = files.core
         self._paths = paths
         self._workdirs = workdirs
-        self._data_mode = data_mode
-        self._takeover = takeover
+        self._mount = mount
         self._started = time.monotonic()
 
     async def status(self) -> Status:
@@ -64,8 +73,9 @@ class Inspector:
             version=__version__,
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
-            data_mode=self._data_mode(),
-            takeover=self._takeover(),
+            data_mode=self._mount.data_mode,
+            takeover=self._mount.takeover,
+            kernel_requests=self._mount.requests,
             uptime_seconds=time.monotonic() - self._started,
             remotes={
                 name: RemoteStatus(

@@ -38,6 +38,8 @@ class Status(Message, frozen=True):
     store: str
     data_mode: str
     takeover: str
+    kernel_requests: dict[str, int]
+    """FUSE requests by kind since this daemon started; empty without the C module."""
     uptime_seconds: float
     remotes: dict[str, RemoteStatus]
     cached_bytes: int

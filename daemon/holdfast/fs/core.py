@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import trio
 
@@ -27,8 +28,7 @@ LOCAL_KINDS = frozenset({NameKind.TEMPORARY, NameKind.SIDECAR})
 """Kinds of names that never leave this node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """Who makes a request: ``pid`` is the thread's id."""
 
     uid: int

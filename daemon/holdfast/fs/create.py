@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+import trio
+
 from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
 from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core, key_text
@@ -41,12 +43,31 @@ class Creation:
 
         A write-once name that the store has is refused (``WriteOnceError``), and any name with O_EXCL.
         """
-        core = self._core
         place = self._checked(directory, name)
+        if self._asks_first(place, name, flags):
+            await self._must_be_free(place, name)
+        return self._new_file(directory, place, name, mode, flags, caller, attempt)
+
+    def file_nowait(
+        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
+    ) -> tuple[Node, os.stat_result, OpenFile]:
+        """``file``, where the store need not be asked first. Raises ``trio.WouldBlock`` elsewhere."""
+        place = self._checked(directory, name)
+        if self._asks_first(place, name, flags):
+            raise trio.WouldBlock
+        return self._new_file(directory, place, name, mode, flags, caller, FIRST)
+
+    def _asks_first(self, place: Place, name: bytes, flags: int) -> bool:
+        if not self._core.sends(place, name):
+            return False
+        return bool(flags & os.O_EXCL) or self._core.kind_of(place, name) is NameKind.WRITE_ONCE
+
+    def _new_file(
+        self, directory: Node, place: Place, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt
+    ) -> tuple[Node, os.stat_result, OpenFile]:
+        core = self._core
         kind = core.kind_of(place, name) if place.zone.sends else None
         exclusive = bool(flags & os.O_EXCL)
-        if kind not in (None, *LOCAL_KINDS) and (exclusive or kind is NameKind.WRITE_ONCE):
-            await self._must_be_free(place, name)
         fd = self._open_new(directory, name, mode, exclusive and not attempt.resent)
         try:
             stat = self._owned(fd, directory, mode, caller)

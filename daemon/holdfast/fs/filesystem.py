@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -72,6 +73,11 @@ class FileSystem:
             task_status.started()
             await trio.sleep_forever()
 
+    def start_soon(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Do something in the background."""
+        assert self._late is not None
+        self._late.start_soon(action, *arguments)
+
     def end(self, *, for_good: bool = True) -> None:
         """No request comes any more: the mount is gone, or another daemon serves it from now on."""
         if for_good:
@@ -81,8 +87,7 @@ class FileSystem:
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
         if self.committer.needs_late_commit(opened):
-            assert self._late is not None
-            self._late.start_soon(self._release_late, opened)
+            self.start_soon(self._release_late, opened)
             return
         if opened.handles == 1:
             self.committer.closed(opened)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import bisect
 import os
 import stat as stat_module
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import trio
 
@@ -26,17 +27,31 @@ _FIRST_POSITION = 3
 _LARGE_DIRECTORY_BYTES = 128 * 1024
 _LARGE_DIRECTORY = 2000  # names, that take 5 ms to be put in order
 _BUCKET_BITS = 10
+_KINDS = 16
+_UNKNOWN, _DIRECTORY, _REGULAR, _SYMLINK = 0, 4, 8, 10  # readdir(3)
+
+
+class Bare(NamedTuple):
+    """An entry without attributes. ``kind`` is one of readdir(3)'s DT_*; ``offset`` is the one after it."""
+
+    name: bytes
+    inode: int
+    kind: int
+    offset: int
 
 
 class _Snapshot:
-    __slots__ = ("handles", "names", "positions")
+    __slots__ = ("files", "handles", "names", "positions")
 
     def __init__(self) -> None:
         self.handles = 0
         self.positions: list[int] = []
         self.names: list[bytes] = []
+        self.files: Mapping[bytes, int] = {}
+        """What ``Listings.names`` returned."""
 
-    def take(self, ordered: tuple[list[int], list[bytes]]) -> None:
+    def take(self, files: Mapping[bytes, int], ordered: tuple[list[int], list[bytes]]) -> None:
+        self.files = files
         self.positions, self.names = ordered
 
 
@@ -62,13 +77,26 @@ class Listings:
 
     async def prepare(self, node: Node, offset: int) -> None:
         """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
-        snapshot = self._snapshots.setdefault(node.id, _Snapshot())
-        if offset == 0 or not snapshot.names:
-            names = await self.names(node)
-            if len(names) > _LARGE_DIRECTORY:
-                snapshot.take(await trio.to_thread.run_sync(ordered, names))
+        try:
+            self.prepare_nowait(node, offset)
+        except trio.WouldBlock:
+            files = await self.names(node)
+            snapshot = self._snapshots.setdefault(node.id, _Snapshot())
+            if len(files) > _LARGE_DIRECTORY:
+                snapshot.take(files, await trio.to_thread.run_sync(ordered, files))
             else:
-                snapshot.take(ordered(names))
+                snapshot.take(files, ordered(files))
+
+    def prepare_nowait(self, node: Node, offset: int) -> None:
+        """``prepare`` where neither the store is asked nor a large directory read. Raises ``trio.WouldBlock`` elsewhere."""
+        snapshot = self._snapshots.setdefault(node.id, _Snapshot())
+        if offset != 0 and snapshot.names:
+            return
+        place = self._core.directories.place(node)
+        if place.zone.is_store or self._is_large(node):
+            raise trio.WouldBlock
+        files = self._shown(place, _scanned(self._path(node)))
+        snapshot.take(files, ordered(files))
 
     def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
         """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""
@@ -79,28 +107,60 @@ class Listings:
             if found is not None:
                 yield name, found, snapshot.positions[index]
 
-    async def names(self, node: Node) -> set[bytes]:
-        """Return all names in a directory, here and in its store."""
+    def bare(self, node: Node, offset: int) -> Iterator[Bare]:
+        """Yield the entries from ``offset`` on without attributes; ``prepare`` comes first."""
+        if self._core.directories.place(node).zone.is_store:
+            yield from self._bare_of_store(node, offset)
+            return
+        nodes = self._core.nodes
+        snapshot = self._snapshots[node.id]
+        for index in range(bisect.bisect_right(snapshot.positions, offset), len(snapshot.names)):
+            name = snapshot.names[index]
+            inode, kind = divmod(snapshot.files[name], _KINDS)
+            known = nodes.of_backing(inode)
+            yield Bare(name, known.id if known is not None else inode, kind, snapshot.positions[index])
+
+    def is_ours(self, node: Node) -> bool:
+        """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
+        return self._core.directories.place(node).zone.remote is None
+
+    async def names(self, node: Node) -> Mapping[bytes, int]:
+        """Return all names in a directory, here and in its store: inode number and kind of each in one number (``_file``).
+
+        It is 0 for what exists only in the store.
+        """
         core = self._core
         place = core.directories.place(node)
-        names: set[bytes] = set()
+        files: dict[bytes, int] = {}
         if place.zone.is_store:
             listing = core.listing(place)
             await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
-            names = core.listing(place).all_names()
-            names.difference_update(core.remote_of(place.zone).deletions.pending_in(place.path))
+            files = dict.fromkeys(core.listing(place).all_names(), 0)
+            for name in core.remote_of(place.zone).deletions.pending_in(place.path):
+                files.pop(name, None)
         if node.backing:
-            fd = core.directories.descriptor(node)
-            path = f"/proc/self/fd/{fd}".encode()
-            if os.stat(fd).st_size > _LARGE_DIRECTORY_BYTES:
-                names.update(await trio.to_thread.run_sync(os.listdir, path))
-            else:
-                names.update(os.listdir(path))
+            path = self._path(node)
+            files |= await trio.to_thread.run_sync(_scanned, path) if self._is_large(node) else _scanned(path)
+        return self._shown(place, files)
+
+    def _is_large(self, node: Node) -> bool:
+        return os.stat(self._core.directories.descriptor(node)).st_size > _LARGE_DIRECTORY_BYTES
+
+    def _path(self, node: Node) -> bytes:
+        return b"/proc/self/fd/%d" % self._core.directories.descriptor(node)
+
+    def _shown(self, place: Place, files: dict[bytes, int]) -> dict[bytes, int]:
+        """Leave out what is not for users."""
         if place.path == place.zone.prefix and place.zone.remote is not None:
-            names.discard(RESERVED)
+            files.pop(RESERVED, None)
         if place.zone.kind is ZoneKind.ROOT:
-            names.intersection_update(core.zones.top_names)
-        return names
+            return {name: file for name, file in files.items() if name in self._core.zones.top_names}
+        return files
+
+    def _bare_of_store(self, node: Node, offset: int) -> Iterator[Bare]:
+        for name, found, position in self.entries(node, offset):
+            yield Bare(name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position)
+            self._core.nodes.release(found.node)
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return what a name that ``names`` returned leads to; None when it is gone by now."""
@@ -139,6 +199,24 @@ class Listings:
         if not stat_module.S_ISREG(stat.st_mode) or core.kind_of(place, name) in LOCAL_KINDS:
             return True
         return self._lookup.reconcile(place, name, stat, listing.object(name))
+
+
+def _scanned(path: bytes) -> dict[bytes, int]:
+    with os.scandir(path) as entries:
+        return {entry.name: _file(entry) for entry in entries}
+
+
+def _file(entry: os.DirEntry[bytes]) -> int:
+    """Return inode number and kind (DT_*) in one number."""
+    if entry.is_file(follow_symlinks=False):
+        kind = _REGULAR
+    elif entry.is_dir(follow_symlinks=False):
+        kind = _DIRECTORY
+    elif entry.is_symlink():
+        kind = _SYMLINK
+    else:
+        kind = _UNKNOWN
+    return entry.inode() * _KINDS + kind
 
 
 def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:

@@ -50,14 +50,28 @@ class Lookup:
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
+        try:
+            return self.find_nowait(directory, name)
+        except trio.WouldBlock:
+            return await self._find_in_zone(directory, self._core.directories.place(directory), name, caller)
+
+    def find_nowait(self, directory: Node, name: bytes) -> Found | None:
+        """``find``, where the store need not be asked. Raises ``trio.WouldBlock`` elsewhere."""
         core = self._core
         place = core.directories.place(directory)
+        stat = core.local_stat(directory, name)
         if place.zone.remote is None:
-            stat = core.local_stat(directory, name)
             return None if stat is None else self._local(directory, name, stat, FOREVER_SECONDS)
         if place.path == place.zone.prefix and name == RESERVED:
             return None
-        return await self._find_in_zone(directory, place, name, caller)
+        kind = core.kind_of(place, name)
+        if stat is None:
+            if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
+                return None
+            raise trio.WouldBlock
+        if self._may_be_old(place, kind, stat):
+            raise trio.WouldBlock
+        return self._local(directory, name, stat, self._seconds(kind, stat))
 
     def negative_seconds(self, directory: Node) -> float:
         """Return for how long the kernel may keep the answer that a name is not in ``directory``."""
@@ -77,8 +91,7 @@ class Lookup:
         stat = core.local_stat(directory, name)
         if stat is not None and await self._is_current(place, name, kind, stat):
             stat = core.local_stat(directory, name) or stat
-            lasts = kind in _LASTING_KINDS and not stat_module.S_ISDIR(stat.st_mode)
-            return self._local(directory, name, stat, FOREVER_SECONDS if lasts else self._ttl)
+            return self._local(directory, name, stat, self._seconds(kind, stat))
         if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
             return None
         try:
@@ -94,6 +107,10 @@ class Lookup:
             self._intents.told_missing(place.path, name, caller.pid)
             return None
         return self.remote(directory, place, name, known)
+
+    def _seconds(self, kind: NameKind, stat: os.stat_result) -> float:
+        lasts = kind in _LASTING_KINDS and not stat_module.S_ISDIR(stat.st_mode)
+        return FOREVER_SECONDS if lasts else self._ttl
 
     def _local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
         node = self._core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
@@ -129,10 +146,7 @@ class Lookup:
     async def _is_current(self, place: Place, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
         """Say whether the file here may stand for its object; a copy of an older version is dropped."""
         core = self._core
-        if kind is not NameKind.REPLACEABLE or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
-            return True
-        entry = core.index.entries.get(stat.st_ino)
-        if entry is None or entry.state is not EntryState.CLEAN:
+        if not self._may_be_old(place, kind, stat):
             return True
         listing = core.listing(place)
         try:
@@ -141,6 +155,13 @@ class Lookup:
             core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
             return True
         return self.reconcile(place, name, stat, listing.object(name))
+
+    def _may_be_old(self, place: Place, kind: NameKind, stat: os.stat_result) -> bool:
+        """Say whether the store may have another version by now of a file that is here."""
+        if kind is not NameKind.REPLACEABLE or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
+            return False
+        entry = self._core.index.entries.get(stat.st_ino)
+        return entry is not None and entry.state is EntryState.CLEAN
 
     def reconcile(self, place: Place, name: bytes, stat: os.stat_result, known: KnownObject | None) -> bool:
         """Compare a file here with what the store says of its object; drop it when it is a copy of something else.

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import trio
+
 from holdfast.errors import (
     StaleNodeError,
     WriteOnceError,
@@ -57,26 +59,39 @@ class Opens:
         A file that is not here is fetched: a small one whole, a large one while it is read. Raises ``WriteOnceError``
         for a write to a committed write-once name, ``CorruptEntryError`` when there is no intact copy, ``RemoteError``.
         """
-        writable = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
-        if writable:
-            self._check_writable(node)
-        opened = node.opened
-        if opened is None or (writable and not opened.writable) or opened.failed:
-            async with self._core.lock(node):
-                opened = await self._open_slowly(node, writable, truncate=bool(flags & os.O_TRUNC))
-        else:
-            self._count_open(node, hit=True)
+        try:
+            return self.open_nowait(node, flags)
+        except trio.WouldBlock:
+            pass
+        writable = _writes(flags)
+        async with self._core.lock(node):
+            opened = await self._open_slowly(node, writable, truncate=bool(flags & os.O_TRUNC))
         opened.handles += 1
-        if writable and not opened.unsent:
-            opened.unsent = self._is_dirty(node)  # an earlier attempt to send it failed
         try:
             if flags & os.O_TRUNC:
-                await self.truncate(opened, 0)
+                await self._whole(opened)
+            return self._complete(opened, flags)
         except BaseException:
             self._uncount(opened)
             raise
-        self.handed_out(opened, writable=writable)
-        return opened
+
+    def open_nowait(self, node: Node, flags: int) -> OpenFile:
+        """``open`` of a file that is here, and known to be intact. Raises ``trio.WouldBlock`` for all others."""
+        writable = _writes(flags)
+        if writable:
+            self._check_writable(node)
+        opened = node.opened
+        if opened is None:
+            opened = self._open_nowait(node, writable, truncate=bool(flags & os.O_TRUNC))
+        elif (writable and not opened.writable) or (opened.arrival is not None and (flags & os.O_TRUNC or opened.failed)):
+            raise trio.WouldBlock
+        self._count_open(node, hit=True)
+        opened.handles += 1
+        try:
+            return self._complete(opened, flags)
+        except BaseException:
+            self._uncount(opened)
+            raise
 
     def handed_out(self, opened: OpenFile, *, writable: bool) -> None:
         """The kernel gets a handle. The first one decides who serves the data of all: the kernel by itself, if it can."""
@@ -100,10 +115,8 @@ class Opens:
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
-        if opened.arrival is not None and not opened.arrival.finished:
-            await opened.arrival.wait_whole()
-        self.about_to_write(opened, drop_privileges=drop_privileges)
-        os.ftruncate(opened.fd, size_bytes)
+        await self._whole(opened)
+        self._truncate(opened, size_bytes, drop_privileges=drop_privileges)
 
     def about_to_write(self, opened: OpenFile, *, drop_privileges: bool = True) -> None:
         """Note, before the first change since the last send, that the bytes change."""
@@ -155,6 +168,41 @@ class Opens:
                 self._verifier.digest_soon(path)
 
     # --- opening ---------------------------------------------------------------------------------------------------
+
+    def _complete(self, opened: OpenFile, flags: int) -> OpenFile:
+        """Do what is left to do for an open that has been counted."""
+        writable = _writes(flags)
+        if writable and not opened.unsent:
+            opened.unsent = self._is_dirty(opened.node)  # an earlier attempt to send it failed
+        if flags & os.O_TRUNC:
+            self._truncate(opened, 0)
+        self.handed_out(opened, writable=writable)
+        return opened
+
+    def _open_nowait(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
+        if node.backing == 0 or self._core.lock(node).locked():
+            raise trio.WouldBlock
+        opened = self.open_local(node, writable)
+        path = path_of(node)
+        if (
+            not truncate
+            and path is not None
+            and self._core.has_digest(node)
+            and not self._verifier.is_checked(path, opened.fd)
+        ):
+            opened.close()
+            raise trio.WouldBlock
+        node.opened = opened
+        self._prefetcher.opened(node, opened.fd)
+        return opened
+
+    async def _whole(self, opened: OpenFile) -> None:
+        if opened.arrival is not None and not opened.arrival.finished:
+            await opened.arrival.wait_whole()
+
+    def _truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
+        self.about_to_write(opened, drop_privileges=drop_privileges)
+        os.ftruncate(opened.fd, size_bytes)
 
     async def _open_slowly(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.opened is not None:
@@ -272,6 +320,10 @@ class Opens:
             self._core.nodes.unbind(node)
         self._core.nodes.release(node)
         return True
+
+
+def _writes(flags: int) -> bool:
+    return flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
 
 
 def _nobody_waits(node: Node) -> None:

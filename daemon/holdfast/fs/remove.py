@@ -25,7 +25,7 @@ class Removal:
         self._publisher = publisher
         self._intents = intents
 
-    async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
         core = self._core
         place = core.directories.place(directory)

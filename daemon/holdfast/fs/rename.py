@@ -48,13 +48,25 @@ class Renames:
         place = core.directories.place(directory)
         self._check_target(place)
         await self._opens.make_local(node)
-        if node.parent is None:
-            raise NoSuchEntryError("a file without a name can't get one")
+        self._directory_of(node)
         sent = None
         if core.sends(place, name):
             sent = await self._send(node, place, name, caller, create_only=True)
+        return self._add_name(node, directory, name, sent, attempt)
+
+    def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
+        """``link`` of a file whose bytes need not be looked at, to where nothing is sent; else ``trio.WouldBlock``."""
+        core = self._core
+        place = core.directories.place(directory)
+        self._check_target(place)
+        if node.backing == 0 or core.lock(node).locked() or core.has_digest(node) or core.sends(place, name):
+            raise trio.WouldBlock
+        return self._add_name(node, directory, name, None, FIRST)
+
+    def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
+        core = self._core
+        source_fd = core.directories.descriptor(self._directory_of(node))
         target_fd = core.writable_descriptor(directory)
-        source_fd = core.directories.descriptor(node.parent)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         if not (attempt.resent and self._same_file(directory, name, before)):
             os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
@@ -66,8 +78,21 @@ class Renames:
             self._publisher.record([sent], stat, entry, others_unsent=unsent)
         else:
             core.refresh_entry(before, stat)
-            self._opens.digest_later(place, node)
+            self._opens.digest_later(core.directories.place(directory), node)
         return stat
+
+    def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> None:
+        """``rename`` of a file between names that are no objects' and hide none; else ``trio.WouldBlock``."""
+        core = self._core
+        here, there = core.directories.place(source), core.directories.place(target)
+        self._check_target(here)
+        self._check_target(there)
+        stat = core.local_stat(source, old)
+        if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):
+            raise trio.WouldBlock
+        if core.sends(here, old) or core.sends(there, new):
+            raise trio.WouldBlock
+        self._move(source, old, target, new, stat, None, keep_target=bool(flags & RENAME_NOREPLACE))
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
@@ -99,7 +124,7 @@ class Renames:
 
     async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
         core = self._core
-        here, there = core.directories.place(source), core.directories.place(target)
+        there = core.directories.place(target)
         stat = core.local_stat(source, old)
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
@@ -111,16 +136,41 @@ class Renames:
             if not stat_module.S_ISREG(stat.st_mode):
                 raise HoldsObjectsError("object stores can't keep special files")
             sent = await self._send(node, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
+        self._move(source, old, target, new, stat, sent, keep_target=bool(flags & RENAME_NOREPLACE))
+        if sent is None and core.sends(there, new):
+            self._backlog.add(there.child_path(new))
+            await core.sync_directory(target)
+
+    def _move(
+        self,
+        source: Node,
+        old: bytes,
+        target: Node,
+        new: bytes,
+        stat: os.stat_result,
+        sent: Sent | None,
+        *,
+        keep_target: bool,
+    ) -> None:
+        """Rename a file, whose attributes are ``stat``, in the tree and in all that is known of it.
+
+        With both names leading to one file already nothing is done (rename(2)).
+        """
+        core = self._core
+        here, there = core.directories.place(source), core.directories.place(target)
         target_fd = core.writable_descriptor(target)
         victim = core.local_stat(target, new)
         if victim is not None:
-            if flags & RENAME_NOREPLACE:
+            if victim.st_ino == stat.st_ino:
+                return
+            if keep_target:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._shelter(target, new, target_fd, victim)
         core.fetcher.detach(there.child_path(new))
         core.nodes.drop_path(there.child_path(new))
         self._publisher.retract(here, old, stat)
         os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
+        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
         after = os.stat(new, dir_fd=target_fd, follow_symlinks=False)
@@ -132,8 +182,6 @@ class Renames:
             self._publisher.drop_sidecar(there, new)
         elif core.sends(there, new):
             core.mark_dirty(after, there.child_path(new))
-            self._backlog.add(there.child_path(new))
-            await core.sync_directory(target)
         elif stat_module.S_ISREG(after.st_mode):
             self._opens.digest_later(there, node)
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
@@ -151,6 +199,11 @@ class Renames:
             core.index.entries.put(stat.st_ino, entry)
         if stat_module.S_ISREG(stat.st_mode) and core.sends(there, new):
             self._backlog.add(there.child_path(new))  # sends it if it is marked as unsent
+
+    def _directory_of(self, node: Node) -> Node:
+        if node.parent is None:
+            raise NoSuchEntryError("a file without a name can't get one")
+        return node.parent
 
     def _same_file(self, target: Node, new: bytes, stat: os.stat_result) -> bool:
         """Say whether both names lead to one file already: then rename(2) does nothing."""

@@ -28,14 +28,12 @@ class UnseenWrites:
 
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
-        opened.node.cache_is_stale = True
         if opened.stamp is None and self._matters(opened.node):
             opened.stamp = opened.stamp_now()
             self.reopen(os.fstat(opened.fd).st_ino)
 
     def resume(self, opened: OpenFile) -> None:
         """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
-        opened.node.cache_is_stale = True
         if not self._matters(opened.node):
             return
         entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)

@@ -33,17 +33,27 @@ class Verifier:
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
+        if self.is_checked(path, fd):
+            return True
+        entry = self._core.index.entries.get(os.fstat(fd).st_ino)
+        if entry is None or self._may_be_another(entry, path):
+            return await self._check_unknown(path, fd)
+        return await self.check(path, fd)
+
+    def is_checked(self, path: bytes, fd: int) -> bool:
+        """Say whether the file at ``path``, open as ``fd``, may be served without another look at its bytes."""
         stat = os.fstat(fd)
         entry = self._core.index.entries.get(stat.st_ino)
-        if entry is None or (entry.state is EntryState.CLEAN and self._lacks(entry, path)):
-            return await self._check_unknown(path, fd)
+        if entry is None or self._may_be_another(entry, path):
+            return False
         if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
             return True
-        if entry.describes(stat) and (
+        return entry.describes(stat) and (
             entry.verified_run == self._core.index.run or not self._core.config.integrity.verify_on_first_open
-        ):
-            return True
-        return await self.check(path, fd)
+        )
+
+    def _may_be_another(self, entry: Entry, path: bytes) -> bool:
+        return entry.state is EntryState.CLEAN and self._lacks(entry, path)
 
     async def check(self, path: bytes, fd: int) -> bool:
         """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now."""

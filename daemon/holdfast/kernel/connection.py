@@ -19,13 +19,14 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
 from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.hooks import HOOKS, Hooks
+from holdfast.kernel.hooks import HOOKS, DirectAnswer, Hooks
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
 _BACKING_OPEN = 0x4010E501
@@ -163,6 +164,17 @@ class Connection:
             self._hooks.answer(request, backing_id or 0, flags)
 
     # --- requests ----------------------------------------------------------------------------------------------------
+
+    def answer_directly(self, function: DirectAnswer, opcodes: Iterable[Opcode]) -> None:
+        """Ask ``function`` first for requests of these kinds, in the step of the event loop in which they are read.
+
+        It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
+        """
+        self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+
+    def reply(self, request: int, error: int, body: bytes = b"") -> None:
+        """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""
+        self._hooks.reply(request, error, body)
 
     @staticmethod
     def is_resent(request: int) -> bool:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Protocol
+
+DirectAnswer = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
+"""What may be asked before pyfuse3: opcode, unique number, node, uid, gid, pid and body of a request in; out comes the body
+of the reply, an errno (0: done), True when the reply comes later, or None: let pyfuse3 have it."""
 
 NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 
@@ -30,6 +35,12 @@ class Hooks(Protocol):
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Ask for a change in the reply to an OPEN, OPENDIR or CREATE."""
+
+    def answer_directly(self, function: DirectAnswer | None, opcodes: int, /) -> None:
+        """Ask ``function`` first, for the kinds of requests whose bits are set."""
+
+    def reply(self, unique: int, error: int, body: bytes, /) -> None:
+        """Reply to a request that the function has taken on."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return how many requests of each kind there were, how many replies, and how many notifications."""
@@ -55,6 +66,12 @@ class NoHooks:
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Let the reply be."""
+
+    def answer_directly(self, function: DirectAnswer | None, opcodes: int, /) -> None:
+        """Never ask it."""
+
+    def reply(self, unique: int, error: int, body: bytes, /) -> None:
+        """Have nothing to reply to."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Say that nothing was counted."""

@@ -35,6 +35,8 @@ class OpenFlag(enum.IntFlag):
     CACHE_DIRECTORY = 1 << 3
     NO_FLUSH = 1 << 5
     PARALLEL_DIRECT_WRITES = 1 << 6
+    PASSTHROUGH = 1 << 7
+    """Goes with a backing id, and only with one."""
 
 
 class Opcode(enum.IntEnum):

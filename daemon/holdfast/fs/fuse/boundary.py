@@ -41,16 +41,21 @@ def replies(
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return await method(self, *args, **kwargs)
-        except (HoldfastError, OSError) as problem:
-            number = problem.errno or errno.EIO
-            if number in _NEWS:
-                _log.warning("%s: %s", method.__name__, problem)
-            raise pyfuse3.FUSEError(number) from None
         except pyfuse3.FUSEError:
             raise
-        except Exception:  # noqa: BLE001 the boundary is where all else ends
-            self.counters.internal_errors += 1
-            _log.exception("%s failed: this is a fault of Holdfast's, please report it", method.__name__)
-            raise pyfuse3.FUSEError(errno.EIO) from None
+        except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
+            raise pyfuse3.FUSEError(errno_of(problem, method.__name__, self.counters)) from None
 
     return replying
+
+
+def errno_of(problem: Exception, operation: str, counters: Counters) -> int:
+    """Return the errno by which the kernel learns of ``problem``. To be called while it is handled."""
+    if isinstance(problem, HoldfastError | OSError):
+        number = problem.errno or errno.EIO
+        if number in _NEWS:
+            _log.warning("%s: %s", operation, problem)
+        return number
+    counters.internal_errors += 1
+    _log.exception("%s failed: this is a fault of Holdfast's, please report it", operation)
+    return errno.EIO

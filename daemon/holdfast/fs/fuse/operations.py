@@ -13,13 +13,13 @@ from holdfast.fs.attempts import Attempt
 from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
+from holdfast.fs.fuse.handles import changes_nothing, handle_of, node_of
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
 _DOT, _DOTDOT = 1, 2
-_READ_ONLY = 1 << 63  # in a handle, beside its node's id: it changes nothing, so its close has nothing to send
 
 
 class Operations(pyfuse3.Operations):
@@ -63,7 +63,7 @@ class Operations(pyfuse3.Operations):
         node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
         self._files.opens.handed_out(opened, writable=True)
         self._answer(request, opened, reads_only=False)
-        return FileInfo(fh=node.id), self._new_entry(node, stat)
+        return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -88,7 +88,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.removal.unlink(self._node(parent_inode), name, self._attempt())
+        self._files.removal.unlink(self._node(parent_inode), name, self._attempt())
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -176,7 +176,7 @@ class Operations(pyfuse3.Operations):
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # what the lookup told may have been of another version
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
-        info = FileInfo(fh=node.id | (_READ_ONLY if reads_only else 0), keep_cache=not node.cache_is_stale)
+        info = FileInfo(fh=handle_of(node, reads_only=reads_only), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
         self._answer(request, opened, reads_only=reads_only)
         return info
@@ -192,7 +192,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def flush(self, fh: int) -> None:
-        if not fh & _READ_ONLY:
+        if not changes_nothing(fh):
             await self._files.committer.commit(self._opened(fh))
 
     @replies
@@ -211,8 +211,11 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        request = self._connection.request()
         node = self._node(inode)
         self._files.listings.open(node)
+        if self._files.listings.is_ours(node):
+            self._connection.answer(request, None, OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE)
         return node.id
 
     @replies
@@ -256,7 +259,7 @@ class Operations(pyfuse3.Operations):
         return self._files.core.nodes.get(inode)
 
     def _opened(self, fh: int) -> OpenFile:
-        return self._files.opens.opened(fh & ~_READ_ONLY)
+        return self._files.opens.opened(node_of(fh))
 
     def _new_entry(self, node: Node, stat: Stat) -> EntryAttributes:
         seconds = self._files.status.seconds(node)

@@ -13,9 +13,10 @@ import pyfuse3
 from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.fuse.direct import DirectAnswers
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
-from holdfast.kernel import TAKEOVER, Connection, Machine
+from holdfast.kernel import TAKEOVER, Connection, InitFlag, Machine
 
 _log = logging.getLogger("holdfast.fs")
 _MOST_REQUESTS = 2048
@@ -64,7 +65,8 @@ class Session:
                 "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
             ) from None
         self._connection = Connection(Machine.this(), passthrough=passthrough)
-        self._connection.prepare(keep, takeover=self._is_inherited)
+        add = InitFlag.READDIRPLUS_WHEN_USED  # READDIR is answered past pyfuse3
+        self._connection.prepare(keep, takeover=self._is_inherited, add=add)
         try:
             where = mountpoint if device is None else f"/dev/fd/{device}"
             pyfuse3.init(Operations(files, self._connection), where, options)
@@ -76,6 +78,8 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
         self._connection.attach()
+        answers = DirectAnswers(files, self._connection)
+        self._connection.answer_directly(answers, answers.opcodes)
         files.opens.backing = self._connection
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.invalidate = _invalidate
@@ -95,6 +99,11 @@ class Session:
     def device(self) -> int | None:
         """The descriptor by which another daemon can take the mount over; None when none can."""
         return self._connection.device if self.takeover == TAKEOVER else None
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many requests of each kind the kernel has made; empty when that is not known."""
+        return {opcode.name: count for opcode, count in self._connection.requests().items()}
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
@@ -128,3 +137,5 @@ def _invalidate(parent: int, name: bytes) -> None:
 def _invalidate_now(parent: int, name: bytes) -> None:
     with suppress(FileNotFoundError):  # the kernel knew nothing of it
         pyfuse3.invalidate_entry(parent, name)
+    with suppress(FileNotFoundError):
+        pyfuse3.invalidate_inode(parent, attr_only=True)  # from which follows that its listing is not kept

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "handshake.h"
 #include "privileges.h"
 #include "replies.h"
@@ -49,9 +50,9 @@ static ssize_t next_request(int fd, void *buffer, size_t size)
 	return receive(fd, buffer, size);
 }
 
-static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
+/* Read one request and note what it is. */
+static ssize_t noted_request(int fd, void *buffer, size_t size)
 {
-	(void)user_data;
 	struct request_header header;
 	ssize_t got = next_request(fd, buffer, size);
 	if (got < (ssize_t)sizeof(header))
@@ -62,7 +63,28 @@ static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 	current_drops = privileges_must_go(buffer, (size_t)got);
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
-	return translation_apply(buffer, got, size);
+	return got;
+}
+
+/* Read the next request that is libfuse's to handle. EINTR, on which pyfuse3 waits again, when there was none. */
+static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
+{
+	(void)user_data;
+	struct direct_turn turn;
+	direct_begin(&turn);
+	for (;;) {
+		ssize_t got = noted_request(fd, buffer, size);
+		if (got < 0 && errno == EINTR && direct_looks_again(&turn))
+			continue;
+		if (got < (ssize_t)sizeof(struct request_header))
+			return got;
+		if (!direct_answer(fd, buffer, (size_t)got))
+			return translation_apply(buffer, got, size);
+		if (!direct_answered(&turn)) {
+			errno = EINTR;
+			return -1;
+		}
+	}
 }
 
 static ssize_t io_writev(int fd, struct iovec *parts, int parts_count, void *user_data)
@@ -87,6 +109,11 @@ static ssize_t io_writev(int fd, struct iovec *parts, int parts_count, void *use
 }
 
 const struct custom_io io = {.writev = io_writev, .read = io_read, .splice_receive = NULL, .splice_send = NULL};
+
+void io_count_reply(void)
+{
+	count(&io_replies);
+}
 
 uint64_t io_current(void)
 {

@@ -16,6 +16,9 @@ extern atomic_uint_least64_t io_requests[OPCODE_LIMIT];
 extern atomic_uint_least64_t io_replies;
 extern atomic_uint_least64_t io_notifications;
 
+/* Count a reply that does not come from libfuse. */
+void io_count_reply(void);
+
 /* The request read last. pyfuse3 goes from the read to the handler's first await in one step, with Python's lock held: until
  * that await this is the handler's own request. */
 uint64_t io_current(void);

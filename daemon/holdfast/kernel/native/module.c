@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "direct.h"
+#include "direct_handler.h"
 #include "handshake.h"
 #include "io.h"
 #include "mounting.h"
@@ -18,6 +20,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "KKy*py*y*", &add, &remove, &path, &resend, &request, &reply))
 		return NULL;
 	handshake_reset();
+	direct_reset();
 	replies_reset();
 	io_reset();
 	mounting_reset();
@@ -78,6 +81,30 @@ static PyObject *answer(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *answer_directly(PyObject *self, PyObject *args)
+{
+	(void)self;
+	PyObject *function;
+	unsigned long long opcodes;
+	if (!PyArg_ParseTuple(args, "OK", &function, &opcodes))
+		return NULL;
+	direct_set_handler(function == Py_None ? NULL : function, opcodes);
+	Py_RETURN_NONE;
+}
+
+static PyObject *reply(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long unique;
+	int error;
+	Py_buffer body;
+	if (!PyArg_ParseTuple(args, "Kiy*", &unique, &error, &body))
+		return NULL;
+	direct_reply(mounting.fd, unique, error, body.buf, (size_t)body.len);
+	PyBuffer_Release(&body);
+	Py_RETURN_NONE;
+}
+
 static PyObject *counts(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -102,6 +129,8 @@ static PyMethodDef methods[] = {
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
 	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request takes set-id bits and capabilities away.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
+	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Name the function that is asked first.")},
+	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},
 };

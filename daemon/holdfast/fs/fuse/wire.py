@@ -1,0 +1,100 @@
+"""Bodies of FUSE requests and replies, as they are on the wire, for those that are answered past pyfuse3.
+
+Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are in the machine's byte order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from struct import Struct
+
+from holdfast.fs.attributes import Stat
+from holdfast.fs.listing import Bare
+from holdfast.kernel import OpenFlag
+
+_NS = 1_000_000_000
+_U64 = 2**64 - 1  # times before 1970 are negative
+_ENTRY_HEAD = Struct("=QQQQII")
+_ATTR_HEAD = Struct("=QII")
+_ATTRIBUTES = Struct("=QQQQQQIIIIIIIIII")
+_OPENED = Struct("=QIi")
+_DIRECTORY_ENTRY = Struct("=QQII")
+_FORGOTTEN = Struct("=QQ")
+
+NODE = Struct("=Q")
+"""What begins LINK (the node), RENAME (the new parent), RELEASE (the handle) and FORGET (how many lookups)."""
+RENAME2 = Struct("=QI4x")
+OPEN = Struct("=II")
+CREATE = Struct("=IIII")
+READ = Struct("=QQI")
+GETXATTR = Struct("=I4x")
+
+
+def forgotten(body: bytes) -> Iterator[tuple[int, int]]:
+    """Yield node and number of lookups of each item of a BATCH_FORGET."""
+    return _FORGOTTEN.iter_unpack(body[8:])
+
+
+def entry(node_id: int, stat: Stat, entry_seconds: float, attribute_seconds: float) -> bytes:
+    """Return a ``fuse_entry_out``."""
+    return _entry_head(node_id, entry_seconds, attribute_seconds) + _attributes(node_id, stat)
+
+
+def no_entry(seconds: float) -> bytes:
+    """Return a ``fuse_entry_out`` that says for how long there is no such name."""
+    return _entry_head(0, seconds, 0.0) + bytes(_ATTRIBUTES.size)
+
+
+def attributes(node_id: int, stat: Stat, seconds: float) -> bytes:
+    """Return a ``fuse_attr_out``."""
+    return _ATTR_HEAD.pack(*_time(seconds), 0) + _attributes(node_id, stat)
+
+
+def opened(handle: int, flags: OpenFlag | int, backing_id: int | None) -> bytes:
+    """Return a ``fuse_open_out``."""
+    return _OPENED.pack(handle, flags, backing_id or 0)
+
+
+def directory_entry(entry: Bare) -> bytes:
+    """Return a ``fuse_dirent``."""
+    name = entry.name
+    return _DIRECTORY_ENTRY.pack(entry.inode, entry.offset, len(name), entry.kind) + name + bytes(-len(name) % 8)
+
+
+def _entry_head(node_id: int, entry_seconds: float, attribute_seconds: float) -> bytes:
+    entry_whole, entry_ns = _time(entry_seconds)
+    attribute_whole, attribute_ns = _time(attribute_seconds)
+    return _ENTRY_HEAD.pack(node_id, 0, entry_whole, attribute_whole, entry_ns, attribute_ns)
+
+
+@lru_cache(64)
+def _time(seconds: float) -> tuple[int, int]:
+    """Return whole seconds and nanoseconds."""
+    fraction, whole = math.modf(seconds)
+    return int(whole), int(fraction * _NS)
+
+
+def _attributes(node_id: int, stat: Stat) -> bytes:
+    accessed, accessed_ns = divmod(stat.st_atime_ns, _NS)
+    modified, modified_ns = divmod(stat.st_mtime_ns, _NS)
+    changed, changed_ns = divmod(stat.st_ctime_ns, _NS)
+    return _ATTRIBUTES.pack(
+        node_id,
+        stat.st_size,
+        stat.st_blocks,
+        accessed & _U64,
+        modified & _U64,
+        changed & _U64,
+        accessed_ns,
+        modified_ns,
+        changed_ns,
+        stat.st_mode,
+        stat.st_nlink,
+        stat.st_uid,
+        stat.st_gid,
+        stat.st_rdev,
+        stat.st_blksize,
+        0,
+    )

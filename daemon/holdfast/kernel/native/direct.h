@@ -1,0 +1,38 @@
+/* Requests that Python answers at once, past libfuse and pyfuse3.
+ *
+ * Of a request that needs neither a store nor a wait, most of the time goes into libfuse, pyfuse3 and the event loop. So the
+ * file system may name a function that is asked first, for the kinds of requests that it names. It gets the request as
+ * numbers and bytes, and gives the reply, or declines: then the request goes its usual way. All of it runs with Python's lock
+ * held, in the step of the event loop in which pyfuse3 reads.
+ */
+#ifndef HOLDFAST_DIRECT_H
+#define HOLDFAST_DIRECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Ask the function. True: the request has its reply, if it takes one. */
+bool direct_answer(int fd, const unsigned char *request, size_t size);
+
+/* One turn of the reader: it answers what is there, and a moment longer. */
+struct direct_turn {
+	int64_t began; /* nanoseconds, as `answered` */
+	int64_t answered; /* when it last answered a request by itself; 0: not yet */
+};
+
+void direct_begin(struct direct_turn *turn);
+
+/* A request was answered. False when others must have their turn now. */
+bool direct_answered(struct direct_turn *turn);
+
+/* There is no request. True: look again, for who asks for one thing mostly asks for the next at once, and to be found awake
+ * saves both sides a wake-up and this one two rounds of the event loop. False: give it up. */
+bool direct_looks_again(const struct direct_turn *turn);
+
+/* Reply to a request that the function has taken on and not answered at once. `error` is a positive errno or 0. */
+void direct_reply(int fd, uint64_t unique, int error, const void *body, size_t size);
+
+void direct_reset(void);
+
+#endif
