@@ -177,7 +177,7 @@ async def _assemble(
         residence,
         room,
         fetcher,
-        Uploader(config.remote.single_put_limit_bytes, counters),
+        Uploader(config.remote.single_put_limit_bytes, store.store_id, counters),
         events,
         counters,
     )
