@@ -234,7 +234,7 @@ LOCAL: list[tuple[str, Callable[[Path], None]]] = [
 
 
 def _name(value: object) -> str:
-    return value.__name__ if callable(value) else str(value)
+    return str(getattr(value, "__name__", value))
 
 
 @pytest.mark.parametrize(("handler", "action"), LOCAL, ids=_name)
@@ -354,6 +354,5 @@ def assert_in_order(node: Node) -> None:
     """The index agrees with the tree, nothing is left over, and the daemon goes on."""
     with node.client() as client:
         assert [step.problem for step in client.verify(None) if step.problem] == []
-    for name in ("fetching", "orphans"):
-        wait_until(lambda name=name: list((node.store / name).iterdir()) == [])
+    wait_until(lambda: not any(os.listdir(node.store / name) for name in ("fetching", "orphans")))
     node.stop()

@@ -3,8 +3,8 @@
 A PUT whose answer was lost may have been carried out, by this daemon or by the one before it. A second unconditional PUT of
 the same bytes does no harm; a second conditional one would find its own object and call it somebody else's. So every PUT
 carries a token in the metadata, made of this node's store and the file's inode number and mtime, and the object that is in
-the way is asked for its token and digest. Two files never share a token: not those of two nodes, for the store's id is in it,
-and not two that have one inode number after each other, for no two writes have one time.
+the way is asked for its token and digest. Two files never share a token: not those of two nodes, for the store's id is in
+it, and not two that have one inode number after each other, for no two writes have one time.
 """
 
 from __future__ import annotations
