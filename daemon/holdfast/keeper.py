@@ -25,7 +25,7 @@ from typing import NoReturn
 from holdfast import mountpoint
 from holdfast.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
 
-_FIRST_PAUSE_SECONDS = 0.05
+_FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 5.0
 _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100

@@ -8,6 +8,8 @@ import re
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -141,6 +143,16 @@ class Node:
         assert self._process is not None
         assert self._process.wait(_END_SECONDS) == -signal.SIGKILL
         mountpoint.detach(str(self.mountpoint))
+
+    def answers(self) -> bool:
+        """Say whether the daemon that lives now serves its control socket."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            try:
+                channel.connect(str(self.socket))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            listener, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(listener) == self.pid
 
     def kill_daemon(self) -> None:
         """SIGKILL the daemon alone; its keeper starts another one."""

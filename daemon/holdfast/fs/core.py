@@ -59,7 +59,7 @@ class Core:
     is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
 
     def __post_init__(self) -> None:
-        self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino)
+        self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino, self.index.run)
         self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
         self.nodes.left = self.directories.forget
         self.nodes.keeper = NodeRecords(self.session.records)

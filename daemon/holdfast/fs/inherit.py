@@ -3,6 +3,10 @@
 Most ids are inode numbers: one walk of the tree at the start, by directory entries alone, tells where each is, and the node
 is made when the kernel first speaks of it. The others are made at once from what is written down. A name that was found by
 the walk is looked at before it is believed: it may have been moved since.
+
+How many references the kernel holds to a node is not known. So a node may leave the table too soon: most often when an
+inode number is used again, and the kernel lets go of the earlier file late. The names of each node that leaves are noted,
+and it is found again by them.
 """
 
 from __future__ import annotations
@@ -37,10 +41,18 @@ class InheritedNodes:
         """Walk the tree, and make the nodes that are written down."""
         inherited = cls(core, await trio.to_thread.run_sync(names_in, core.store.tree))
         core.nodes.unknown = inherited.find
+        core.nodes.left = inherited.left
         for node_id in list(inherited._records):
             if core.nodes.known(node_id) is None and inherited.find(node_id) is None:
                 core.session.records.drop(node_id)
+        inherited._ids.clear()
         return inherited
+
+    def left(self, node: Node) -> None:
+        """A node leaves the table: note where it is now."""
+        self._core.directories.forget(node)
+        if node.id == node.backing:
+            self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
     def find(self, node_id: int) -> Node | None:
         """Return the node that the kernel knows by this id; None when it is no more."""

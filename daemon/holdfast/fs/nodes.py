@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ROOT_ID = 1
 _REMOTE_RANGE = 1 << 62
 _SPARE_RANGE = 3 << 61
+_SPARE_IDS = 1 << 32  # for each run
 
 
 class Node:
@@ -93,15 +94,16 @@ class NodeTable:
     """All nodes that the kernel knows. ``left`` hears of each node that leaves the table.
 
     ``unknown`` is asked for the node of an id that is not in the table: the kernel may have it from an earlier daemon.
+    ``run`` numbers the daemons of a mount: no two of them may make up the same id.
     """
 
-    def __init__(self, root_inode: int) -> None:
+    def __init__(self, root_inode: int, run: int = 0) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
         self._moved: dict[int, Node] = {root_inode: self.root}
         self._by_path: dict[bytes, Node] = {}
-        self._spare = itertools.count(_SPARE_RANGE)
+        self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self.left: Callable[[Node], None] = _nobody_cares
         self.unknown: Callable[[int], Node | None] = _nobody_knows
         self.keeper: NodeKeeper = _NothingKept()
