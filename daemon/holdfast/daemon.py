@@ -123,12 +123,28 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
             file.parent.mkdir(parents=True, exist_ok=True)
             handler = logging.handlers.RotatingFileHandler(file, maxBytes=section.max_bytes, backupCount=1)
         except OSError as problem:
-            raise ConfigurationError(f"log.file: can't write {file}: {problem.strerror}") from None
+            raise _unwritable(file, section, loaded, str(problem.strerror)) from None
     else:
         handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _unwritable(file: Path, section: LogSection, loaded: LoadedConfig, reason: str) -> ConfigurationError:
+    """Name the key that has to change: without ``log.file`` the log stands beside the store directory."""
+    if section.file:
+        return ConfigurationError(f"log.file: can't write {file}: {reason}")
+    directory = Path(loaded.config.store.directory)
+    source = loaded.sources.get("store.directory", "default")
+    if not os.path.lexists(directory):
+        return ConfigurationError(
+            f"store.directory ({source}): can't make {directory} and the log {file} beside it: {reason}; "
+            "set store.directory (--store) to a directory that this user may make"
+        )
+    return ConfigurationError(
+        f"log.file is not set, and {file}, beside store.directory ({source}), can't be written: {reason}; set log.file"
+    )
 
 
 def _time(handler: logging.Handler) -> str:

@@ -85,6 +85,20 @@ class OutsideMountError(HoldfastError):
     code = "outside-mount"
 
 
+class WithheldError(HoldfastError):
+    """A question that this socket does not answer to everybody."""
+
+    errno = _errno.EACCES
+    code = "withheld"
+
+
+class NameTooLongError(HoldfastError):
+    """A path given to a command has a name that no file can have."""
+
+    errno = _errno.ENAMETOOLONG
+    code = "name-too-long"
+
+
 class NoSuchEntryError(HoldfastError):
     """Nothing is known under this name, locally or remotely."""
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -38,10 +39,15 @@ class Worker:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return cls(kind, process)
 
-    def line(self) -> str:
+    @property
+    def output(self) -> IO[str]:
+        """What it says; it ends with the process."""
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], _SECONDS)[0], f"{self.kind} says nothing"
-        return self.process.stdout.readline()
+        return self.process.stdout
+
+    def line(self) -> str:
+        assert select.select([self.output], [], [], _SECONDS)[0], f"{self.kind} says nothing"
+        return self.output.readline()
 
     def stop(self) -> tuple[int, float]:
         """Let it end; return how many rounds it did, and the median of those that had to wait for a daemon, in seconds."""
@@ -81,7 +87,7 @@ def test_nobody_notices_fifty_kills(
     for _ in range(KILLS):
         if moments.random() > _EARLY:
             wait_until(node.answers)
-        ends = [worker.process.stdout for worker in workers]
+        ends = [worker.output for worker in workers]
         select.select(ends, [], [], moments.uniform(0.0, _LONGEST_ALIVE_SECONDS))
         assert not [worker.kind for worker in workers if worker.fails()], complaints(workers)
         node.kill_daemon()

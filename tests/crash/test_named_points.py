@@ -41,6 +41,10 @@ def rename_over_open(node: Node) -> None:
         rename_over(node)
 
 
+def rename_out(node: Node) -> None:
+    (node.checkpoints / "file").rename(node.work / "moved")
+
+
 def unlink(node: Node) -> None:
     (node.checkpoints / "file").unlink()
     directory = os.open(node.checkpoints, os.O_RDONLY)
@@ -84,6 +88,7 @@ CASES: list[tuple[str, Callable[[Node], None], Outcomes]] = [
     ("rename: stored, not renamed", rename_object, {"file": [OLD], "moved": [OLD]}),
     ("deletions: noted", rename_object, {"file": [OLD, None], "moved": [OLD]}),
     ("rename: renamed, entry not moved", rename_object, {"file": [None], "moved": [OLD]}),
+    ("rename: out of the store, object not deleted", rename_out, {"file": [OLD]}),
     ("unlink: deletion noted, file there", unlink, {"file": [OLD, None]}),
     ("unlink: file gone, nodes not told", unlink, {"file": [None]}),
     ("unlink: before the store is told", unlink, {"file": [None]}),
@@ -139,6 +144,8 @@ def test_a_crash_leaves_the_old_or_the_new(
     node.stop()
     crash(node, point, action)
     check(node, outcomes, remote_files)
+    if action is rename_out:
+        assert (node.work / "moved").read_bytes() == OLD
     (node.checkpoints / "file").write_bytes(b"and it goes on")
     assert objects(remote_files)["file"] == b"and it goes on"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,26 @@ def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(mak
     assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
     kept = [file for file in (second.store / "quarantine").iterdir() if file.suffix != ".json"]
     assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
+
+
+def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: Path) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query/_spark_metadata").mkdir(parents=True)
+    two = (second.checkpoints / "query/_spark_metadata/0").open("wb", buffering=0)
+    two.write(b"two")
+    os.link(second.checkpoints / "query/_spark_metadata/0", second.checkpoints / "other")
+    os.link(second.checkpoints / "other", second.checkpoints / "other.tmp")
+    two.write(b" and more")
+    (first.checkpoints / "query/_spark_metadata/0").write_bytes(b"one")
+    with pytest.raises(FileExistsError):
+        two.close()
+    assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
+    for name in ("other", "other.tmp"):
+        assert (second.checkpoints / name).read_bytes() == b"two and more"
+    assert objects(remote_files) == {"query/_spark_metadata/0": b"one", "other": b"two and more"}
+    assert second.status().unsent == []
+    assert list((second.store / "quarantine").iterdir()) == []
 
 
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
@@ -315,6 +337,25 @@ def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files
     os.fsync(fd)
     os.close(fd)
     assert objects(remote_files) == {}
+
+
+@pytest.mark.parametrize("target", ["work/kept", "checkpoints/kept.tmp"])
+def test_a_file_that_leaves_the_store_is_on_the_disk_before_its_object_goes(node: Node, target: str) -> None:
+    path = node.checkpoints / "only"
+    path.write_bytes(bytes(1 << 20))
+    if not waits_for_writeback(node.backing(path)):
+        pytest.skip("this file system gives a file its place on the disk at once")
+    path.rename(node.mountpoint / target)
+    assert not waits_for_writeback(node.backing(node.mountpoint / target))
+
+
+def waits_for_writeback(path: Path) -> bool:
+    """Say whether a part of the file has no place on the disk yet (FIEMAP_EXTENT_DELALLOC)."""
+    request = bytearray(struct.pack("=QQIIII", 0, 2**64 - 1, 0, 0, 1, 0) + bytes(56))
+    with path.open("rb") as file:
+        fcntl.ioctl(file, 0xC020660B, request)  # FS_IOC_FIEMAP
+    (flags,) = struct.unpack_from("=I", request, 32 + 40)
+    return bool(flags & 0x4)
 
 
 def test_hard_links_are_one_file_here_and_one_object_a_name_there(node: Node, remote_files: Path) -> None:

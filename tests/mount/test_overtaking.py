@@ -167,6 +167,73 @@ def test_a_file_whose_fetch_failed_may_be_closed_while_it_is_opened_again(
     assert read == [b"data"]
 
 
+_PARTS = 3
+_PART_BYTES = 8 << 20
+
+
+def test_an_object_that_is_replaced_before_it_is_read_is_read_in_its_new_version(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__read_while_arriving_bytes=1).start()
+    path = node.checkpoints / "large"
+    thing = {"Bucket": place.bucket, "Key": place.below("checkpoints").key("large")}
+    place.client().put_object(**thing, Body=b"1" * _PARTS * _PART_BYTES)
+    proxy.delay_seconds = 1.0
+    with path.open("rb", buffering=0) as file:
+        assert os.fstat(file.fileno()).st_size == _PARTS * _PART_BYTES
+        proxy.wait_requests(1, "GET", "/large")
+        place.client().put_object(**thing, Body=b"2" * (_PARTS + 1) * _PART_BYTES)
+        proxy.delay_seconds = 0.0
+        wait_until(lambda: node.status().fetching == 0)
+        read = b"".join(iter(lambda: file.read(1 << 20), b""))
+    assert len(read) == (_PARTS + 1) * _PART_BYTES
+    assert set(read) == set(b"2")
+    assert node.events("replaced-while-read") == []
+
+
+def test_versions_are_not_mixed_when_an_object_is_replaced_while_it_is_read(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), remote__read_while_arriving_bytes=1).start()
+    path = node.checkpoints / "large"
+    thing = {"Bucket": place.bucket, "Key": place.below("checkpoints").key("large")}
+    place.client().put_object(**thing, Body=b"1" * _PARTS * _PART_BYTES)
+    proxy.let_pass(method="GET", matching="/large")
+    proxy.answer(503, times=1000, method="GET", matching="/large")
+    with path.open("rb", buffering=0) as file:
+        assert file.read(10) == b"1" * 10
+        place.client().put_object(**thing, Body=b"2" * 100)
+        proxy.heal()
+        with pytest.raises(OSError, match="Input/output"):
+            os.pread(file.fileno(), 10, _PART_BYTES * (_PARTS - 1))
+        assert node.events("replaced-while-read") == [{"path": "checkpoints/large"}]
+        assert path.read_bytes() == b"2" * 100
+        with pytest.raises(OSError, match="Input/output"):
+            os.pread(file.fileno(), 10, _PART_BYTES * (_PARTS - 1))
+
+
+def test_what_did_not_arrive_is_never_read_as_zeros(make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy) -> None:
+    node = make_s3_node(
+        place.through(proxy.endpoint), remote__read_while_arriving_bytes=1, remote__retry_deadline_seconds=0.1
+    ).start()
+    path = node.checkpoints / "large"
+    key = place.below("checkpoints").key("large")
+    place.client().put_object(Bucket=place.bucket, Key=key, Body=b"1" * _PARTS * _PART_BYTES)
+    proxy.let_pass(method="GET", matching="/large")
+    proxy.answer(503, times=1000, method="GET", matching="/large")
+    with path.open("r+b", buffering=0) as file:
+        wait_until(lambda: node.status().fetching == 0)
+        assert file.read(10) == b"1" * 10, "this part is here"
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output"):
+                os.pread(file.fileno(), 10, _PART_BYTES * (_PARTS - 1))
+            with pytest.raises(OSError, match="Input/output"):
+                os.ftruncate(file.fileno(), 20)
+        proxy.heal()
+        assert path.read_bytes() == b"1" * _PARTS * _PART_BYTES
+        assert os.pread(file.fileno(), 10, _PART_BYTES * (_PARTS - 1)) == b"1" * 10
+
+
 def test_a_rename_takes_the_version_that_there_is(make_s3_node: S3NodeFactory, place: S3Server) -> None:
     node = make_s3_node(place, remote__metadata_ttl_seconds=60).start()
     path = node.checkpoints / "report"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -177,6 +178,49 @@ def test_hard_links_between_rocksdb_tmp_and_local_state(node: Node) -> None:
     node.wait_digest(workdir / "localState/000007.sst")
 
 
+def test_a_file_that_never_keeps_still_does_not_keep_others_from_their_digests(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    growing, other = workdir / "localState/growing", workdir / "localState/other"
+    done = threading.Event()
+    with (workdir / "tmp/growing").open("wb", buffering=0) as file:
+        file.truncate(256 << 20)
+        file.seek(0, os.SEEK_END)
+
+        def append() -> None:
+            while not done.is_set():
+                file.write(b"more")
+
+        writer = threading.Thread(target=append)
+        writer.start()
+        try:
+            os.link(workdir / "tmp/growing", growing)
+            other.write_bytes(b"kept still")
+            node.wait_digest(other)
+        finally:
+            done.set()
+            writer.join()
+    node.wait_digest(growing)
+    assert node.events("quarantined") == []
+
+
+def test_a_file_that_is_written_on_under_its_new_name_is_not_taken_for_corrupt(node: Node) -> None:
+    workdir = node.work / "tm_1"
+    workdir.mkdir()
+    path, other = workdir / "localState/file", workdir / "localState/other"
+    with (workdir / "tmp/file").open("wb", buffering=0) as file:
+        file.write(b"first ")
+        (workdir / "tmp/file").rename(path)
+        other.write_bytes(b"hashed after it")
+        node.wait_digest(other)
+        file.write(b"second")
+        os.fsync(file.fileno())
+        node.kill()
+    node.start()
+    assert path.read_bytes() == b"first second"
+    assert node.events("quarantined") == []
+
+
 def test_local_state_falls_back_to_the_checkpoint_store(node: Node) -> None:
     (node.checkpoints / "job/chk-7").mkdir(parents=True)
     (node.checkpoints / "job/chk-7/state").write_bytes(b"from the store")
@@ -238,6 +282,18 @@ def test_bad_names_and_processes_are_refused(node: Node) -> None:
             with pytest.raises(RefusedError, match=word):
                 client.acquire(role, resource_id, pid)
     assert os.listdir(node.work) == []
+
+
+def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]
+    node.start()
+    with pytest.raises(PermissionError):
+        (node.work / "tm_1").mkdir()
+    assert os.listdir(node.work) == []
+    assert node.events("workdir-refused")[0]["path"] == "work/tm_1"
+    (node.work / "plain").mkdir()
+    (node.work / "plain/below_it").mkdir()
 
 
 def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> None:

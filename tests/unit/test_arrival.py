@@ -219,7 +219,9 @@ async def test_everybody_hears_of_a_failure_also_later(arrival: Arrival) -> None
         await wait_all_tasks_blocked()
         arrival.fail(PROBLEM)
     assert [reader.problem for reader in readers] == [PROBLEM] * 3
-    assert arrival.finished
+    assert arrival.failed
+    assert not arrival.finished
+    assert not arrival.outdated
     for wait in (arrival.wait_whole, arrival.wait_staged):
         with pytest.raises(RemoteUnavailableError, match="gone"):
             await wait()

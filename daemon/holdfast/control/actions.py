@@ -28,7 +28,11 @@ class Actions:
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
         """Hash every file here whose digest is known, at or below ``path`` (None: everywhere); what differs is dropped."""
-        wanted = self._paths.relative(path) if path is not None else b""
+        wanted = b""
+        if path is not None:
+            wanted = self._paths.relative(path)
+            async with self._paths.find(path):
+                pass  # a misspelt path would else be verified with nothing wrong
         candidates = await trio.to_thread.run_sync(self._files.verifier.known_files, wanted)
         done = bytes_done = 0
         for inode, file in candidates:

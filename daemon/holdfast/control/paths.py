@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from holdfast.errors import NoSuchEntryError, OutsideMountError
+from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
 from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
 
 _NOBODY = Caller(-1, -1, -1)
+_LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
 
 class Paths:
@@ -24,7 +25,10 @@ class Paths:
         self.mountpoint = mountpoint
 
     def relative(self, path: str) -> bytes:
-        """Return ``path`` relative to the mount (``b""``: the mountpoint itself). Raises ``OutsideMountError``."""
+        """Return ``path`` relative to the mount (``b""``: the mountpoint itself).
+
+        Raises ``OutsideMountError`` and ``NameTooLongError``.
+        """
         if "\0" in path:
             raise OutsideMountError(f"{path!r} is no path: it has a null character")
         full = os.path.normpath(path)
@@ -32,7 +36,14 @@ class Paths:
             return b""
         if not full.startswith(self.mountpoint + "/"):
             raise OutsideMountError(f"{path} is not in the mount at {self.mountpoint}")
-        return os.fsencode(full[len(self.mountpoint) + 1 :])
+        relative = os.fsencode(full[len(self.mountpoint) + 1 :])
+        longest = max(relative.split(b"/"), key=len)
+        if len(longest) > _LONGEST_NAME_BYTES:
+            raise NameTooLongError(
+                f"no file can have the name {shown(longest[:20])}... of {len(longest)} bytes: "
+                f"give a path whose names have at most {_LONGEST_NAME_BYTES}"
+            )
+        return relative
 
     def absolute(self, path: bytes) -> str:
         """Return the absolute path of ``path``, which is relative to the mount."""
@@ -40,7 +51,7 @@ class Paths:
 
     @asynccontextmanager
     async def find(self, path: str) -> AsyncIterator[Found]:
-        """Give what the kernel would find at ``path``. Raises ``NoSuchEntryError`` and ``OutsideMountError``.
+        """Give what the kernel would find at ``path``. Raises as ``relative`` does, and ``NoSuchEntryError``.
 
         A node that the kernel does not know leaves the table when the block ends.
         """

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from holdfast.capacity import Room
-from holdfast.errors import CorruptEntryError
+from holdfast.errors import CorruptEntryError, ObjectChangedError, ObjectMissingError
+from holdfast.fs.missing import TRIES, Missing, restless
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
+from holdfast.fs.presence import Presence
 from holdfast.transfer import Arrival
 
 _INLINE_WRITE_BYTES = 64 * 1024
@@ -27,9 +29,11 @@ _SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file has to ev
 class DataPath:
     """Bytes in and out. When the disk is full, clean files are evicted and a write is tried once more."""
 
-    def __init__(self, opens: Opens, room: Room) -> None:
+    def __init__(self, opens: Opens, room: Room, missing: Missing, presence: Presence) -> None:
         self._opens = opens
         self._room = room
+        self._missing = missing
+        self._presence = presence
         self._limiter = trio.CapacityLimiter(_DISK_THREADS)
 
     async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
@@ -37,7 +41,8 @@ class DataPath:
         if opened.corrupt:
             raise CorruptEntryError("the file was found to be corrupt while it was open; open it again")
         if opened.arrival is not None:
-            await self._arrived(opened, offset, size_bytes)
+            await self._arrived(opened, lambda arrival: arrival.wait_for(offset, offset + size_bytes))
+            opened.served = True
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)
@@ -53,8 +58,7 @@ class DataPath:
 
     async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
         """Write all of ``data`` at ``offset``; return how many bytes that were."""
-        if opened.arrival is not None:
-            await self._whole(opened, opened.arrival)
+        await self._whole(opened)
         self._opens.about_to_write(opened, drop_privileges=drop_privileges)
         try:
             return await self._write(opened.fd, data, offset)
@@ -65,8 +69,7 @@ class DataPath:
 
     async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
         """fallocate(2): ``apply`` carries it out on a descriptor."""
-        if opened.arrival is not None:
-            await self._whole(opened, opened.arrival)
+        await self._whole(opened)
         self._opens.about_to_write(opened)
         await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)
 
@@ -75,18 +78,33 @@ class DataPath:
             return os.pwrite(fd, data, offset)
         return await trio.to_thread.run_sync(os.pwrite, fd, data, offset, limiter=self._limiter)
 
-    async def _arrived(self, opened: OpenFile, offset: int, size_bytes: int) -> None:
-        arrival = opened.arrival
-        assert arrival is not None
-        await arrival.wait_for(offset, offset + size_bytes)
-        self._let_go(opened, arrival)
-
-    async def _whole(self, opened: OpenFile, arrival: Arrival) -> None:
+    async def _whole(self, opened: OpenFile) -> None:
         """Wait until the file is in its place too: its entry must be there before a change of the bytes is noted in it."""
-        await arrival.wait_whole()
-        self._let_go(opened, arrival)
+        if opened.arrival is not None:
+            await self._arrived(opened, Arrival.wait_whole)
 
-    def _let_go(self, opened: OpenFile, arrival: Arrival) -> None:
-        if arrival.finished and opened.arrival is arrival:
-            opened.arrival = None
-            arrival.let_go()
+    async def _arrived(self, opened: OpenFile, wait: Callable[[Arrival], Awaitable[None]]) -> None:
+        """``wait`` for what is needed of the arrival; of another one, if the object is replaced and nothing was read yet."""
+        for _ in range(TRIES):
+            arrival = opened.arrival
+            if arrival is None:
+                return
+            try:
+                await (wait(arrival) if opened.served or not arrival.outdated else arrival.wait_whole())
+            except (ObjectChangedError, ObjectMissingError):
+                await self._missing.go_on(opened, arrival)
+                self._tell_size(opened, arrival)
+                continue
+            if arrival.finished and opened.arrival is arrival:
+                opened.arrival = None
+                arrival.let_go()
+            return
+        raise restless(opened.node)
+
+    def _tell_size(self, opened: OpenFile, before: Arrival) -> None:
+        """Let the kernel read to the end of a version that is longer. Of a shorter one it sees the end by itself.
+
+        It would not if it were told: then it does not trust a short read that was under way.
+        """
+        if opened.arrival is not None and opened.arrival.known.size_bytes > before.known.size_bytes:
+            self._presence.attributes_changed(opened.node.id)

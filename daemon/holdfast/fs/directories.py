@@ -8,14 +8,36 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from typing import Protocol
 
 from holdfast.errors import NoSuchEntryError
+from holdfast.fs.attributes import FOREVER_SECONDS
 from holdfast.fs.nodes import Node, NodeTable, path_of
 from holdfast.store import Tree
 from holdfast.transfer import Ownership, Residence
 from holdfast.zones import Place, ZoneMap
 
 _MOST_DESCRIPTORS = 2048
+
+
+class Borrower(Protocol):
+    """Who answers for directories that only this daemon changes, from their descriptors (``kernel.Connection``)."""
+
+    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+        """Take over the descriptor of the directory with this node id until it is taken back."""
+
+    def take_back_directory(self, node: int) -> None:
+        """Give it back, if it was lent."""
+
+
+class Nobody:
+    """Borrows nothing."""
+
+    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+        """Decline."""
+
+    def take_back_directory(self, node: int) -> None:
+        """Have nothing to give back."""
 
 
 class Directories:
@@ -28,6 +50,13 @@ class Directories:
         self._residence = residence
         self._descriptors: OrderedDict[int, int] = OrderedDict()
         self._epoch = 0
+        self._borrower: Borrower = Nobody()
+
+    def lend_to(self, borrower: Borrower) -> None:
+        """Lend the descriptors of all directories that only this daemon changes, those to come too."""
+        self._borrower = borrower
+        for node_id, fd in self._descriptors.items():
+            self._lend(self._nodes.get(node_id), fd)
 
     def place(self, node: Node) -> Place:
         """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""
@@ -93,16 +122,25 @@ class Directories:
         """Close the descriptor of a directory that was removed or left the table."""
         fd = self._descriptors.pop(node.id, None)
         if fd is not None:
-            os.close(fd)
+            self._close(node.id, fd)
 
     def close(self) -> None:
         """Close all descriptors."""
-        for fd in self._descriptors.values():
-            os.close(fd)
+        for node_id, fd in self._descriptors.items():
+            self._close(node_id, fd)
         self._descriptors.clear()
 
     def _keep(self, node: Node, fd: int) -> None:
         self._descriptors[node.id] = fd
+        self._lend(node, fd)
         if len(self._descriptors) > _MOST_DESCRIPTORS:
-            _, oldest = self._descriptors.popitem(last=False)
-            os.close(oldest)
+            oldest_id, oldest = self._descriptors.popitem(last=False)
+            self._close(oldest_id, oldest)
+
+    def _lend(self, node: Node, fd: int) -> None:
+        if self.place(node).zone.remote is None and node is not self._nodes.root:
+            self._borrower.lend_directory(node.id, fd, FOREVER_SECONDS)
+
+    def _close(self, node_id: int, fd: int) -> None:
+        self._borrower.take_back_directory(node_id)
+        os.close(fd)

@@ -16,6 +16,7 @@ from holdfast.fs.handles import Handles
 from holdfast.fs.intents import Intents
 from holdfast.fs.listing import Listings
 from holdfast.fs.lookup import Lookup
+from holdfast.fs.missing import Missing
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
@@ -54,11 +55,11 @@ class FileSystem:
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen)
         self.creation = Creation(core, self.lookup, intents)
         self.removal = Removal(core, publisher, intents)
-        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, intents)
+        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
         self.listings = Listings(core, self.lookup)
-        self.status = Status(core, self.opens, self.lookup, self.committer)
+        self.status = Status(core, self.opens, self.lookup, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room)
+        self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)
         self._late: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -109,16 +109,17 @@ class Listings:
 
     def bare(self, node: Node, offset: int) -> Iterator[Bare]:
         """Yield the entries from ``offset`` on without attributes; ``prepare`` comes first."""
-        if self._core.directories.place(node).zone.is_store:
-            yield from self._bare_of_store(node, offset)
-            return
+        place = self._core.directories.place(node)
         nodes = self._core.nodes
         snapshot = self._snapshots[node.id]
         for index in range(bisect.bisect_right(snapshot.positions, offset), len(snapshot.names)):
-            name = snapshot.names[index]
+            name, position = snapshot.names[index], snapshot.positions[index]
             inode, kind = divmod(snapshot.files[name], _KINDS)
-            known = nodes.of_backing(inode)
-            yield Bare(name, known.id if known is not None else inode, kind, snapshot.positions[index])
+            if inode and (not place.zone.is_store or name in self._core.listing(place)):
+                known = nodes.of_backing(inode)
+                yield Bare(name, known.id if known is not None else inode, kind, position)
+            elif (bare := self._bare_of_store(node, place, name, position)) is not None:
+                yield bare
 
     def is_ours(self, node: Node) -> bool:
         """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
@@ -157,10 +158,18 @@ class Listings:
             return {name: file for name, file in files.items() if name in self._core.zones.top_names}
         return files
 
-    def _bare_of_store(self, node: Node, offset: int) -> Iterator[Bare]:
-        for name, found, position in self.entries(node, offset):
-            yield Bare(name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position)
-            self._core.nodes.release(found.node)
+    def _bare_of_store(self, node: Node, place: Place, name: bytes, position: int) -> Bare | None:
+        """What the listing of the store has is there; what else is here must be looked at."""
+        core = self._core
+        listing = core.listing(place)
+        if name not in listing:
+            found = self.entry(node, name)
+            if found is None:
+                return None
+            core.nodes.release(found.node)
+            return Bare(name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position)
+        kind = _DIRECTORY if listing.has_directory(name) else _REGULAR
+        return Bare(name, core.nodes.remote_id(place.child_path(name)), kind, position)
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return what a name that ``names`` returned leads to; None when it is gone by now."""

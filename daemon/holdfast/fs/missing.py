@@ -22,7 +22,7 @@ TRIES = 3
 
 
 class Missing:
-    """Fetches what an open needs. The caller holds the node's lock."""
+    """Fetches what an open needs. The caller holds the node's lock, but for ``go_on``."""
 
     def __init__(self, core: Core, lookup: Lookup) -> None:
         self._core = core
@@ -72,14 +72,51 @@ class Missing:
         return True
 
     async def fetch_again(self, opened: OpenFile) -> None:
-        """The fetch behind an open file failed: let all its handles go on with a new one."""
+        """The fetch behind an open file failed: let all its handles go on with a new one.
+
+        Raises ``StaleNodeError`` when the store has another version by now, and somebody has read of the old one: they must
+        not be mixed, so the name gets a new node.
+        """
         arrival = await self._arrival(opened.node)
+        if opened.served and opened.arrival is not None and arrival.known.etag != opened.arrival.known.etag:
+            self._take_name(opened.node)
+            raise StaleNodeError("the file was replaced while it was read")
         arrival.hold()
         try:
             await arrival.wait_staged()
             opened.change_arrival(arrival)
         finally:
             arrival.let_go()
+
+    async def go_on(self, opened: OpenFile, failed: Arrival) -> None:
+        """The object was replaced in the store, or removed, while ``opened`` arrived by ``failed``: fetch the new version.
+
+        Raises ``ObjectChangedError`` when there is none, or when some of the old one was read already; the name leads to a
+        new node then.
+        """
+        node = opened.node
+        async with self._core.lock(node):
+            if opened.arrival is not failed:
+                return  # another reader was here first
+            if not opened.served:
+                try:
+                    await self._refresh(node)
+                    await self.fetch_again(opened)
+                    return
+                except (NoSuchEntryError, StaleNodeError):
+                    pass  # there is none any more
+            if node.is_named:
+                self._take_name(node)
+            path = os.fsdecode(failed.target.path)
+            if not failed.reported:
+                failed.reported = True
+                self._core.events.emit("replaced-while-read", path=path)
+            raise ObjectChangedError(f"{path} was replaced or removed in the store while it was read; open it again")
+
+    def _take_name(self, node: Node) -> None:
+        path = path_of(node)
+        if path is not None:
+            self._core.nodes.drop_path(path)
 
     async def _arrival(self, node: Node) -> Arrival:
         core = self._core
@@ -96,9 +133,7 @@ class Missing:
         place = self._core.directories.place(node.parent)
         known = await self._lookup.known_object(place, node.name)
         if known is None:
-            path = path_of(node)
-            if path is not None:
-                self._core.nodes.drop_path(path)
+            self._take_name(node)
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return known
 
@@ -108,6 +143,7 @@ def _open_arrival(node: Node, arrival: Arrival) -> None:
     if not arrival.finished:
         opened.arrival = arrival
         arrival.hold()
+        node.cache_is_stale = True  # what is read from now on is of this version
     node.opened = opened
 
 

@@ -156,7 +156,7 @@ class NodeTable:
         """Return the node of something that exists only in the store."""
         node = self._by_path.get(path)
         if node is None or node.is_directory != is_directory:
-            node_id = _REMOTE_RANGE | position_of(path) >> 2
+            node_id = _id_from(path)
             if node_id in self._nodes:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
@@ -178,6 +178,11 @@ class NodeTable:
         if path is not None:
             self._by_path[path] = node
         return node
+
+    def remote_id(self, path: bytes) -> int:
+        """Return the id that something at ``path`` that exists only in the store has, or is likely to get."""
+        node = self._by_path.get(path)
+        return node.id if node is not None else _id_from(path)
 
     def bind(self, node: Node, path: bytes, inode: int) -> None:
         """Give a node without a backing file the file that now stands at its path."""
@@ -269,6 +274,10 @@ class NodeTable:
         """One name less leads from ``directory`` to a node of the table."""
         directory.children -= 1
         self.release(directory)
+
+
+def _id_from(path: bytes) -> int:
+    return _REMOTE_RANGE | position_of(path) >> 2
 
 
 def _nobody_cares(node: Node) -> None:

@@ -33,6 +33,7 @@ class OpenFile:
         "has_kind",
         "node",
         "privileged",
+        "served",
         "slot",
         "stamp",
         "unsent",
@@ -50,6 +51,8 @@ class OpenFile:
         """Created with O_EXCL: the first PUT must create."""
         self.corrupt = False
         self.arrival: Arrival | None = None
+        self.served = False
+        """Bytes were read while it arrived: the rest must be of the same version."""
         self.has_kind = False
         """The kernel has a handle: all others must be served as that one is."""
         self.backing_id: int | None = None
@@ -71,21 +74,15 @@ class OpenFile:
         os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
         self.privileged = False
 
-    def stamp_now(self) -> tuple[int, int]:
-        """Return size and mtime of the file as it is."""
-        stat = os.fstat(self.fd)
-        return stat.st_size, stat.st_mtime_ns
-
-    def on_its_way(self) -> None:
-        """The bytes as they are now are being sent, or have been: only what is written later is unsent."""
-        self.unsent = False
-        if self.stamp is not None:
-            self.stamp = self.stamp_now()
-
     @property
     def failed(self) -> bool:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""
         return self.arrival is not None and self.arrival.failed
+
+    @property
+    def may_change(self) -> bool:
+        """Whether bytes were written that nothing has accounted for, or may be at any time without the daemon's knowing."""
+        return self.unsent or self.stamp is not None
 
     def change_arrival(self, arrival: Arrival) -> None:
         """Read from another fetch from now on."""

@@ -156,7 +156,8 @@ class Opens:
         if node.opened is None:
             return None
         stat = os.fstat(node.opened.fd)
-        if node.opened.arrival is not None and not node.opened.arrival.finished:
+        arrival = node.opened.arrival
+        if arrival is not None and not arrival.finished and not arrival.failed:
             return None
         return stat if node.is_named else NamelessStat(stat)
 

@@ -32,10 +32,10 @@ class Prefetcher:
 
     def opened(self, node: Node, fd: int) -> None:
         """A whole file was opened that was not open before; see whether it lists others."""
-        if self._nursery is None or node.parent is None or not is_manifest(node.name):
+        if self._nursery is None or node.parent is None:
             return
         place = self._core.directories.place(node.parent)
-        if place.zone.is_store:
+        if place.zone.is_store and is_manifest(node.name):
             self._nursery.start_soon(self._fetch_references, place, os.dup(fd))
 
     async def _fetch_references(self, place: Place, fd: int) -> None:

@@ -23,6 +23,7 @@ from holdfast.fs.intents import Intents
 from holdfast.fs.locks import NodeLocks
 from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
+from holdfast.store import stamp_of
 from holdfast.transfer import ObjectPath
 from holdfast.zones import NameKind, Place, sidecar_of
 
@@ -37,7 +38,12 @@ class Sent:
     info: ObjectInfo
     fingerprint: Fingerprint
     stable: bool
-    """Whether the file was left alone while it was read: only then is it clean."""
+    """Whether the file was left alone while it was read."""
+    stamp: tuple[int, int]
+
+    def holds(self, stat: os.stat_result) -> bool:
+        """Say whether these are the bytes of the file ``stat``: only then is it clean."""
+        return self.stable and self.stamp == stamp_of(stat)
 
 
 class Publisher:
@@ -81,7 +87,7 @@ class Publisher:
         if place.zone.is_store:
             await target.remote.deletions.settle(target.path, replace=not create_only)
         for attempt in range(_MOST_SENDS):
-            before = os.fstat(fd)
+            before = core.store.stamps.take(fd)
             try:
                 info, fingerprint = await core.uploader.send(
                     fd, target.remote, target.key, create_only=create_only and attempt == 0
@@ -90,11 +96,11 @@ class Publisher:
                 await self._learn(place, name, target)
                 raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
             after = os.fstat(fd)
-            stable = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+            stable = before == stamp_of(after)
             if stable:
                 break
         self._appeared(place, name, info, after.st_mtime_ns)
-        return Sent(target.path, info, fingerprint, stable)
+        return Sent(target.path, info, fingerprint, stable, before)
 
     def created_by(self, place: Place, name: bytes, caller: Caller) -> None:
         """Remember whose creation succeeded: its next lookups here are those of a writer."""
@@ -102,18 +108,25 @@ class Publisher:
 
     def record(
         self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
-    ) -> None:
-        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
+    ) -> bool:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``; say whether it has all.
 
-        ``others_unsent``: the file has other names, under which the store does not have them yet.
+        ``others_unsent``: the file has other names, under which the store does not have them yet. Of a file that is open,
+        and has changed meanwhile, the rest is unsent; one that may change at any time is not clean (``fs.unseen``).
         """
         core = self._core
+        node = core.nodes.of_backing(stat.st_ino)
+        opened = node.opened if node is not None else None
+        whole = not others_unsent and all(sent.holds(stat) for sent in sents)
+        if opened is not None:
+            opened.unsent = opened.unsent or not whole
+            whole = not opened.unsent
         entry = Entry(
-            EntryState.DIRTY if others_unsent or not all(sent.stable for sent in sents) else EntryState.CLEAN,
+            EntryState.CLEAN if whole and (opened is None or opened.stamp is None) else EntryState.DIRTY,
             stat.st_size,
             stat.st_mtime_ns,
             stat.st_ctime_ns,
-            b"" if others_unsent else sents[-1].fingerprint.digest,
+            sents[-1].fingerprint.digest if whole else b"",
             list(previous.names) if previous is not None else [],
             verified_run=core.index.run,
             used_ns=core.now_ns(),
@@ -123,6 +136,7 @@ class Publisher:
             adopted = stat.st_mtime_ns == sent.info.modified_ns
             entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
         core.index.entries.put(stat.st_ino, entry)
+        return whole
 
     def has_object(self, place: Place, name: bytes, stat: os.stat_result | None) -> bool:
         """Say whether the store has, as far as is known here, an object under this name; ``stat`` is the file's, if any."""
@@ -148,12 +162,16 @@ class Publisher:
             if not self._is_made_here(place):
                 core.index.marks.white_out(path)
         elif self.has_object(place, name, stat):
-            listing = core.listing(place)
-            listing.remove(name)
-            core.remote_of(place.zone).deletions.schedule(path)
-            self.drop_sidecar(place, name)
-            if not len(listing):
-                self._hold(place)
+            self.delete_object(place, name)
+
+    def delete_object(self, place: Place, name: bytes) -> None:
+        """Note that the object of a name is to be deleted."""
+        listing = self._core.listing(place)
+        listing.remove(name)
+        self._core.remote_of(place.zone).deletions.schedule(place.child_path(name))
+        self.drop_sidecar(place, name)
+        if not len(listing):
+            self._hold(place)
 
     def drop_sidecar(self, place: Place, name: bytes) -> None:
         """Remove Hadoop's checksum of ``name``, whose object is gone or another one: readers take that for "no check"."""

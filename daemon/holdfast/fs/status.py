@@ -15,6 +15,7 @@ from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import without_privileges
 from holdfast.fs.opens import Opens
+from holdfast.fs.unseen import UnseenWrites
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,12 @@ class Changes:
 class Status:
     """Attributes of nodes."""
 
-    def __init__(self, core: Core, opens: Opens, lookup: Lookup, committer: Committer) -> None:
+    def __init__(self, core: Core, opens: Opens, lookup: Lookup, committer: Committer, unseen: UnseenWrites) -> None:
         self._core = core
         self._opens = opens
         self._lookup = lookup
         self._committer = committer
+        self._unseen = unseen
 
     def get(self, node: Node) -> Stat:
         """Return a node's attributes, from its file or from what is believed of its object."""
@@ -135,6 +137,8 @@ class Status:
         if changes.mode is not None:
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
         if changes.atime_ns is not None or changes.mtime_ns is not None:
+            if node.opened is not None:
+                self._unseen.notice(node.opened)  # by the time that is about to go
             stat = self.get(node)
             atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
             mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns

@@ -21,6 +21,7 @@ from holdfast.store import is_unsent
 
 _HASHING_THREADS = 2
 _LONGEST_QUEUE = 10_000
+_TRIES = 3
 
 
 class Verifier:
@@ -56,8 +57,14 @@ class Verifier:
         return entry.state is EntryState.CLEAN and self._lacks(entry, path)
 
     async def check(self, path: bytes, fd: int) -> bool:
-        """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now."""
-        fingerprint, stat = await self._hash(fd)
+        """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now.
+
+        A file that is being written while it is hashed has no digest to be held against, and is left for its next check.
+        """
+        hashed = await self._hash(fd, _TRIES)
+        if hashed is None:
+            return True
+        fingerprint, stat = hashed
         entry = self._core.index.entries.get(stat.st_ino)
         if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
             return True
@@ -93,7 +100,10 @@ class Verifier:
         ]
 
     def digest_soon(self, path: bytes) -> None:
-        """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without."""
+        """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without.
+
+        One that may be written meanwhile goes without too: its last close asks again.
+        """
         try:
             self._queue_in.send_nowait(path)
         except trio.WouldBlock:
@@ -110,15 +120,23 @@ class Verifier:
     async def _digest(self, path: bytes) -> None:
         fd = self._core.store.tree.open_file(path)
         try:
-            if not stat_module.S_ISREG(os.fstat(fd).st_mode):
+            stat = os.fstat(fd)
+            if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
                 return
-            fingerprint, stat = await self._hash(fd)
+            hashed = await self._hash(fd, 1)
+            if hashed is None or self._is_written(stat.st_ino):
+                return
+            fingerprint, stat = hashed
             entry = self._core.index.entries.get(stat.st_ino)
             if entry is not None and entry.state is EntryState.CLEAN:
                 return
             self._core.index.entries.put(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
         finally:
             os.close(fd)
+
+    def _is_written(self, inode: int) -> bool:
+        node = self._core.nodes.of_backing(inode)
+        return node is not None and node.opened is not None and node.opened.may_change
 
     async def _check_unknown(self, path: bytes, fd: int) -> bool:
         core = self._core
@@ -139,7 +157,11 @@ class Verifier:
             core.mark_dirty(os.fstat(fd), path)
             core.events.emit("kept-unsent", path=os.fsdecode(path))
             return True
-        fingerprint, stat = await self._hash(fd)
+        hashed = await self._hash(fd, _TRIES)
+        if hashed is None:
+            core.mark_dirty(os.fstat(fd), path)
+            return True
+        fingerprint, stat = hashed
         expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
         same = expected.digest == fingerprint.digest if expected else stat.st_mtime_ns == info.modified_ns
         if not same or stat.st_size != info.size_bytes:
@@ -177,14 +199,15 @@ class Verifier:
             used_ns=self._core.now_ns(),
         )
 
-    async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result]:
-        """Return the fingerprint of a file and the attributes that it had before and after."""
-        while True:
+    async def _hash(self, fd: int, tries: int) -> tuple[Fingerprint, os.stat_result] | None:
+        """Return the fingerprint of a file and the attributes that it had before and after; None if it never kept still."""
+        for _ in range(tries):
             before = os.fstat(fd)
             fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)
             after = os.fstat(fd)
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
+        return None
 
 
 def is_below(path: bytes, wanted: bytes) -> bool:

@@ -51,6 +51,7 @@ class Connection:
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self._refusal = ""
         self._device = -1
+        self._tells_privileges: bool | None = None
         self.request = hooks.request
         """Return the number of the request whose handler runs. To be called before the handler's first await."""
         self.drops_privileges = hooks.drops
@@ -131,8 +132,12 @@ class Connection:
     @property
     def tells_privileges(self) -> bool:
         """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
-        agreed = self.outcome.agreed
-        return agreed is not None and InitFlag.DROP_PRIVILEGES in agreed
+        if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount
+            agreed = self.outcome.agreed
+            if agreed is None:
+                return False
+            self._tells_privileges = InitFlag.DROP_PRIVILEGES in agreed
+        return self._tells_privileges
 
     # --- passthrough -------------------------------------------------------------------------------------------------
 
@@ -171,6 +176,18 @@ class Connection:
         It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
         """
         self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+
+    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+        """Let GETATTR of a directory, and LOOKUP of names that are not in it, be answered from ``fd``, without Python.
+
+        To be taken back (``take_back_directory``) before ``fd`` is closed. ``seconds`` is how long the kernel may keep the
+        answers: nobody else may change the directory.
+        """
+        self._hooks.lend_directory(node, fd, int(seconds))
+
+    def take_back_directory(self, node: int) -> None:
+        """Answer for the directory no more; one that was never lent may be taken back."""
+        self._hooks.take_back_directory(node)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
         """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""

@@ -42,6 +42,12 @@ class Hooks(Protocol):
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Reply to a request that the function has taken on."""
 
+    def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
+        """Answer for a directory from its descriptor."""
+
+    def take_back_directory(self, node: int, /) -> None:
+        """Stop that."""
+
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return how many requests of each kind there were, how many replies, and how many notifications."""
 
@@ -72,6 +78,12 @@ class NoHooks:
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Have nothing to reply to."""
+
+    def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
+        """Leave it where it is."""
+
+    def take_back_directory(self, node: int, /) -> None:
+        """Have nothing to give back."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Say that nothing was counted."""

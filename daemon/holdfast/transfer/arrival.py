@@ -13,7 +13,7 @@ from collections import deque
 import trio
 
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
 from holdfast.transfer.directories import KnownObject
 from holdfast.transfer.remotes import ObjectPath
 
@@ -32,6 +32,8 @@ class Arrival:
         self.expected: Fingerprint | None = None
         self.detached = False
         """The name is gone: finish for those who read, but don't place the file."""
+        self.reported = False
+        """Its readers were told by an event that the rest will not come."""
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
         self._waiting = deque(range(chunk_count(known.size_bytes)))
@@ -42,13 +44,18 @@ class Arrival:
 
     @property
     def finished(self) -> bool:
-        """Whether the file is whole and verified, or failed."""
-        return self._finished or self._problem is not None
+        """Whether the file is whole and verified."""
+        return self._finished
 
     @property
     def failed(self) -> bool:
-        """Whether the file will not come."""
+        """Whether the file will not come. What is here of it may be read."""
         return self._problem is not None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it failed because the object is another one by now, or gone."""
+        return isinstance(self._problem, ObjectChangedError | ObjectMissingError)
 
     def hold(self) -> None:
         """Keep ``fd`` open until ``let_go``."""

@@ -69,6 +69,10 @@ class RemoteDirectory:
     def __len__(self) -> int:
         return len(self._names)
 
+    def __contains__(self, name: bytes) -> bool:
+        """Say whether an object or a directory ``name`` is believed to be there."""
+        return name in self._names
+
     @property
     def is_known(self) -> bool:
         """Whether there ever was a LIST, or the directory was made here."""

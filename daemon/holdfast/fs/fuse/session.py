@@ -81,7 +81,9 @@ class Session:
         answers = DirectAnswers(files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
         files.opens.backing = self._connection
+        files.core.directories.lend_to(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
+        files.presence.attributes_changed = _attributes_changed
         files.presence.invalidate = _invalidate
         files.presence.invalidate_now = _invalidate_now
 
@@ -128,6 +130,10 @@ class Session:
         """End the session and leave the mount to the next daemon."""
         self._connection.close()
         pyfuse3.close(unmount=False)
+
+
+def _attributes_changed(node_id: int) -> None:
+    pyfuse3.invalidate_inode(node_id, attr_only=True)
 
 
 def _invalidate(parent: int, name: bytes) -> None:

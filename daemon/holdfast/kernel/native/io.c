@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "direct.h"
+#include "directories.h"
 #include "handshake.h"
 #include "privileges.h"
 #include "replies.h"
@@ -78,7 +79,7 @@ static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
-		if (!direct_answer(fd, buffer, (size_t)got))
+		if (!directories_answer(fd, buffer, (size_t)got) && !direct_answer(fd, buffer, (size_t)got))
 			return translation_apply(buffer, got, size);
 		if (!direct_answered(&turn)) {
 			errno = EINTR;

@@ -6,6 +6,7 @@
 
 #include "direct.h"
 #include "direct_handler.h"
+#include "directories.h"
 #include "handshake.h"
 #include "io.h"
 #include "mounting.h"
@@ -21,6 +22,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 		return NULL;
 	handshake_reset();
 	direct_reset();
+	directories_reset();
 	replies_reset();
 	io_reset();
 	mounting_reset();
@@ -105,6 +107,28 @@ static PyObject *reply(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *lend_directory(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long node, seconds;
+	int fd;
+	if (!PyArg_ParseTuple(args, "KiK", &node, &fd, &seconds))
+		return NULL;
+	if (!directories_lend(node, fd, seconds))
+		return PyErr_NoMemory();
+	Py_RETURN_NONE;
+}
+
+static PyObject *take_back_directory(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long node;
+	if (!PyArg_ParseTuple(args, "K", &node))
+		return NULL;
+	directories_take_back(node);
+	Py_RETURN_NONE;
+}
+
 static PyObject *counts(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -131,6 +155,8 @@ static PyMethodDef methods[] = {
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Name the function that is asked first.")},
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
+	{"lend_directory", lend_directory, METH_VARARGS, PyDoc_STR("Let a directory be answered for from its descriptor.")},
+	{"take_back_directory", take_back_directory, METH_VARARGS, PyDoc_STR("Stop that.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 enum opcode {
+	OPCODE_LOOKUP = 1,
 	OPCODE_FORGET = 2,
+	OPCODE_GETATTR = 3,
 	OPCODE_SETATTR = 4,
 	OPCODE_OPEN = 14,
 	OPCODE_WRITE = 16,
@@ -117,14 +119,54 @@ struct setxattr_request {
 };
 #define SHORT_SETXATTR_BYTES 8
 
+struct attributes {
+	uint64_t inode;
+	uint64_t size;
+	uint64_t blocks;
+	uint64_t accessed;
+	uint64_t modified;
+	uint64_t changed;
+	uint32_t accessed_ns;
+	uint32_t modified_ns;
+	uint32_t changed_ns;
+	uint32_t mode;
+	uint32_t links;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t device;
+	uint32_t block_bytes;
+	uint32_t flags;
+};
+
+/* The reply to GETATTR. For how long it holds: seconds, nanoseconds. */
+struct attributes_reply {
+	uint64_t valid;
+	uint32_t valid_ns;
+	uint32_t padding;
+	struct attributes attributes;
+};
+
+/* The reply to LOOKUP; node 0: there is no such name. */
+struct entry_reply {
+	uint64_t node;
+	uint64_t generation;
+	uint64_t entry_valid;
+	uint64_t attributes_valid;
+	uint32_t entry_valid_ns;
+	uint32_t attributes_valid_ns;
+	struct attributes attributes;
+};
+
 /* The reply to CREATE: an entry, of which nothing is changed here, and an open_reply. */
-#define ENTRY_BYTES 128
+#define ENTRY_BYTES sizeof(struct entry_reply)
 
 _Static_assert(sizeof(struct request_header) == 40, "struct fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "struct fuse_out_header");
 _Static_assert(sizeof(struct init_request) == 64, "struct fuse_init_in");
 _Static_assert(sizeof(struct init_reply) == 64, "struct fuse_init_out");
 _Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
+_Static_assert(sizeof(struct attributes_reply) == 104, "struct fuse_attr_out");
+_Static_assert(sizeof(struct entry_reply) == 128, "struct fuse_entry_out");
 _Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
 _Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
 

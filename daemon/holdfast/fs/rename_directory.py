@@ -1,0 +1,71 @@
+"""rename of a directory: at once where nothing in it is, or is to become, an object; else ``mv`` has to copy."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+import trio
+
+from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
+from holdfast.fs.core import LOCAL_KINDS, Core
+from holdfast.fs.nodes import Node
+from holdfast.store import RENAME_NOREPLACE, rename_with_flags
+from holdfast.zones import Place
+
+
+class DirectoryRenames:
+    """renameat2(2) of directories."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: Place, there: Place
+    ) -> None:
+        """Move the directory ``old`` in ``source`` to ``new`` in ``target``. Raises ``HoldsObjectsError``."""
+        core = self._core
+        moved, goal = core.zones.child(here, old), core.zones.child(there, new)
+        if moved is None or goal is None or core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
+            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+        if moved.zone != goal.zone and (moved.zone.remote or goal.zone.remote):
+            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
+        if moved.zone.is_store or moved.zone.sends:
+            key = core.object_at(here, old).key
+            if await core.remote_of(here.zone).access.holds_any(key):
+                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
+            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
+        stat = core.local_stat(source, old)
+        if stat is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        target_fd = core.writable_descriptor(target)
+        victim = core.local_stat(target, new)
+        rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
+        if victim is not None:
+            self._directory_replaced(target, new, victim)
+        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
+        core.nodes.drop_name(node, source, old)
+        core.nodes.add_name(node, target, new)
+        core.directories.renamed()
+        if moved.zone.is_store:
+            core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
+            core.listing(goal).believe_empty()
+
+    def _would_send(self, directory: bytes, goal: Place) -> bool:
+        """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
+        core = self._core
+        return any(
+            core.names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])) not in LOCAL_KINDS
+            for path, stat in core.store.tree.walk(directory)
+            if stat_module.S_ISREG(stat.st_mode)
+        )
+
+    def _directory_replaced(self, target: Node, new: bytes, victim: os.stat_result) -> None:
+        core = self._core
+        node = core.nodes.of_backing(victim.st_ino)
+        core.index.marks.let_go(victim.st_ino)
+        if node is not None:
+            core.directories.forget(node)
+            core.nodes.drop_name(node, target, new)
+            core.nodes.unbind(node)

@@ -1,0 +1,114 @@
+"""Writes past the daemon, and names that change under a file that is open: no byte is taken for another."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.test_objects import objects
+from tests.support.mounts import mounted_image
+from tests.support.node import Node, wait_until
+
+
+def rename(path: Path) -> Path:
+    return path.rename(path.with_name("final"))
+
+
+def link(path: Path) -> Path:
+    os.link(path, path.with_name("final"))
+    return path.with_name("final")
+
+
+def close_another(path: Path) -> Path:
+    """The kernel sends FLUSH: what was written until now is sent, and the file stays open for writing."""
+    with path.open("r+b"):
+        return path
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+@pytest.mark.parametrize("change", [rename, link, close_another])
+@pytest.mark.parametrize("name", ["first", "first.tmp"])
+def test_what_is_written_after_a_send_is_kept_after_a_crash(
+    make_node: NodeFactory, remote_files: Path, name: str, change: Callable[[Path], Path], durability: str
+) -> None:
+    node = make_node(checkpoints__durability=durability).start()
+    file = os.open(node.checkpoints / name, os.O_CREAT | os.O_WRONLY)
+    os.write(file, b"sent, ")
+    path = change(node.checkpoints / name)
+    if not path.name.endswith(".tmp"):
+        wait_until(lambda: objects(remote_files).get(path.name) == b"sent, ")
+    os.write(file, b"not sent")
+    node.kill()
+    with suppress(OSError):  # nobody is there to answer
+        os.close(file)
+    node.start()
+    assert path.read_bytes() == b"sent, not sent"
+    assert node.events("quarantined") == []
+    with path.open("r+b") as again:
+        os.fsync(again.fileno())
+    if not path.name.endswith(".tmp"):
+        assert objects(remote_files)[path.name] == b"sent, not sent"
+
+
+def test_a_rename_does_not_hide_that_another_name_was_not_sent(node: Node, remote_files: Path) -> None:
+    first, second = node.checkpoints / "first", node.checkpoints / "second"
+    first.write_bytes(b"old")
+    os.link(first, second)
+    with first.open("r+b", buffering=0) as file:
+        file.write(b"new")
+        first.rename(node.checkpoints / "third")
+        assert objects(remote_files)["third"] == b"new"
+    assert objects(remote_files)["second"] == b"new"
+    assert node.status().unsent == []
+
+
+def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: Path) -> None:
+    path = node.checkpoints / "file"
+    path.write_bytes(b"old")
+    stat = path.stat()
+    with path.open("r+b", buffering=0) as file:
+        file.write(b"new")
+        os.utime(file.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert objects(remote_files) == {"file": b"new"}
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+def test_a_write_in_the_same_tick_as_a_send_is_seen(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str
+) -> None:
+    """Linux gives ext3 coarse times to this day, and gave them to all file systems before 6.13."""
+    with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
+        node = make_node(store__directory=disk / "store").start()
+        path = node.checkpoints / "file"
+        path.write_bytes(b"0000")
+        for number in range(1, 150):
+            file = os.open(path, os.O_WRONLY)
+            os.pwrite(file, b"0000", 0)
+            closer = threading.Thread(target=os.close, args=(os.dup(file),))
+            closer.start()
+            for count in range(10 * number):  # so that the last one comes at another moment of the send each time
+                os.pwrite(file, b"%04d" % count, 0)
+            closer.join()
+            os.close(file)
+            assert objects(remote_files) == {"file": b"%04d" % count}
+        node.stop()
+
+
+@pytest.mark.parametrize("zone", ["checkpoints", "work/tm_1/localState"])
+def test_a_file_that_was_changed_elsewhere_and_comes_back_is_not_taken_for_corrupt(node: Node, zone: str) -> None:
+    (node.work / "tm_1").mkdir()
+    path, elsewhere = node.mountpoint / zone / "file", node.work / "tm_1/tmp/file"
+    path.write_bytes(b"as it was hashed")
+    node.wait_digest(path)
+    path.rename(elsewhere)
+    elsewhere.write_bytes(b"changed")
+    elsewhere.rename(node.work / "tm_1/localState/back")
+    assert (node.work / "tm_1/localState/back").read_bytes() == b"changed"
+    assert node.events("quarantined") == []
