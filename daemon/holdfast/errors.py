@@ -48,6 +48,13 @@ class TakeoverError(HoldfastError):
     code = "takeover"
 
 
+class NotRestartableError(HoldfastError):
+    """The daemon can't be replaced under the mount, because nobody would hold it meanwhile."""
+
+    errno = _errno.EBUSY
+    code = "not-restartable"
+
+
 class StoreUnsuitableError(HoldfastError):
     """The local store directory can't hold a store (file system, rights, format version)."""
 

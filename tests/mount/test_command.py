@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -67,6 +68,55 @@ def test_mount_status_umount(workspace: Path) -> None:
         assert "no daemon answers" in holdfast("status", socket=control, status=1)
     finally:
         if mountpoint.mount_at(str(place)):
+            mountpoint.detach(str(place))
+
+
+def parent_of(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        holdfast("mount", place, "--supervise", "--store", workspace / "store", *stores, socket=control)
+        first = json.loads(holdfast("status", "--json", socket=control))
+        assert first["takeover"] == "takeover"
+        with (place / "checkpoints/file").open("w+b", buffering=0) as file:
+            file.write(b"before ")
+            restarted = json.loads(holdfast("restart", "--json", socket=control))
+            assert restarted["pid"] != first["pid"]
+            file.write(b"and after")
+            file.seek(0)
+            assert file.read() == b"before and after"
+        assert (workspace / "remote/checkpoints/file").read_bytes() == b"before and after"
+        keeper = os.pidfd_open(parent_of(restarted["pid"]))
+        holdfast("umount", place, socket=control)
+        assert select.select([keeper], [], [], 60.0)[0], "its keeper goes on"
+        os.close(keeper)
+        assert not place.is_mount()
+        assert list(control.parent.iterdir()) == []
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
+def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        holdfast("mount", place, "--store", workspace / "store", *stores, socket=control)
+        said = " ".join(holdfast("restart", socket=control).split())
+        assert "nobody holds the mount while there is no daemon" in said
+        assert "so it was unmounted and mounted again" in said
+        with (place / "checkpoints/file").open("wb"):
+            assert "is in use by" in " ".join(holdfast("restart", socket=control, status=1).split())
+        holdfast("umount", place, socket=control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
             mountpoint.detach(str(place))
 
 

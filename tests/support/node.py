@@ -8,6 +8,8 @@ import re
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -60,6 +62,8 @@ class Node:
         self.module = "holdfast.daemon"
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
+        self.supervised = False
+        """Whether ``holdfast.keeper`` starts the daemon, and starts it again when it dies."""
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -83,13 +87,23 @@ class Node:
     def pid(self) -> int:
         """The daemon's process."""
         assert self._process is not None
-        return self._process.pid
+        if not self.supervised:
+            return self._process.pid
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        wait_until(lambda: children.read_text() != "")
+        return int(children.read_text())
 
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
         reader, writer = os.pipe()
-        command = [*self.prefix, sys.executable, "-m", self.module, "--ready-fd", str(writer)]
+        daemon = [sys.executable, "-m", self.module]
+        if self.supervised:
+            keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
+            daemon = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *daemon]
+        else:
+            daemon += ["--ready-fd", str(writer)]
+        command = [*self.prefix, *daemon]
         for key, value in merged.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("ab") as log:
@@ -129,6 +143,25 @@ class Node:
         assert self._process is not None
         assert self._process.wait(_END_SECONDS) == -signal.SIGKILL
         mountpoint.detach(str(self.mountpoint))
+
+    def answers(self) -> bool:
+        """Say whether the daemon that lives now serves its control socket."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            try:
+                channel.connect(str(self.socket))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            listener, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(listener) == self.pid
+
+    def kill_daemon(self) -> None:
+        """SIGKILL the daemon alone; its keeper starts another one."""
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [])
+        finally:
+            os.close(pidfd)
 
     def lose_disk(self) -> None:
         """The node's local store is gone."""

@@ -68,6 +68,10 @@ class ControlClient:
         """Return the state of the daemon."""
         return self._get("/v1/status", Status)
 
+    def restart(self) -> Status:
+        """Have the daemon replaced under its mount; return the state of the one that ends."""
+        return self._post("/v1/restart", Message(), Status)
+
     def workdirs(self) -> list[WorkdirInfo]:
         """Return all working directories."""
         return self._get("/v1/workdirs", list[WorkdirInfo])

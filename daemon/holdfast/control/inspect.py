@@ -36,11 +36,15 @@ _MOST_UNSENT_SHOWN = 100
 
 
 class MountFacts(Protocol):
-    """What the mount tells of itself (``fs.fuse.session``)."""
+    """What the mount tells of itself (``tenure``)."""
 
     @property
     def data_mode(self) -> str:
         """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    @property
+    def takeover(self) -> str:
+        """Whether it outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -69,6 +73,7 @@ class Inspector:
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
             data_mode=self._mount.data_mode,
+            takeover=self._mount.takeover,
             kernel_requests=self._mount.requests,
             uptime_seconds=time.monotonic() - self._started,
             remotes={

@@ -37,6 +37,7 @@ class Status(Message, frozen=True):
     mountpoint: str
     store: str
     data_mode: str
+    takeover: str
     kernel_requests: dict[str, int]
     """FUSE requests by kind since this daemon started; empty without the C module."""
     uptime_seconds: float

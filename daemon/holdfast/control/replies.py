@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -46,9 +47,15 @@ def failure(problem: HoldfastError) -> Response:
     return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
 
 
-def reply(message: object) -> Response:
-    """Return a message, or a list of them."""
-    return Response(msgspec.json.encode(message), media_type="application/json")
+def reply(message: object, then: Callable[[], None] | None = None) -> Response:
+    """Return a message, or a list of them; call ``then`` on the event loop once it is sent."""
+    background = BackgroundTask(_at_once, then) if then else None
+    return Response(msgspec.json.encode(message), media_type="application/json", background=background)
+
+
+async def _at_once(function: Callable[[], None]) -> None:
+    """Starlette gives what is no coroutine to a thread."""
+    function()
 
 
 async def stream(progress: AsyncIterator[Message]) -> Response:

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 import trio
@@ -37,13 +37,30 @@ _log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
 
 
+class Restartable(Protocol):
+    """The daemon, as far as it can be replaced under its mount."""
+
+    def check_restart(self) -> None:
+        """Raise ``NotRestartableError`` if it can't."""
+
+    def restart(self) -> None:
+        """End soon; another one follows."""
+
+
 class ControlServer:
     """Serves the control sockets until cancelled."""
 
     def __init__(
-        self, inspector: Inspector, actions: Actions, workdirs: Workdirs, sweeps: SweepRoutes, events: EventLog
+        self,
+        inspector: Inspector,
+        actions: Actions,
+        workdirs: Workdirs,
+        sweeps: SweepRoutes,
+        daemon: Restartable,
+        events: EventLog,
     ) -> None:
         self._inspector = inspector
+        self._daemon = daemon
         self._actions = actions
         self._workdirs = workdirs
         self._sweeps = sweeps
@@ -98,6 +115,7 @@ class ControlServer:
             "/v1/pin": self._pin,
             "/v1/unpin": self._unpin,
             **self._sweeps.changing,
+            "/v1/restart": self._restart,
         }
         return [
             *(Route(path, guarded(handler)) for path, handler in reading.items()),
@@ -122,6 +140,12 @@ class ControlServer:
     async def _status(self, request: Request) -> Response:
         del request
         return reply(await self._inspector.status())
+
+    async def _restart(self, request: Request) -> Response:
+        del request
+        self._daemon.check_restart()
+        status = await self._inspector.status()
+        return reply(status, then=self._daemon.restart)
 
     async def _list_workdirs(self, request: Request) -> Response:
         del request

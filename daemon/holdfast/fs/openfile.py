@@ -34,10 +34,12 @@ class OpenFile:
         "node",
         "privileged",
         "served",
+        "slot",
         "stamp",
         "unsent",
         "was_sent",
         "writable",
+        "writes",
     )
 
     def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
@@ -60,6 +62,10 @@ class OpenFile:
         """Size and mtime when the bytes were last known, while they may change past the daemon."""
         self.was_sent = False
         """Bytes were sent while they might change past the daemon."""
+        self.slot = 0
+        """Where the kernel's handles are counted for the next daemon; 0 while the kernel never had any."""
+        self.writes = False
+        """The kernel has had a handle that may write."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:

@@ -38,6 +38,14 @@ class UnseenWrites:
                 entry.become(EntryState.DIRTY)
                 self._core.index.entries.put(inode, entry)
 
+    def resume(self, opened: OpenFile) -> None:
+        """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
+        opened.unsent = known is None
+        if opened.backing_id is not None:
+            opened.stamp = known or self._core.store.stamps.take(opened.fd)
+
     def on_its_way(self, opened: OpenFile) -> None:
         """The bytes as they are now are about to be sent: only what is written later is unsent."""
         opened.unsent = False
@@ -83,6 +91,9 @@ class UnseenWrites:
     async def take_stock(self) -> None:
         """After a start: settle what was open for writing when an earlier run ended."""
         for inode in self._core.index.entries.were_open:
+            node = self._core.nodes.of_backing(inode)
+            if node is not None and node.opened is not None:
+                continue  # it still is
             entry = self._core.index.entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
             try:
