@@ -31,6 +31,7 @@ _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
 """Descriptors from here on are in nobody's way: those that the daemon gets begin at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_KILLED = 128  # as shells say it
 
 
 class Keeper:
@@ -60,7 +61,7 @@ class Keeper:
             while True:
                 status = self._run_daemon()
                 if status == 0 or self._stopping or not self._was_ready or not self._pause(status):
-                    return max(status, 0)
+                    return status if status >= 0 else _KILLED - status
         finally:
             self._messages.close()
             os.unlink(self._address)
@@ -70,10 +71,12 @@ class Keeper:
         """Start the daemon and wait until it has ended; return its exit status, or minus a signal's number."""
         pid = self._start()
         ended = os.pidfd_open(pid)
+        was_told = False
         try:
             while not self._wait([ended], None):
-                if self._stopping:
+                if self._stopping and not was_told:
                     signal.pidfd_send_signal(ended, signal.SIGTERM)
+                    was_told = True
         finally:
             os.close(ended)
         self._take_messages()

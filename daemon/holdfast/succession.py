@@ -61,6 +61,7 @@ class Succession:
         """Return what an earlier daemon has left, if there is anything. Raises ``TakeoverError`` when it is of no use."""
         identity = self.area.read()
         if identity is None:
+            self.abandon()
             return None
         device = self._descriptors.pop(_name(identity.device), None)
         if device is None:
@@ -68,13 +69,16 @@ class Succession:
         self._held = _name(identity.device)
         return Inheritance(identity, device)
 
-    def begin(self) -> None:
-        """A new mount is about to be made: what is left of older ones goes."""
+    def abandon(self) -> None:
+        """Let go of every mount that was held: without descriptors they are dead."""
         for name, fd in self._descriptors.items():
             self._manager.let_go(name)
             os.close(fd)
         self._descriptors.clear()
         self._release()
+
+    def begin(self) -> None:
+        """A new mount is about to be made."""
         self.area.begin()
 
     def mounted(self, path: str, asked_for: str, store_id: str, device: int | None) -> None:

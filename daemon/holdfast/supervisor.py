@@ -66,6 +66,7 @@ async def run(
     except TakeoverError as problem:
         if inheritance is not None:
             inheritance.clear_away()
+        succession.abandon()
         return await _run(loaded.config, succession, None, str(problem), ready)
 
 

@@ -154,11 +154,12 @@ class Tenure:
     def _end(self) -> None:
         if self._is_leaving:
             self._session.leave()
+            self._core.events.emit("left-to-next")
         else:
             self._session.close()
             self._succession.end()
+            self._core.events.emit("stopped")
         self._files.end(for_good=not self._is_leaving)
-        self._core.events.emit("left-to-next" if self._is_leaving else "stopped")
 
 
 async def _sync_regularly(index: Index) -> None:

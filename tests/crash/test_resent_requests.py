@@ -222,7 +222,6 @@ LOCAL: list[tuple[str, Callable[[Path], None]]] = [
     ("removexattr", xattr_remove),
     ("opendir", listing),
     ("readdir", listing),
-    ("lookup", create),
     ("getattr", append),
 ]
 

@@ -35,6 +35,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
         select.select([], [], [], 0.01)
 
 
+def _kill(pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        select.select([pidfd], [], [])
+    finally:
+        os.close(pidfd)
+
+
 class StartError(AssertionError):
     """The daemon said why it could not start."""
 
@@ -154,14 +163,36 @@ class Node:
             listener, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return int(listener) == self.pid
 
+    @property
+    def session(self) -> Path:
+        """Where the next daemon finds what it must know."""
+        return self.socket.with_suffix(".session")
+
     def kill_daemon(self) -> None:
         """SIGKILL the daemon alone; its keeper starts another one."""
-        pidfd = os.pidfd_open(self.pid)
-        try:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            select.select([pidfd], [], [])
-        finally:
-            os.close(pidfd)
+        _kill(self.pid)
+
+    def signal_keeper(self, number: signal.Signals) -> None:
+        """Send a signal to the keeper alone."""
+        assert self.supervised
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill_orphan(self) -> None:
+        """SIGKILL a daemon whose keeper is dead."""
+        assert self._process is not None
+        pid = self.status().pid
+        self._process.wait(_END_SECONDS)
+        _kill(pid)
+
+    def unmount(self) -> None:
+        """Unmount, whether anybody serves the mount or not."""
+        mountpoint.unmount(str(self.mountpoint))
+
+    def wait_end(self) -> None:
+        """Wait until the daemon, or its keeper, has ended, however it did."""
+        assert self._process is not None
+        self._process.wait(_END_SECONDS)
 
     def lose_disk(self) -> None:
         """The node's local store is gone."""

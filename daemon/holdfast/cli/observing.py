@@ -50,6 +50,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
         ),
         ("data", found.data_mode),
+        ("end", "the mount outlives the daemon" if found.takeover == "takeover" else found.takeover),
         ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
         ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]

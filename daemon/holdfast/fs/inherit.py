@@ -41,6 +41,7 @@ class InheritedNodes:
         """Walk the tree, and make the nodes that are written down."""
         inherited = cls(core, await trio.to_thread.run_sync(names_in, core.store.tree))
         core.nodes.unknown = inherited.find
+        core.nodes.came = inherited.came
         core.nodes.left = inherited.left
         for node_id in list(inherited._records):
             if core.nodes.known(node_id) is None and inherited.find(node_id) is None:
@@ -53,6 +54,13 @@ class InheritedNodes:
         self._core.directories.forget(node)
         if node.id == node.backing:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
+
+    def came(self, node: Node) -> None:
+        """A node was made by one of its names: the kernel may know it by the others too."""
+        others = self._names.get(node.backing, ())
+        if len(others) > 1:
+            for parent, name in self._still(node.backing):
+                self._core.nodes.add_name(node, parent, name)
 
     def find(self, node_id: int) -> Node | None:
         """Return the node that the kernel knows by this id; None when it is no more."""
@@ -70,16 +78,22 @@ class InheritedNodes:
         return self._core.nodes.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
 
     def _with_file(self, node_id: int, inode: int) -> Node | None:
-        names, is_directory = [], False
+        names = self._still(inode)
+        if not names:
+            return self._core.nodes.inherit(node_id, inode, False, []) if inode in self._orphans else None
+        stat = self._stat(*names[0])
+        is_directory = stat is not None and stat_module.S_ISDIR(stat.st_mode)
+        return self._core.nodes.inherit(node_id, inode, is_directory, names)
+
+    def _still(self, inode: int) -> list[tuple[Node, bytes]]:
+        """Return those of the noted names that lead to ``inode`` still."""
+        names = []
         for directory_inode, name in self._names.get(inode, ()):
             parent = self._directory(directory_inode)
             stat = self._stat(parent, name) if parent is not None else None
             if parent is not None and stat is not None and stat.st_ino == inode:
                 names.append((parent, name))
-                is_directory = stat_module.S_ISDIR(stat.st_mode)
-        if not names and inode not in self._orphans:
-            return None
-        return self._core.nodes.inherit(node_id, inode, is_directory, names)
+        return names
 
     def _directory(self, inode: int) -> Node | None:
         nodes = self._core.nodes

@@ -91,7 +91,7 @@ class NodeKeeper(Protocol):
 
 
 class NodeTable:
-    """All nodes that the kernel knows. ``left`` hears of each node that leaves the table.
+    """All nodes that the kernel knows. ``came`` hears of each node of a file, ``left`` of each that leaves the table.
 
     ``unknown`` is asked for the node of an id that is not in the table: the kernel may have it from an earlier daemon.
     ``run`` numbers the daemons of a mount: no two of them may make up the same id.
@@ -105,6 +105,7 @@ class NodeTable:
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self.left: Callable[[Node], None] = _nobody_cares
+        self.came: Callable[[Node], None] = _nobody_cares
         self.unknown: Callable[[int], Node | None] = _nobody_knows
         self.keeper: NodeKeeper = _NothingKept()
 
@@ -148,6 +149,7 @@ class NodeTable:
             if node_id != inode:
                 self._moved[inode] = node
                 self.keeper.keep(node)
+            self.came(node)
         else:
             self.add_name(node, parent, name)
         return node
