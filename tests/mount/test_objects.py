@@ -119,6 +119,16 @@ def test_a_write_once_name_is_never_opened_for_writing_again(make_node: NodeFact
         assert (node.checkpoints / "query/offsets/3").read_bytes() == b"three"
 
 
+def test_a_write_once_name_that_was_sent_is_not_opened_for_writing_though_its_writer_has_it_open(node: Node) -> None:
+    path = node.checkpoints / "query/_spark_metadata/0"
+    path.parent.mkdir(parents=True)
+    with path.open("wb", buffering=0) as file:
+        file.write(b"one")
+        os.fsync(file.fileno())
+        with pytest.raises(FileExistsError):
+            os.open(path, os.O_WRONLY)
+
+
 def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: Node) -> None:
     directory = node.checkpoints / "query/offsets"
     directory.mkdir(parents=True)

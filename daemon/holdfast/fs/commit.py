@@ -64,7 +64,7 @@ class Committer:
     def needs_late_commit(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
         self._unseen.notice(opened)
-        return opened.handles == 1 and opened.unsent and bool(self._names_to_send(opened.node))
+        return opened.has_one_user and opened.unsent and bool(self._names_to_send(opened.node))
 
     async def commit_late(self, opened: OpenFile) -> None:
         """Commit with nobody left to tell of an error: it becomes an event, and the bytes stay unsent."""

@@ -88,6 +88,7 @@ class FileSystem:
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
         if self.committer.needs_late_commit(opened) or self.unseen.may_hide_a_write(opened):
+            opened.leaving += 1
             self.start_soon(self._release_late, opened)
             return
         if opened.handles == 1:
@@ -105,9 +106,9 @@ class FileSystem:
             await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
 
     async def _release_late(self, opened: OpenFile) -> None:
-        if self.unseen.may_hide_a_write(opened):
-            await self.unseen.compare(opened)
+        await self.unseen.compare(opened)
         await self.committer.commit_late(opened)
         if opened.handles == 1:
             self.committer.closed(opened)
+        opened.leaving -= 1
         self.opens.release(opened)

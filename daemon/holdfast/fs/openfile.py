@@ -31,6 +31,7 @@ class OpenFile:
         "fd",
         "handles",
         "has_kind",
+        "leaving",
         "node",
         "privileged",
         "served",
@@ -46,6 +47,8 @@ class OpenFile:
         self.node = node
         self.fd = fd
         self.handles = 0
+        self.leaving = 0
+        """Handles that the kernel has dropped, and that are still counted until what they left has been seen to."""
         self.writable = writable
         self.unsent = False
         self.exclusive = False
@@ -81,6 +84,11 @@ class OpenFile:
     def failed(self) -> bool:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""
         return self.arrival is not None and self.arrival.failed
+
+    @property
+    def has_one_user(self) -> bool:
+        """Whether only one handle is in use."""
+        return self.handles - self.leaving == 1
 
     @property
     def may_change(self) -> bool:

@@ -291,7 +291,7 @@ class Opens:
             if not place.zone.sends or core.kind_of(place, name) is not NameKind.WRITE_ONCE:
                 continue
             entry = core.index.entries.get(node.backing) if node.backing else None
-            if entry is None or entry.state is EntryState.CLEAN:
+            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # with a digest: it was sent, and is open
                 raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
 
     def _is_dirty(self, node: Node) -> bool:

@@ -63,10 +63,12 @@ class UnseenWrites:
 
     def may_hide_a_write(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes of a file that may have been written after it was sent, with no trace of it."""
-        return opened.handles == 1 and opened.was_sent and not opened.unsent
+        return opened.has_one_user and opened.was_sent and not opened.unsent
 
     async def compare(self, opened: OpenFile) -> None:
         """Hold the bytes of such a file against the digest of what was sent."""
+        if opened.unsent or not opened.was_sent:
+            return
         digest = self._sent_digest(opened)
         fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
         if digest and digest == self._sent_digest(opened) != fingerprint.digest:
