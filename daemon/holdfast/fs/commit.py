@@ -91,7 +91,7 @@ class Committer:
         return self._backlog.takes(place) and not self._publisher.is_write_once(place, name)
 
     async def _leave_to_backlog(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
-        opened.on_its_way()
+        self._unseen.on_its_way(opened)
         try:
             await self._backlog.keep(opened.fd)
         except BaseException:
@@ -142,7 +142,7 @@ class Committer:
         return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        opened.on_its_way()
+        self._unseen.on_its_way(opened)
         entry = self._core.index.entries.get(inode) or self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)

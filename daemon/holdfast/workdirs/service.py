@@ -63,7 +63,7 @@ class Workdirs:
                 await self._tree.tell_kernel()
                 for path in removed:
                     self._core.events.emit("workdir-removed", path=os.fsdecode(path))
-                await trio.to_thread.run_sync(self._core.store.trash.empty)
+                await self._tree.empty_trash()
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
