@@ -78,6 +78,13 @@ class OutsideMountError(HoldfastError):
     code = "outside-mount"
 
 
+class WithheldError(HoldfastError):
+    """A question that this socket does not answer to everybody."""
+
+    errno = _errno.EACCES
+    code = "withheld"
+
+
 class NameTooLongError(HoldfastError):
     """A path given to a command has a name that no file can have."""
 

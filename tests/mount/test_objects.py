@@ -149,6 +149,26 @@ def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(mak
     assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
 
 
+def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: Path) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query/_spark_metadata").mkdir(parents=True)
+    two = (second.checkpoints / "query/_spark_metadata/0").open("wb", buffering=0)
+    two.write(b"two")
+    os.link(second.checkpoints / "query/_spark_metadata/0", second.checkpoints / "other")
+    os.link(second.checkpoints / "other", second.checkpoints / "other.tmp")
+    two.write(b" and more")
+    (first.checkpoints / "query/_spark_metadata/0").write_bytes(b"one")
+    with pytest.raises(FileExistsError):
+        two.close()
+    assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
+    for name in ("other", "other.tmp"):
+        assert (second.checkpoints / name).read_bytes() == b"two and more"
+    assert objects(remote_files) == {"query/_spark_metadata/0": b"one", "other": b"two and more"}
+    assert second.status().unsent == []
+    assert list((second.store / "quarantine").iterdir()) == []
+
+
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "state").mkdir()

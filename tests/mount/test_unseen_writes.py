@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
+from tests.support.mounts import mounted_image
 from tests.support.node import Node, wait_until
 
 
@@ -75,6 +77,28 @@ def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: 
         os.utime(file.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert objects(remote_files) == {"file": b"new"}
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+def test_a_write_in_the_same_tick_as_a_send_is_seen(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str
+) -> None:
+    """Linux gives ext3 coarse times to this day, and gave them to all file systems before 6.13."""
+    with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
+        node = make_node(store__directory=disk / "store").start()
+        path = node.checkpoints / "file"
+        path.write_bytes(b"0000")
+        for number in range(1, 150):
+            file = os.open(path, os.O_WRONLY)
+            os.pwrite(file, b"0000", 0)
+            closer = threading.Thread(target=os.close, args=(os.dup(file),))
+            closer.start()
+            for count in range(10 * number):  # so that the last one comes at another moment of the send each time
+                os.pwrite(file, b"%04d" % count, 0)
+            closer.join()
+            os.close(file)
+            assert objects(remote_files) == {"file": b"%04d" % count}
+        node.stop()
 
 
 @pytest.mark.parametrize("zone", ["checkpoints", "work/tm_1/localState"])

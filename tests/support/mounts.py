@@ -25,6 +25,18 @@ def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) -> Iterator[Path]:
+    """Make a file system of ``kind``, as in ext4, in a file beside ``path``, and mount it there. Needs root."""
+    path.mkdir(parents=True, exist_ok=True)
+    image = path.with_name(f"{path.name}.img")
+    with image.open("wb") as file:
+        file.truncate(size_bytes)
+    subprocess.run([f"mkfs.{kind}", "-q", *mkfs_options, str(image)], check=True, capture_output=True)
+    with _mount(["mount", "-t", kind, "-o", "loop", str(image), str(path)], path):
+        yield path
+
+
+@contextmanager
 def _mount(command: list[str], path: Path) -> Iterator[None]:
     subprocess.run(command, check=True, capture_output=True)
     try:

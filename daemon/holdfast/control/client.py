@@ -101,6 +101,8 @@ class ControlClient:
         headers = {"accept": "text/event-stream"}
         try:
             with self._http.stream("GET", "/v1/events", params={"since": since}, headers=headers, timeout=None) as reply:
+                if reply.status_code != httpx.codes.OK:
+                    _decoded(reply.status_code, reply.read(), EventInfo)
                 for line in reply.iter_lines():
                     if line.startswith("data: "):
                         yield msgspec.json.decode(line.removeprefix("data: "), type=EventInfo)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat as stat_module
 import time
@@ -89,7 +88,8 @@ class Inspector:
             min_free_bytes=core.room.limits.min_free_bytes,
             known_nodes=len(core.nodes),
             fetching=len(core.fetcher.flights()),
-            unsent=unsent,
+            unsent=unsent[:_MOST_UNSENT_SHOWN],
+            unsent_files=len(unsent),
             quarantined=len(core.store.quarantine.files()),
             counters=core.counters.as_dict(),
         )
@@ -187,8 +187,8 @@ class Inspector:
         return "local"
 
     def _unsent(self) -> list[str]:
-        entries = (entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY)
-        return [self._paths.absolute(entry.path) for entry in itertools.islice(entries, _MOST_UNSENT_SHOWN)]
+        entries = self._core.index.entries.scan()
+        return [self._paths.absolute(entry.path) for _, entry in entries if entry.state is EntryState.DIRTY]
 
 
 def _is_text(name: bytes) -> bool:

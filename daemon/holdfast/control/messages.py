@@ -30,7 +30,7 @@ class RemoteStatus(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The daemon and its mount."""
+    """The daemon and its mount. ``unsent`` names some of the ``unsent_files``; on ``status.sock`` none."""
 
     pid: int
     version: str
@@ -49,6 +49,7 @@ class Status(Message, frozen=True):
     known_nodes: int
     fetching: int
     unsent: list[str]
+    unsent_files: int
     quarantined: int
     counters: dict[str, Any]
 

@@ -1,7 +1,8 @@
 """The routes, and the two sockets that serve them.
 
-``control.sock`` (0660, of the control group) may change things; ``status.sock`` beside it (0666) has the read-only routes.
-Rights are the sockets' file modes: nothing is checked per request.
+``control.sock`` (0660, of the control group) may change things, and names files; ``status.sock`` beside it (0666) tells
+everybody how the daemon is, but no name of a file or an object: who asks there might not be allowed to list the directory.
+Rights are the sockets' file modes: nothing is checked per request, for a request does not say whose it is.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
 from holdfast.control.messages import AcquireRequest, EventInfo, Failure, Message, PathRequest, Progress, ReleaseRequest
 from holdfast.control.paths import shown
-from holdfast.errors import ConfigurationError, HoldfastError, StoreInUseError
+from holdfast.errors import ConfigurationError, HoldfastError, StoreInUseError, WithheldError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
-_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400}  # any other refusal: 409
+_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400, errno.EACCES: 403}  # others: 409
 _M = TypeVar("_M", bound=Message)
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -60,7 +61,7 @@ class ControlServer:
         sockets = [_bind(control_socket, 0o660, group), _bind(status_socket, 0o666, group)]
         try:
             async with trio.open_nursery() as nursery:
-                for routes, listener in zip((self._all_routes(), self._reading_routes()), sockets, strict=True):
+                for routes, listener in zip((self._all_routes(), self._public_routes()), sockets, strict=True):
                     config = HypercornConfig()
                     config.bind = [f"fd://{os.dup(listener.fileno())}"]
                     config.loglevel = "WARNING"
@@ -72,17 +73,22 @@ class ControlServer:
                 listener.close()
                 path.unlink(missing_ok=True)
 
-    def _reading_routes(self) -> list[Route]:
-        return [
-            Route("/v1/status", _guarded(self._status)),
+    def _public_routes(self) -> list[Route]:
+        served = [
+            Route("/v1/status", _guarded(self._public_status)),
             Route("/v1/workdirs", _guarded(self._list_workdirs)),
-            Route("/v1/entries", _guarded(self._entries)),
-            Route("/v1/entry", _guarded(self._entry)),
-            Route("/v1/why", _guarded(self._why)),
-            Route("/v1/events", _guarded(self._list_events)),
         ]
+        return [*served, Route("/{anything:path}", _guarded(self._withheld), methods=["GET", "POST"])]
 
     def _all_routes(self) -> list[Route]:
+        reading = {
+            "/v1/status": self._status,
+            "/v1/workdirs": self._list_workdirs,
+            "/v1/entries": self._entries,
+            "/v1/entry": self._entry,
+            "/v1/why": self._why,
+            "/v1/events": self._list_events,
+        }
         changing = {
             "/v1/workdirs/acquire": self._acquire,
             "/v1/workdirs/release": self._release,
@@ -93,9 +99,24 @@ class ControlServer:
             "/v1/unpin": self._unpin,
         }
         return [
-            *self._reading_routes(),
+            *(Route(path, _guarded(handler)) for path, handler in reading.items()),
             *(Route(path, _guarded(handler), methods=["POST"]) for path, handler in changing.items()),
         ]
+
+    async def _withheld(self, request: Request) -> Response:
+        raise WithheldError(
+            f"{request.url.path} is not for everybody, because it names files: ask on control.sock, as root or as a member "
+            "of its group"
+        )
+
+    async def _public_status(self, request: Request) -> Response:
+        del request
+        status = await self._inspector.status()
+        remotes = {
+            name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
+            for name, remote in status.remotes.items()
+        }
+        return _reply(msgspec.structs.replace(status, unsent=[], remotes=remotes))
 
     async def _status(self, request: Request) -> Response:
         del request

@@ -25,13 +25,15 @@ _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 class Creation:
     """Makes entries in the tree. What a sending zone sends, it sends when the file is closed or renamed.
 
-    ``directory_made`` hears of each new directory before the kernel does.
+    ``may_make`` is asked before a directory is made, and refuses by an error; ``directory_made`` hears of it before the
+    kernel does.
     """
 
     def __init__(self, core: Core, lookup: Lookup, intents: Intents) -> None:
         self._core = core
         self._lookup = lookup
         self._intents = intents
+        self.may_make: Callable[[Place, Caller], None] = _nobody_cares
         self.directory_made: Callable[[Place, Caller], None] = _nobody_cares
 
     async def file(
@@ -100,6 +102,7 @@ class Creation:
         child = core.zones.child(place, name)
         if child is None:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
+        self.may_make(child, caller)
         parent_fd = core.writable_descriptor(parent)
         above = os.stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID

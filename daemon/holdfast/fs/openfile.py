@@ -68,17 +68,6 @@ class OpenFile:
         os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
         self.privileged = False
 
-    def stamp_now(self) -> tuple[int, int]:
-        """Return size and mtime of the file as it is."""
-        stat = os.fstat(self.fd)
-        return stat.st_size, stat.st_mtime_ns
-
-    def on_its_way(self) -> None:
-        """The bytes as they are now are being sent, or have been: only what is written later is unsent."""
-        self.unsent = False
-        if self.stamp is not None:
-            self.stamp = self.stamp_now()
-
     @property
     def failed(self) -> bool:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""

@@ -1,9 +1,8 @@
 """Writes that the kernel carries out by itself: the daemon sees only that a handle may write, and what the file is later.
 
 From the first handle that may write to the last one, an entry says DIRTY, but keeps its digest: after a crash a file of the
-same size and mtime was not written, and is held against that digest as ever. What was written is known by these two, which
-Linux 6.13 and later count finely enough to tell two writes apart; older kernels miss a write of equal length within one
-tick (4 ms) of a send.
+same size and mtime was not written, and is held against that digest as ever. What was written is known by these two
+(``store.stamps``).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from holdfast.fs.core import Core
 from holdfast.fs.nodes import path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.index import Entry, EntryState
+from holdfast.store import stamp_of
 
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
@@ -29,23 +29,28 @@ class UnseenWrites:
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
         if opened.stamp is None:
-            opened.stamp = opened.stamp_now()
+            opened.stamp = self._core.store.stamps.take(opened.fd)
             inode = os.fstat(opened.fd).st_ino
             entry = self._core.index.entries.get(inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)
                 self._core.index.entries.put(inode, entry)
 
+    def on_its_way(self, opened: OpenFile) -> None:
+        """The bytes as they are now are about to be sent: only what is written later is unsent."""
+        opened.unsent = False
+        if opened.stamp is not None:
+            opened.stamp = self._core.store.stamps.take(opened.fd)
+
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
         if opened.stamp is None or opened.unsent:
             return
-        stamp = opened.stamp_now()
-        if stamp != opened.stamp:
-            opened.stamp = stamp
+        stat = os.fstat(opened.fd)
+        if stamp_of(stat) != opened.stamp:
             opened.unsent = True
             if self._core.has_digest(opened.node):
-                self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+                self._core.mark_dirty(stat, path_of(opened.node))
 
     def settle(self, opened: OpenFile) -> None:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""

@@ -51,6 +51,7 @@ class Connection:
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self._refusal = ""
         self._device = -1
+        self._tells_privileges: bool | None = None
         self.request = hooks.request
         """Return the number of the request whose handler runs. To be called before the handler's first await."""
         self.drops_privileges = hooks.drops
@@ -131,8 +132,12 @@ class Connection:
     @property
     def tells_privileges(self) -> bool:
         """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
-        agreed = self.outcome.agreed
-        return agreed is not None and InitFlag.DROP_PRIVILEGES in agreed
+        if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount
+            agreed = self.outcome.agreed
+            if agreed is None:
+                return False
+            self._tells_privileges = InitFlag.DROP_PRIVILEGES in agreed
+        return self._tells_privileges
 
     # --- passthrough -------------------------------------------------------------------------------------------------
 
