@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import mountpoint
 from tests.conftest import NodeFactory
+from tests.support.mounts import mounted_image
 from tests.support.node import Node, StartError
 
 
@@ -128,15 +129,8 @@ def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspa
 
 
 def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspace: Path) -> None:
-    image, place = workspace / "small.img", workspace / "small"
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-    place.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, place], check=True)
-    node = make_node(store__directory=place / "store")
-    try:
-        node.start()
+    with mounted_image("ext4", workspace / "small", 64 << 20, "-m", "0") as place:
+        node = make_node(store__directory=place / "store").start()
         workdir = node.work / "worker_1"
         workdir.mkdir()
         (workdir / "localState/kept").write_bytes(b"kept")
@@ -148,8 +142,6 @@ def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspa
         (workdir / "tmp/huge").unlink()
         (workdir / "tmp/small").write_bytes(bytes(1 << 20))
         node.stop()
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspace: Path) -> None:
