@@ -71,6 +71,7 @@ def load(request: pytest.FixtureRequest) -> Callable[[str, Path, int], Worker]:
     return start
 
 
+@pytest.mark.timeout(1200)  # fifty starts of a daemon, on a machine that has four more processes to run
 def test_nobody_notices_fifty_kills(
     make_node: NodeFactory, load: Callable[[str, Path, int], Worker], remote_files: Path
 ) -> None:
@@ -86,7 +87,7 @@ def test_nobody_notices_fifty_kills(
     ]
     for _ in range(KILLS):
         if moments.random() > _EARLY:
-            wait_until(node.answers)
+            os.statvfs(node.mountpoint)  # returns once a daemon serves requests
         ends = [worker.output for worker in workers]
         select.select(ends, [], [], moments.uniform(0.0, _LONGEST_ALIVE_SECONDS))
         assert not [worker.kind for worker in workers if worker.fails()], complaints(workers)
