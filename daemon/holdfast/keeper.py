@@ -26,7 +26,7 @@ from holdfast import mountpoint
 from holdfast.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
 
 _FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 1.0
 _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
 """Descriptors from here on are in nobody's way: those that the daemon gets begin at 3."""
