@@ -130,7 +130,7 @@ class Tenure:
         return ControlServer(inspector, Actions(self._files, paths), workdirs, sweeps, self, self._core.events)
 
     async def _announce(self) -> None:
-        await trio.to_thread.run_sync(os.statvfs, self._session.mountpoint)
+        await self._session.wait_begun()
         self._core.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
         self._is_worth_leaving = True
         self._ready()

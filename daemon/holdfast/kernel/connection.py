@@ -130,6 +130,12 @@ class Connection:
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 
     @property
+    def has_begun(self) -> bool:
+        """Whether kernel and daemon have come to terms, after which requests come; True where that can't be told."""
+        found = self.outcome
+        return found.mounted is not probe.Mounted.FULL or found.agreed is not None
+
+    @property
     def tells_privileges(self) -> bool:
         """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
         if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyfuse3
+import trio
 
 from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
@@ -19,6 +20,7 @@ from holdfast.fs.fuse.turns import take_turns
 from holdfast.kernel import TAKEOVER, Connection, InitFlag, Machine
 
 _log = logging.getLogger("holdfast.fs")
+_MOMENT_SECONDS = 0.001
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
 
@@ -114,6 +116,15 @@ class Session:
             await pyfuse3.main(max_tasks=_MOST_REQUESTS)
         except* ConnectionAbortedError:
             _log.info("the kernel has ended the connection")  # as it does at some unmounts, and when fusectl aborts it
+
+    async def wait_begun(self) -> None:
+        """Return when the mount answers, or is about to.
+
+        Nobody asks the mount itself: a thread that waits for its own daemon keeps the process from ending when it is
+        killed, and with it the descriptor, the store's lock, and whoever would start the next one.
+        """
+        while not self._connection.has_begun:
+            await trio.sleep(_MOMENT_SECONDS)
 
     def stop(self) -> None:
         """Let ``serve`` return."""
