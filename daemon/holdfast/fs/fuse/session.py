@@ -123,7 +123,7 @@ class Session:
         Nobody asks the mount itself: a thread that waits for its own daemon keeps the process from ending when it is
         killed, and with it the descriptor, the store's lock, and whoever would start the next one.
         """
-        while not self._connection.has_begun:
+        while not self._connection.has_begun:  # noqa: ASYNC110 nobody tells when libfuse has answered
             await trio.sleep(_MOMENT_SECONDS)
 
     def stop(self) -> None:
