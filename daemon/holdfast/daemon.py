@@ -7,6 +7,7 @@ and log.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import json
 import logging
@@ -33,6 +34,7 @@ several times, after each system call."""
 def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = _parser().parse_args(arguments)
+    faulthandler.enable()  # a crash in C says on stderr where
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:

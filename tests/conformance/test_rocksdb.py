@@ -69,17 +69,19 @@ def linked(first: Path, second: Path) -> set[str]:
 
 @pytest.mark.parametrize("io", rocksdb_job.IO_KINDS)
 def test_checkpoints_by_hard_link_survive_process_and_daemon(workdir: Path, node: Node, io: str) -> None:
-    checkpoints = [workdir / f"localState/chk_{LAST - 1}", workdir / f"localState/chk_{LAST}"]
-    databases = [(checkpoints[0], LAST - 1), (checkpoints[1], LAST), (workdir / "rocksdb/db", LAST)]
+    database, state = workdir / "rocksdb/db", workdir / "localState"
+    databases = [(state / f"chk_{LAST - 1}", LAST - 1), (state / f"chk_{LAST}", LAST), (database, LAST)]
 
     run(*job("--io", io, "run", workdir, 0, LAST))
-    assert sorted(os.listdir(workdir / "localState")) == [path.name for path in checkpoints]
-    assert any(name.endswith(".sst") for name in linked(checkpoints[1], workdir / "rocksdb/db"))
+    assert sorted(os.listdir(state)) == [f"chk_{LAST - 1}", f"chk_{LAST}"]
+    run(*job("checkpoint", database, state / "chk_quiet"))
+    databases.append((state / "chk_quiet", LAST))
+    assert any(name.endswith(".sst") for name in linked(state / "chk_quiet", database))
     for path, generation in databases:
         assert_holds(path, generation, "--io", io)
 
     with node.client() as client:
-        freed = [progress.bytes_done for progress in client.evict(str(workdir / "localState"))]
+        freed = [progress.bytes_done for progress in client.evict(str(state))]
     assert freed == [0], "the only copy there is can't be evicted"
     for stop in (node.stop, node.kill):
         stop()

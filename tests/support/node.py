@@ -24,7 +24,7 @@ from holdfast.errors import MountpointError
 
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
-_FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback")
+_FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -100,6 +100,14 @@ def run(workdir: Path, first: int, last: int, io: str) -> None:
             print(json.dumps({"done": generation}), flush=True)
 
 
+def checkpoint(database: Path, target: Path) -> None:
+    """Make a checkpoint of a database that changes nothing meanwhile: no compaction takes the place of an SST."""
+    quiet = options("buffered")
+    quiet.set_disable_auto_compactions(True)
+    with Rdict(str(database), quiet) as opened:
+        Checkpoint(opened).create_checkpoint(str(target))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.support.rocksdb_job", description=__doc__)
     parser.add_argument("--io", choices=IO_KINDS, default="buffered")
@@ -111,9 +119,14 @@ def main() -> None:
     comparing = commands.add_parser("compare")
     comparing.add_argument("database", type=Path)
     comparing.add_argument("generation", type=int)
+    linking = commands.add_parser("checkpoint")
+    linking.add_argument("database", type=Path)
+    linking.add_argument("target", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "run":
         run(arguments.workdir, arguments.first, arguments.last, arguments.io)
+    elif arguments.command == "checkpoint":
+        checkpoint(arguments.database, arguments.target)
     else:
         print(json.dumps(differences(arguments.database, arguments.generation, io=arguments.io)))
 
