@@ -199,10 +199,11 @@ class _Bench:
         return self._jobs[str(site.front)]
 
     def end(self, site: Site) -> None:
-        """Kill the job, and remove what it kept. (Sidecars go with their files: ``shutil.rmtree`` would miss them.)"""
+        """Kill the job, and remove what it kept."""
         job = self._jobs.pop(str(site.front))
         job.kill()
-        subprocess.run(["rm", "-rf", job.place.local, job.place.checkpoint], check=True)
+        for directory in (job.place.local, job.place.checkpoint):
+            shutil.rmtree(directory)
 
     def flights(self) -> list[Path]:
         """Return the files of flights, in a directory of their own."""

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,62 @@ def test_a_temporary_file_stays_here_until_it_gets_its_final_name(node: Node, re
     assert os.listdir(directory) == ["0"]
 
 
-def test_a_sidecar_never_leaves_the_node_and_goes_with_its_neighbour(node: Node, remote_files: Path) -> None:
+@pytest.fixture
+def with_sidecar(node: Node) -> Path:
+    """A file in a store, with Hadoop's checksum beside it."""
     directory = node.checkpoints / "state"
     directory.mkdir()
     (directory / "7.zip").write_bytes(b"seven")
     (directory / ".7.zip.crc").write_bytes(b"crc")
+    return directory / "7.zip"
+
+
+def test_a_sidecar_never_leaves_the_node(with_sidecar: Path, remote_files: Path) -> None:
+    assert sorted(os.listdir(with_sidecar.parent)) == [".7.zip.crc", "7.zip"]
     assert objects(remote_files) == {"state/7.zip": b"seven"}
-    (directory / "7.zip").unlink()
-    assert os.listdir(directory) == []
+
+
+@pytest.mark.parametrize(
+    "remove", [("rm", "-r"), ("rm", "-rf"), (sys.executable, "-c", "import shutil, sys; shutil.rmtree(sys.argv[1])")]
+)
+def test_a_directory_with_sidecars_is_removed_as_any_other(
+    with_sidecar: Path, remote_files: Path, node: Node, remove: tuple[str, ...]
+) -> None:
+    subprocess.run([*remove, str(with_sidecar.parent)], check=True, stderr=subprocess.PIPE)
+    assert os.listdir(node.checkpoints) == []
+    wait_until(lambda: objects(remote_files) == {})
+
+
+def test_a_sidecar_of_something_else_does_not_stay(with_sidecar: Path) -> None:
+    sidecar = with_sidecar.with_name(".7.zip.crc")
+
+    def create() -> None:
+        with_sidecar.unlink()
+        assert sidecar.read_bytes() == b"crc"
+        with_sidecar.write_bytes(b"sept")
+
+    def rename_over() -> None:
+        with_sidecar.with_name("new.tmp").write_bytes(b"sieben")
+        with_sidecar.with_name("new.tmp").rename(with_sidecar)
+
+    def link() -> None:
+        with_sidecar.unlink()
+        with_sidecar.with_name("other.zip").write_bytes(b"siete")
+        with_sidecar.hardlink_to(with_sidecar.with_name("other.zip"))
+
+    for change in (create, rename_over, link):
+        sidecar.write_bytes(b"crc")
+        change()
+        assert not sidecar.exists(), change
+
+
+def test_a_sidecar_goes_when_another_node_has_made_its_neighbour_anew(make_node: NodeFactory) -> None:
+    here, there = make_node("a", remote__metadata_ttl_seconds=0).start(), make_node("b").start()
+    (here.checkpoints / "7.delta").write_bytes(b"an attempt")
+    (here.checkpoints / ".7.delta.crc").write_bytes(b"crc")
+    (there.checkpoints / "7.delta").write_bytes(b"another one")
+    assert (here.checkpoints / "7.delta").read_bytes() == b"another one"
+    assert not (here.checkpoints / ".7.delta.crc").exists()
 
 
 def test_a_miss_is_fetched_once_and_then_served_from_the_disk(make_node: NodeFactory) -> None:

@@ -85,6 +85,7 @@ class Creation:
         elif kind is not None and kind not in LOCAL_KINDS:
             core.fetcher.detach(place.child_path(name))
             core.mark_dirty(stat, place.child_path(name))
+            core.residence.drop_sidecar(place.child_path(name))
             if kind is NameKind.IMMUTABLE:
                 self._intents.created(place.path, kind, caller.pid)
         opened = node.opened

@@ -68,10 +68,34 @@ class Lookup:
         if stat is None:
             if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
                 return None
-            raise trio.WouldBlock
+            return self._believed(directory, place, name, kind)
         if self._may_be_old(place, kind, stat):
-            raise trio.WouldBlock
+            listing = self._fresh_listing(place)
+            if not self.reconcile(place, name, stat, listing.object(name)):
+                raise trio.WouldBlock
+            stat = core.local_stat(directory, name) or stat
         return self._local(directory, name, stat, self._seconds(kind, stat))
+
+    def _believed(self, directory: Node, place: Place, name: bytes, kind: NameKind) -> Found:
+        """Return what only the store has, as far as it has told. Raises ``trio.WouldBlock`` when it is to be asked."""
+        try:
+            listing = self._core.listing(place)
+        except NameNotStorableError:
+            raise trio.WouldBlock from None
+        known = listing.object(name)
+        if known is None and not listing.has_directory(name):
+            raise trio.WouldBlock
+        if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):
+            self._fresh_listing(place)
+        return self.remote(directory, place, name, known)
+
+    def _fresh_listing(self, place: Place) -> RemoteDirectory:
+        """Return what is believed of a directory. Raises ``trio.WouldBlock`` when that is too old."""
+        listing = self._core.listing(place)
+        seconds = self._ttl if place.zone.is_store else self._fallback_ttl
+        if listing.listed_at < trio.current_time() - seconds:
+            raise trio.WouldBlock
+        return listing
 
     def negative_seconds(self, directory: Node) -> float:
         """Return for how long the kernel may keep the answer that a name is not in ``directory``."""

@@ -71,6 +71,7 @@ class NewNames:
         unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
         others = self._any_is_sent([other for other in node.names() if other != (directory, name)])
         self._publisher.record([sent], stat, entry, others_unsent=unsent and others)
+        self._core.residence.drop_sidecar(sent.path)
 
     def _any_is_sent(self, names: Names) -> bool:
         return any(self._core.sends(self._core.directories.place(parent), name) for parent, name in names)

@@ -25,7 +25,7 @@ from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.store import stamp_of
 from holdfast.transfer import ObjectPath
-from holdfast.zones import NameKind, Place, sidecar_of
+from holdfast.zones import NameKind, Place
 
 _MOST_SENDS = 5
 
@@ -169,19 +169,8 @@ class Publisher:
         listing = self._core.listing(place)
         listing.remove(name)
         self._core.remote_of(place.zone).deletions.schedule(place.child_path(name))
-        self.drop_sidecar(place, name)
         if not len(listing):
             self._hold(place)
-
-    def drop_sidecar(self, place: Place, name: bytes) -> None:
-        """Remove Hadoop's checksum of ``name``, whose object is gone or another one: readers take that for "no check"."""
-        path = place.child_path(sidecar_of(name))
-        try:
-            stat = self._core.store.tree.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        if stat.st_nlink == 1:
-            self._core.residence.drop(path, stat.st_ino)
 
     def _is_made_here(self, place: Place) -> bool:
         inode = self._inode(place)

@@ -192,7 +192,6 @@ class Renames:
         self._move_entry(node, stat, after, here.child_path(old))
         if sent is not None:
             self._new_names.record(node, target, new, sent, after)
-            self._publisher.drop_sidecar(there, new)
         elif core.sends(there, new):
             core.mark_dirty(after, there.child_path(new))
         elif stat_module.S_ISREG(after.st_mode):

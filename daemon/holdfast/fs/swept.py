@@ -11,7 +11,6 @@ import trio
 from holdfast.fs.core import Core
 from holdfast.fs.presence import Presence
 from holdfast.index import EntryState
-from holdfast.zones import sidecar_of
 
 _IN_ONE_GO = 50
 
@@ -70,7 +69,7 @@ class SweptObjects:
         core.remotes[zone].directories.deleted(key)
         core.fetcher.detach(path)
         self._drop_copy(path)
-        self._drop_copy(parent + b"/" + sidecar_of(name))
+        core.residence.drop_sidecar(path)
         node = core.nodes.of_path(path)
         if node is not None and not node.is_directory:
             core.nodes.drop_path(path)

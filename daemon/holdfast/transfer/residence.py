@@ -18,6 +18,7 @@ from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.arrival import Arrival
 from holdfast.transfer.remotes import Ownership
+from holdfast.zones import sidecar_of
 
 
 class ResidenceListener(Protocol):
@@ -60,6 +61,7 @@ class Residence:
         directory_fd = self.make_directories(parent, target.remote.ownership)
         try:
             _dress(arrival.fd, directory_fd, target.remote.ownership, info.modified_ns)
+            self.drop_sidecar(target.path)
             self._staging.place(arrival.staged_name, directory_fd, name)
             stat = os.fstat(arrival.fd)
         finally:
@@ -98,6 +100,17 @@ class Residence:
             return self._drop_at(directory_fd, name, path, inode, same_object)
         finally:
             os.close(directory_fd)
+
+    def drop_sidecar(self, path: bytes) -> None:
+        """Drop Hadoop's checksum of the file at ``path``, which gets another content: without one, readers don't check."""
+        parent, _, name = path.rpartition(b"/")
+        sidecar = b"%s/%s" % (parent, sidecar_of(name))
+        try:
+            stat = self._tree.stat(sidecar)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.st_nlink == 1:
+            self.drop(sidecar, stat.st_ino)
 
     def _drop_at(self, directory_fd: int, name: bytes, path: bytes, inode: int, same_object: bool) -> bool:
         try:
