@@ -11,7 +11,6 @@ import bisect
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import trio
 
@@ -31,13 +30,8 @@ _KINDS = 16
 _UNKNOWN, _DIRECTORY, _REGULAR, _SYMLINK = 0, 4, 8, 10  # readdir(3)
 
 
-class Bare(NamedTuple):
-    """An entry without attributes. ``kind`` is one of readdir(3)'s DT_*; ``offset`` is the one after it."""
-
-    name: bytes
-    inode: int
-    kind: int
-    offset: int
+Bare = tuple[bytes, int, int, int]
+"""An entry without attributes: name, inode number, kind (one of readdir(3)'s DT_*), and the offset after it."""
 
 
 class _Snapshot:
@@ -110,14 +104,17 @@ class Listings:
     def bare(self, node: Node, offset: int) -> Iterator[Bare]:
         """Yield the entries from ``offset`` on without attributes; ``prepare`` comes first."""
         place = self._core.directories.place(node)
-        nodes = self._core.nodes
+        listing = self._core.listing(place) if place.zone.is_store else None
+        of_backing = self._core.nodes.of_backing
         snapshot = self._snapshots[node.id]
-        for index in range(bisect.bisect_right(snapshot.positions, offset), len(snapshot.names)):
-            name, position = snapshot.names[index], snapshot.positions[index]
-            inode, kind = divmod(snapshot.files[name], _KINDS)
-            if inode and (not place.zone.is_store or name in self._core.listing(place)):
-                known = nodes.of_backing(inode)
-                yield Bare(name, known.id if known is not None else inode, kind, position)
+        positions, names, files = snapshot.positions, snapshot.names, snapshot.files
+        for index in range(bisect.bisect_right(positions, offset), len(names)):
+            name, position = names[index], positions[index]
+            file = files[name]
+            inode = file // _KINDS
+            if inode and (listing is None or name in listing):
+                known = of_backing(inode)
+                yield name, known.id if known is not None else inode, file % _KINDS, position
             elif (bare := self._bare_of_store(node, place, name, position)) is not None:
                 yield bare
 
@@ -126,7 +123,7 @@ class Listings:
         return self._core.directories.place(node).zone.remote is None
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
-        """Return all names in a directory, here and in its store: inode number and kind of each in one number (``_file``).
+        """Return all names in a directory, here and in its store: inode number and kind (DT_*) of each in one number.
 
         It is 0 for what exists only in the store.
         """
@@ -167,9 +164,9 @@ class Listings:
             if found is None:
                 return None
             core.nodes.release(found.node)
-            return Bare(name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position)
+            return name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position
         kind = _DIRECTORY if listing.has_directory(name) else _REGULAR
-        return Bare(name, core.nodes.remote_id(place.child_path(name)), kind, position)
+        return name, core.nodes.remote_id(place.child_path(name)), kind, position
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return what a name that ``names`` returned leads to; None when it is gone by now."""
@@ -212,20 +209,17 @@ class Listings:
 
 def _scanned(path: bytes) -> dict[bytes, int]:
     with os.scandir(path) as entries:
-        return {entry.name: _file(entry) for entry in entries}
+        return {
+            entry.name: entry.inode() * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
+            for entry in entries
+        }
 
 
-def _file(entry: os.DirEntry[bytes]) -> int:
-    """Return inode number and kind (DT_*) in one number."""
-    if entry.is_file(follow_symlinks=False):
-        kind = _REGULAR
-    elif entry.is_dir(follow_symlinks=False):
-        kind = _DIRECTORY
-    elif entry.is_symlink():
-        kind = _SYMLINK
-    else:
-        kind = _UNKNOWN
-    return entry.inode() * _KINDS + kind
+def _kind(entry: os.DirEntry[bytes]) -> int:
+    """Return the DT_* of what is no regular file."""
+    if entry.is_dir(follow_symlinks=False):
+        return _DIRECTORY
+    return _SYMLINK if entry.is_symlink() else _UNKNOWN
 
 
 def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:

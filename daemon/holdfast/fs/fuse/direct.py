@@ -180,9 +180,10 @@ class DirectAnswers:
         return b"".join(entries)
 
     def _all_entries(self, node: Node, offset: int) -> Iterator[Bare]:
-        for bare in (Bare(b".", node.id, _DIRECTORY, 1), Bare(b"..", (node.parent or node).id, _DIRECTORY, 2)):
-            if offset < bare.offset:
-                yield bare
+        if offset < 1:
+            yield b".", node.id, _DIRECTORY, 1
+        if offset < 2:
+            yield b"..", (node.parent or node).id, _DIRECTORY, 2
         yield from self._files.listings.bare(node, offset)
 
     # ------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ _ATTR_HEAD = Struct("=QII")
 _ATTRIBUTES = Struct("=QQQQQQIIIIIIIIII")
 _OPENED = Struct("=QIi")
 _DIRECTORY_ENTRY = Struct("=QQII")
+_PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
 
 NODE = Struct("=Q")
@@ -59,8 +60,9 @@ def opened(handle: int, flags: OpenFlag | int, backing_id: int | None) -> bytes:
 
 def directory_entry(entry: Bare) -> bytes:
     """Return a ``fuse_dirent``."""
-    name = entry.name
-    return _DIRECTORY_ENTRY.pack(entry.inode, entry.offset, len(name), entry.kind) + name + bytes(-len(name) % 8)
+    name, inode, kind, offset = entry
+    length = len(name)
+    return _DIRECTORY_ENTRY.pack(inode, offset, length, kind) + name + _PADDING[length % 8]
 
 
 def _entry_head(node_id: int, entry_seconds: float, attribute_seconds: float) -> bytes:
