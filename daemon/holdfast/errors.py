@@ -155,6 +155,20 @@ class FileBusyError(HoldfastError):
     code = "file-busy"
 
 
+class PlanError(HoldfastError):
+    """A plan of what is to be deleted can't be read, made or found."""
+
+    errno = _errno.EINVAL
+    code = "plan"
+
+
+class PlanOutdatedError(HoldfastError):
+    """The world has changed since the plan was made, or it has been executed: make a new one."""
+
+    errno = _errno.ESTALE
+    code = "plan-outdated"
+
+
 # --- the disk's ---------------------------------------------------------------------------------------------------
 
 

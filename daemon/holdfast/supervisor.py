@@ -24,11 +24,13 @@ from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
 from holdfast.control.server import ControlServer
+from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import RemoteUnavailableError
 from holdfast.fs.core import Core
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
 from holdfast.index import Index
+from holdfast.maintenance import Upkeep
 from holdfast.remote import open_store
 from holdfast.store import StoreDirectory, disk_space
 from holdfast.telemetry import Counters, EventLog
@@ -80,6 +82,7 @@ async def run(loaded: LoadedConfig, ready: Callable[[], None]) -> None:
 async def _serve(files: FileSystem, session: Session, ready: Callable[[], None]) -> None:
     core = files.core
     workdirs = Workdirs(files)
+    upkeep = Upkeep(files, workdirs)
     async with trio.open_nursery() as background:
         await background.start(core.fetcher.run)
         await background.start(files.run)
@@ -87,12 +90,13 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.start_soon(core.room.run)
         background.start_soon(_sync_regularly, core.index)
         background.start_soon(_expire_quarantine, core)
+        background.start_soon(upkeep.run)
         for remote in core.remotes.values():
             background.start_soon(remote.deletions.run)
         async with trio.open_nursery() as front:
             front.start_soon(_stop_on_signal, session)
             await front.start(
-                _control(files, workdirs, session).run,
+                _control(files, workdirs, upkeep, session).run,
                 Path(core.config.control.socket),
                 core.config.control.group,
             )
@@ -102,10 +106,10 @@ async def _serve(files: FileSystem, session: Session, ready: Callable[[], None])
         background.cancel_scope.cancel()
 
 
-def _control(files: FileSystem, workdirs: Workdirs, session: Session) -> ControlServer:
+def _control(files: FileSystem, workdirs: Workdirs, upkeep: Upkeep, session: Session) -> ControlServer:
     paths = Paths(files, session.mountpoint)
     inspector = Inspector(files, paths, workdirs, session)
-    return ControlServer(inspector, Actions(files, paths), workdirs, files.core.events)
+    return ControlServer(inspector, Actions(files, paths), workdirs, SweepRoutes(upkeep, paths), files.core.events)
 
 
 async def _announce(session: Session, events: EventLog, ready: Callable[[], None]) -> None:

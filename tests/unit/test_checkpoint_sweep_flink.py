@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, Trouble, own_metadata
-from holdfast.checkpoints.reachability import Listed, Phase, Plan, Policy, Reason, drop, examined, missing, sweep, up_to
+from holdfast.checkpoints.reachability import (
+    Listed,
+    Phase,
+    Plan,
+    Policy,
+    Reason,
+    census,
+    drop,
+    examined,
+    missing,
+    sweep,
+    up_to,
+)
 from holdfast.errors import ConfigurationError
 from tests.support import flink_metadata, samples
 from tests.support.roots import DAY, HOUR, START, Root
@@ -361,3 +373,21 @@ def test_a_policy_that_can_not_be_is_refused(grace: int, abandoned: int, batches
 def test_names_need_not_be_text() -> None:
     listing = [Listed(b"\xff" * 5, 1, 0), Listed(b"\xff/chk-1", 0, 0, is_directory=True), Listed(b"", 1, 0)]
     assert sweep(listing, POLICY, START).result.entries == ()
+
+
+def test_a_census_has_checkpoints_in_order_savepoints_and_what_is_shared(root: Root) -> None:
+    root.write(f"{JOB}/chk-10/{uuid(1)}", b"123")
+    root.write(f"{JOB}/exclusive/chk-9-state", b"12")
+    root.write(f"{JOB}/taskowned/{uuid(1)}")
+    root.write("savepoint-aaaaaa-bbbbbbbbbbbb/_metadata")
+    root.write("notes")
+    found = [(each.name.decode(), each.what, each.is_complete, each.files) for each in census(root.listing())]
+    assert found == [
+        ("savepoint-aaaaaa-bbbbbbbbbbbb", "savepoint", True, 1),
+        (f"{JOB}/shared", "shared", True, 3),
+        (f"{JOB}/taskowned", "shared", True, 1),
+        (f"{JOB}/chk-4", "checkpoint", True, 2),
+        (f"{JOB}/chk-5", "checkpoint", True, 2),
+        (f"{JOB}/chk-9", "checkpoint", False, 1),
+        (f"{JOB}/chk-10", "checkpoint", False, 1),
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import NameNotStorableError, ObjectMissingError, RemoteError
-from holdfast.remote import RemoteStore
+from holdfast.remote import DirectoryInfo, ObjectInfo, RemoteStore
 from tests.unit import test_remote_contract as contract
 from tests.unit.test_remote_contract import Implementation, content, opened, put
 
@@ -213,3 +213,40 @@ def test_a_name_that_can_be_no_key_is_told_and_harms_no_other_directory(implemen
             list(store.list_tree("foreign"))
     assert set(store.list_directory("other").objects) == {"good"}
     assert content(store, "foreign/good") == b"bytes"
+
+
+# --- what sweeps need -------------------------------------------------------------------------------------------------
+
+
+def test_a_survey_has_every_object_and_those_directories_that_are_real(implementation: Implementation) -> None:
+    store = implementation.store
+    for key in ("job/chk-1/_metadata", "job/shared/a", "other/x"):
+        put(store, key)
+    store.delete(["job/chk-1/_metadata"])
+    found = list(store.survey("job"))
+    assert [info.key for info in found if isinstance(info, ObjectInfo)] == ["job/shared/a"]
+    real = {info.key for info in found if isinstance(info, DirectoryInfo)}
+    assert real == ({"job/chk-1", "job/shared"} if "file" in implementation.name else set())
+    assert all(info.modified_ns > 0 for info in found)
+    store.claim("leader", b"who")
+    assert {info.key for info in store.survey("")} >= {".holdfast/leader", "job/shared/a", "other/x"}
+
+
+def test_the_clock_is_the_one_that_objects_are_dated_by(store: RemoteStore) -> None:
+    before = store.now_ns()
+    put(store, "a")
+    written = store.head("a").modified_ns
+    assert before <= written <= store.now_ns()
+    assert list(store.list_tree("")) == [store.list_directory("").objects["a"]]
+
+
+def test_one_of_many_claims_a_name(implementation: Implementation) -> None:
+    nodes = [implementation.store, implementation.other_node] * max(1, implementation.racers // 2)
+    if not implementation.store.capabilities.conditional_create or implementation.racers == 1:
+        nodes = nodes[:1]
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        won = list(pool.map(lambda node: node.claim("leader-1", b"who"), nodes))
+    assert won.count(True) == 1
+    assert not implementation.store.claim("leader-1", b"who")
+    assert implementation.store.claim("leader-2", b"who")
+    assert {info.key for info in implementation.store.list_tree(".holdfast")} == {".holdfast/leader-1", ".holdfast/leader-2"}

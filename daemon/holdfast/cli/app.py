@@ -7,7 +7,7 @@ import sys
 import typer
 
 from holdfast import __version__
-from holdfast.cli import configuration, doctor, entries, mounting, observing, workdirs
+from holdfast.cli import checkpoints, configuration, doctor, entries, mounting, observing, workdirs
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 
@@ -23,6 +23,7 @@ for module in (mounting, observing, entries):
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.add_typer(workdirs.app, name="workdir")
+app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(configuration.app, name="config")
 
 

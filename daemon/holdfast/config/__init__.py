@@ -12,6 +12,7 @@ from holdfast.config.schema import (
     RemoteSection,
     RoleSection,
     StoreSection,
+    SweepSection,
     WorkdirsSection,
     ZoneSection,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "RemoteSection",
     "RoleSection",
     "StoreSection",
+    "SweepSection",
     "WorkdirsSection",
     "ZoneSection",
     "load",

@@ -112,6 +112,16 @@ class WorkdirsSection(Section, frozen=True):
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
 
 
+class SweepSection(Section, frozen=True):
+    """``[sweep]``: what is left alone by sweeps, and whether the daemon sweeps by itself."""
+
+    grace_seconds: NotNegative = 86400.0
+    abandoned_seconds: NotNegative = 7 * 86400.0
+    min_batches_to_retain: Annotated[int, msgspec.Meta(ge=0)] = 100
+    every_seconds: NotNegative = 0.0
+    roots: list[str] = msgspec.field(default_factory=list)
+
+
 class ControlSection(Section, frozen=True):
     """``[control]``: the control socket."""
 
@@ -139,5 +149,6 @@ class Config(Section, frozen=True):
     cache: CacheSection = CacheSection()
     integrity: IntegritySection = IntegritySection()
     workdirs: WorkdirsSection = WorkdirsSection()
+    sweep: SweepSection = SweepSection()
     control: ControlSection = ControlSection()
     log: LogSection = LogSection()

@@ -14,16 +14,22 @@ import msgspec
 
 from holdfast.control.messages import (
     AcquireRequest,
+    CheckpointInfo,
+    DropRequest,
     EntryInfo,
     EntryPage,
     EventInfo,
+    ExecuteRequest,
     Explanation,
     Failure,
     Message,
     PathRequest,
+    PlanInfo,
     Progress,
     ReleaseRequest,
     Status,
+    SweepProgress,
+    SweepRequest,
     WorkdirInfo,
 )
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
@@ -109,15 +115,15 @@ class ControlClient:
 
     def verify(self, path: str | None) -> Iterator[Progress]:
         """Verify at or below ``path``; yield progress."""
-        return self._stream("/v1/verify", path)
+        return self._stream("/v1/verify", PathRequest(path=path), Progress)
 
     def prefetch(self, path: str) -> Iterator[Progress]:
         """Fetch at or below ``path``; yield progress."""
-        return self._stream("/v1/prefetch", path)
+        return self._stream("/v1/prefetch", PathRequest(path=path), Progress)
 
     def evict(self, path: str) -> Iterator[Progress]:
         """Evict at or below ``path``; yield progress."""
-        return self._stream("/v1/evict", path)
+        return self._stream("/v1/evict", PathRequest(path=path), Progress)
 
     def pin(self, path: str) -> None:
         """Keep ``path`` from being evicted."""
@@ -127,35 +133,61 @@ class ControlClient:
         """Take the pin of ``path`` away."""
         self._post("/v1/unpin", PathRequest(path=path), dict)
 
-    def _get(self, route: str, kind: type[_T], **query: str) -> _T:
+    def checkpoints(self, path: str) -> list[CheckpointInfo]:
+        """Return the checkpoints below ``path``."""
+        return self._get("/v1/checkpoints", list[CheckpointInfo], patient=True, path=path)
+
+    def plan_sweep(self, request: SweepRequest) -> PlanInfo:
+        """Make the plan of a sweep; nothing goes yet."""
+        return self._post("/v1/checkpoints/sweep", request, PlanInfo, patient=True)
+
+    def plan_drop(self, request: DropRequest) -> PlanInfo:
+        """Make the plan to drop a checkpoint; nothing goes yet."""
+        return self._post("/v1/checkpoints/drop", request, PlanInfo, patient=True)
+
+    def plans(self) -> list[PlanInfo]:
+        """Return the plans that are kept, oldest first, without their entries."""
+        return self._get("/v1/checkpoints/plans", list[PlanInfo])
+
+    def plan(self, plan_id: str, items: int | None = None) -> PlanInfo:
+        """Return a plan, with all entries or so many of them."""
+        if items is None:
+            return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id)
+        return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id, items=str(items))
+
+    def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[SweepProgress]:
+        """Carry a plan out; yield progress. What was cut off is carried on."""
+        return self._stream("/v1/checkpoints/execute", ExecuteRequest(plan=plan_id, at_once=at_once), SweepProgress)
+
+    def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
         try:
             with _only_text():
-                reply = self._http.get(route, params=query)
+                reply = self._http.get(route, params=query, timeout=None if patient else _SECONDS)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
 
-    def _post(self, route: str, body: Message, kind: type[_T]) -> _T:
+    def _post(self, route: str, body: Message, kind: type[_T], *, patient: bool = False) -> _T:
         with _only_text():
             content = msgspec.json.encode(body)
         try:
-            reply = self._http.post(route, content=content)
+            reply = self._http.post(route, content=content, timeout=None if patient else _SECONDS)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
 
-    def _stream(self, route: str, path: str | None) -> Iterator[Progress]:
+    def _stream(self, route: str, body: Message, kind: type[_T]) -> Iterator[_T]:
         with _only_text():
-            body = msgspec.json.encode(PathRequest(path=path))
+            content = msgspec.json.encode(body)
         try:
-            with self._http.stream("POST", route, content=body, timeout=None) as reply:
+            with self._http.stream("POST", route, content=content, timeout=None) as reply:
                 if reply.status_code != httpx.codes.OK:
-                    _decoded(reply.status_code, reply.read(), Progress)
+                    _decoded(reply.status_code, reply.read(), kind)
                 for line in reply.iter_lines():
                     step: dict[str, Any] = msgspec.json.decode(line)
                     if "failure" in step:
                         raise RefusedError(msgspec.convert(step["failure"], Failure))
-                    yield msgspec.convert(step, Progress)
+                    yield msgspec.convert(step, kind)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
 

@@ -141,3 +141,97 @@ class Progress(Message, frozen=True):
     path: str = ""
     problem: str | None = None
     finished: bool = False
+
+
+class CheckpointInfo(Message, frozen=True):
+    """A checkpoint, a savepoint, a batch of a Spark query, or what several of these share; bytes are of its own files."""
+
+    path: str
+    what: str
+    complete: bool
+    files: int
+    size_bytes: int
+    modified: float
+
+
+class SweepRequest(Message, frozen=True):
+    """What is to be swept: an absolute path in the mount. What is None is as configured (``[sweep]``).
+
+    ``items`` limits how many entries the reply has; None: all.
+    """
+
+    path: str
+    grace_seconds: float | None = None
+    abandoned_seconds: float | None = None
+    min_batches_to_retain: int | None = None
+    items: int | None = None
+
+
+class DropRequest(Message, frozen=True):
+    """Which checkpoint is to be dropped, by its path in the mount; ``root`` is where references to it are looked for."""
+
+    path: str
+    up_to: bool = False
+    root: str | None = None
+    items: int | None = None
+
+
+class ExecuteRequest(Message, frozen=True):
+    """Which plan is to be carried out. ``at_once``: without a second listing, if this daemon has just made it."""
+
+    plan: str
+    at_once: bool = False
+
+
+class PlanItem(Message, frozen=True):
+    """One thing that would go. ``reason`` is a stable word, ``why`` a sentence."""
+
+    path: str
+    reason: str
+    why: str
+    size_bytes: int
+    modified: float
+
+
+class KeptInfo(Message, frozen=True):
+    """Something that could not be judged, and so stays with all it may refer to."""
+
+    path: str
+    why: str
+
+
+class PlanInfo(Message, frozen=True):
+    """A plan: what would go (``items``, perhaps not all of them), and how far it is (``state``).
+
+    ``state`` is ``waiting``, ``executing`` (or cut off in the middle) or ``done``; ``removed`` and ``removed_bytes`` count
+    what went, ``gone`` what was gone before, ``in_use`` what this node is writing.
+    """
+
+    id: str
+    kind: str
+    path: str
+    made: float
+    checkpoints: list[str]
+    grace_seconds: float
+    count: int
+    size_bytes: int
+    by_reason: dict[str, int]
+    kept: list[KeptInfo]
+    state: str
+    removed: int
+    removed_bytes: int
+    gone: int
+    in_use: int
+    items: list[PlanItem]
+
+
+class SweepProgress(Message, frozen=True):
+    """How far the execution of a plan is. The last line of a stream has ``finished``."""
+
+    done: int
+    total: int
+    removed: int
+    removed_bytes: int
+    gone: int
+    in_use: int
+    finished: bool = False

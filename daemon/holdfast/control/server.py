@@ -6,15 +6,13 @@ Rights are the sockets' file modes: nothing is checked per request.
 
 from __future__ import annotations
 
-import errno
 import grp
-import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -27,26 +25,27 @@ from starlette.routing import Route
 
 from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
-from holdfast.control.messages import AcquireRequest, EventInfo, Failure, Message, PathRequest, Progress, ReleaseRequest
-from holdfast.control.paths import shown
-from holdfast.errors import ConfigurationError, HoldfastError, StoreInUseError
+from holdfast.control.messages import AcquireRequest, EventInfo, PathRequest, ReleaseRequest
+from holdfast.control.replies import body, guarded, number, reply, required_path, stream
+from holdfast.control.sweeping import SweepRoutes
+from holdfast.errors import ConfigurationError, StoreInUseError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
-_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400}  # any other refusal: 409
-_M = TypeVar("_M", bound=Message)
-_Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ControlServer:
     """Serves the control sockets until cancelled."""
 
-    def __init__(self, inspector: Inspector, actions: Actions, workdirs: Workdirs, events: EventLog) -> None:
+    def __init__(
+        self, inspector: Inspector, actions: Actions, workdirs: Workdirs, sweeps: SweepRoutes, events: EventLog
+    ) -> None:
         self._inspector = inspector
         self._actions = actions
         self._workdirs = workdirs
+        self._sweeps = sweeps
         self._events = events
 
     async def run(
@@ -74,12 +73,13 @@ class ControlServer:
 
     def _reading_routes(self) -> list[Route]:
         return [
-            Route("/v1/status", _guarded(self._status)),
-            Route("/v1/workdirs", _guarded(self._list_workdirs)),
-            Route("/v1/entries", _guarded(self._entries)),
-            Route("/v1/entry", _guarded(self._entry)),
-            Route("/v1/why", _guarded(self._why)),
-            Route("/v1/events", _guarded(self._list_events)),
+            Route("/v1/status", guarded(self._status)),
+            Route("/v1/workdirs", guarded(self._list_workdirs)),
+            Route("/v1/entries", guarded(self._entries)),
+            Route("/v1/entry", guarded(self._entry)),
+            Route("/v1/why", guarded(self._why)),
+            Route("/v1/events", guarded(self._list_events)),
+            *(Route(path, guarded(handler)) for path, handler in self._sweeps.reading.items()),
         ]
 
     def _all_routes(self) -> list[Route]:
@@ -91,36 +91,37 @@ class ControlServer:
             "/v1/evict": self._evict,
             "/v1/pin": self._pin,
             "/v1/unpin": self._unpin,
+            **self._sweeps.changing,
         }
         return [
             *self._reading_routes(),
-            *(Route(path, _guarded(handler), methods=["POST"]) for path, handler in changing.items()),
+            *(Route(path, guarded(handler), methods=["POST"]) for path, handler in changing.items()),
         ]
 
     async def _status(self, request: Request) -> Response:
         del request
-        return _reply(await self._inspector.status())
+        return reply(await self._inspector.status())
 
     async def _list_workdirs(self, request: Request) -> Response:
         del request
-        return _reply(self._inspector.workdirs())
+        return reply(self._inspector.workdirs())
 
     async def _entries(self, request: Request) -> Response:
         query = request.query_params
-        limit = max(1, min(_LARGEST_PAGE, _number(query.get("limit", "200"), "limit")))
-        return _reply(await self._inspector.page(_path(request), query.get("after", ""), limit))
+        limit = max(1, min(_LARGEST_PAGE, number(query.get("limit", "200"), "limit")))
+        return reply(await self._inspector.page(required_path(request), query.get("after", ""), limit))
 
     async def _entry(self, request: Request) -> Response:
-        return _reply(await self._inspector.entry(_path(request)))
+        return reply(await self._inspector.entry(required_path(request)))
 
     async def _why(self, request: Request) -> Response:
-        return _reply(await self._inspector.why(_path(request)))
+        return reply(await self._inspector.why(required_path(request)))
 
     async def _list_events(self, request: Request) -> Response:
-        since = _number(request.query_params.get("since", "0"), "since")
+        since = number(request.query_params.get("since", "0"), "since")
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(self._event_stream(since), media_type="text/event-stream")
-        return _reply([_event(event) for event in self._events.since(since)])
+        return reply([_event(event) for event in self._events.since(since)])
 
     async def _event_stream(self, since: int) -> AsyncIterator[bytes]:
         while True:
@@ -130,32 +131,32 @@ class ControlServer:
             await self._events.wait_beyond(since)
 
     async def _acquire(self, request: Request) -> Response:
-        wanted = await _body(request, AcquireRequest)
+        wanted = await body(request, AcquireRequest)
         workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, (wanted.uid, wanted.gid))
-        return _reply(self._inspector.workdir(workdir))
+        return reply(self._inspector.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:
-        wanted = await _body(request, ReleaseRequest)
-        return _reply(self._inspector.workdir(self._workdirs.release(wanted.role, wanted.id)))
+        wanted = await body(request, ReleaseRequest)
+        return reply(self._inspector.workdir(self._workdirs.release(wanted.role, wanted.id)))
 
     async def _verify(self, request: Request) -> Response:
-        return await _stream(self._actions.verify((await _body(request, PathRequest)).path))
+        return await stream(self._actions.verify((await body(request, PathRequest)).path))
 
     async def _prefetch(self, request: Request) -> Response:
-        return await _stream(self._actions.prefetch(await _required_path(request)))
+        return await stream(self._actions.prefetch(await _required_path(request)))
 
     async def _evict(self, request: Request) -> Response:
-        return await _stream(self._actions.evict(await _required_path(request)))
+        return await stream(self._actions.evict(await _required_path(request)))
 
     async def _pin(self, request: Request) -> Response:
         self._actions.pin(await _required_path(request))
-        return _reply({})
+        return reply({})
 
     async def _unpin(self, request: Request) -> Response:
         path = await _required_path(request)
         if not self._actions.unpin(path):
             raise ConfigurationError(f"{path} is not pinned")
-        return _reply({})
+        return reply({})
 
 
 async def _serve(
@@ -194,72 +195,11 @@ def _refuse_if_alive(path: Path) -> None:
     raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
 
 
-def _guarded(handler: _Handler) -> _Handler:
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except HoldfastError as problem:
-            return _failure(problem)
-        except OSError as problem:
-            return _failure(HoldfastError(str(problem)))
-        except Exception:  # noqa: BLE001 the boundary of the control socket
-            _log.exception("%s failed: this is a fault of Holdfast's, please report it", request.url.path)
-            return _failure(HoldfastError("the daemon failed at this request; its log has the details"))
-
-    return guarded
-
-
-def _failure(problem: HoldfastError) -> Response:
-    failure = Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))
-    status = _HTTP_STATUS.get(problem.errno, 409)
-    return Response(msgspec.json.encode(failure), status_code=status, media_type="application/json")
-
-
-def _reply(message: object) -> Response:
-    return Response(msgspec.json.encode(message), media_type="application/json")
-
-
-async def _stream(progress: AsyncIterator[Progress]) -> Response:
-    """Reply with one JSON line for each step. An error before the first is the reply; a later one is the last line."""
-    first = await anext(progress)
-
-    async def lines() -> AsyncIterator[bytes]:
-        yield msgspec.json.encode(first) + b"\n"
-        try:
-            async for step in progress:
-                yield msgspec.json.encode(step) + b"\n"
-        except HoldfastError as problem:
-            failure = Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))
-            yield json.dumps({"failure": msgspec.to_builtins(failure)}).encode() + b"\n"
-
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
-
-
-async def _body(request: Request, kind: type[_M]) -> _M:
-    try:
-        return msgspec.json.decode(await request.body() or b"{}", type=kind)
-    except msgspec.DecodeError as problem:
-        raise ConfigurationError(f"the request's body: {problem}") from None
-
-
 async def _required_path(request: Request) -> str:
-    path = (await _body(request, PathRequest)).path
+    path = (await body(request, PathRequest)).path
     if path is None:
         raise ConfigurationError("the request's body: Object missing required field `path`")
     return path
-
-
-def _path(request: Request) -> str:
-    path = request.query_params.get("path")
-    if path is None:
-        raise ConfigurationError("the request's query: missing path=/absolute/path")
-    return path
-
-
-def _number(text: str, name: str) -> int:
-    if not text.isdecimal():
-        raise ConfigurationError(f"the request's query: {name} must be a number, not {text!r}")
-    return int(text)
 
 
 def _event(event: Event) -> EventInfo:

@@ -206,7 +206,7 @@ class Publisher:
         if core.index.marks.is_whited_out(path):
             core.index.marks.uncover(path)
         core.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
-        while place.zone.is_store:
+        while place.zone.remote is not None:
             if self._is_made_here(place):
                 core.index.marks.let_go(self._inode(place))
             if place.path == place.zone.prefix:

@@ -2,6 +2,7 @@
 
 from holdfast.remote.contract import (
     Capabilities,
+    DirectoryInfo,
     DirectoryListing,
     ObjectBody,
     ObjectInfo,
@@ -12,6 +13,7 @@ from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [
     "Capabilities",
+    "DirectoryInfo",
     "DirectoryListing",
     "ObjectBody",
     "ObjectInfo",

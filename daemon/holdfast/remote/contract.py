@@ -14,9 +14,12 @@ appears whole or not at all, unless ``Capabilities.atomic`` is false.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from holdfast.errors import ObjectExistsError
+from holdfast.remote.names import PRIVATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,25 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectoryInfo:
+    """A directory in a store that has real ones; ``modified_ns`` is when a name was last added or removed."""
+
+    key: str
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryListing:
     """What lies directly below a prefix: objects and deeper prefixes, by their last component.
 
     ``exists`` says whether there is anything at all, be it only a marker object for an empty directory. The root exists.
+    ``changed_ns`` has the times of those directories that are real ones.
     """
 
     objects: dict[str, ObjectInfo]
     directories: frozenset[str]
     exists: bool
+    changed_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,13 @@ class RemoteStore(abc.ABC):
         """Yield every object below ``prefix``, at any depth, in no order. Raises as ``list_directory`` does, at any step."""
 
     @abc.abstractmethod
+    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+        """Yield what ``list_tree`` does and, where the store has real directories, each of those below ``prefix``.
+
+        Of the whole store, with what lies below ``.holdfast/``.
+        """
+
+    @abc.abstractmethod
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         """Open the bytes ``start`` to ``end`` (exclusive) of the version ``etag`` (``""``: whichever there is).
 
@@ -136,3 +156,20 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def prune(self, prefix: str) -> None:
         """Remove the empty directory at ``prefix`` where the store has real ones; elsewhere do nothing."""
+
+    def now_ns(self) -> int:
+        """Return the time by the store's own clock (ns since the epoch), which is the one that objects are dated by."""
+        self.write_private("clock", b"now", create_only=False)
+        return self.head(f"{PRIVATE}/clock").modified_ns
+
+    def claim(self, name: str, data: bytes) -> bool:
+        """Create ``.holdfast/NAME``; False when it is there. Of several nodes one succeeds (``conditional_create``)."""
+        try:
+            self.write_private(name, data, create_only=True)
+        except ObjectExistsError:
+            return False
+        return True
+
+    @abc.abstractmethod
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        """Store a small object of the stores' own. Raises ``ObjectExistsError`` when it is only to be created."""

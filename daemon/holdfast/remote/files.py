@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote.contract import (
     Capabilities,
+    DirectoryInfo,
     DirectoryListing,
     ObjectBody,
     ObjectInfo,
@@ -83,12 +84,12 @@ class DirectoryStore(RemoteStore):
 
     def list_directory(self, prefix: str) -> DirectoryListing:
         objects: dict[str, ObjectInfo] = {}
-        directories: set[str] = set()
+        directories: dict[str, int] = {}
         with translated_errors(f"LIST {prefix}/"):
             try:
                 for name, stat in self._entries(checked_prefix(prefix)):
                     if stat_module.S_ISDIR(stat.st_mode):
-                        directories.add(name)
+                        directories[name] = stat.st_mtime_ns
                     else:
                         objects[name] = info_of(f"{prefix}/{name}" if prefix else name, stat, {})
             except OSError as problem:
@@ -99,11 +100,16 @@ class DirectoryStore(RemoteStore):
         if not prefix:
             if PRIVATE not in directories:
                 self.probe()
-            directories.discard(PRIVATE)
-        return DirectoryListing(objects, frozenset(directories), exists=True)
+            directories.pop(PRIVATE, None)
+        return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=directories)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        return (info for info in walk(self.list_directory, prefix) if isinstance(info, ObjectInfo))
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         yield from walk(self.list_directory, prefix)
+        if not prefix:
+            yield from walk(self.list_directory, PRIVATE)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")
@@ -121,6 +127,12 @@ class DirectoryStore(RemoteStore):
             stat = write_file(staged, source, metadata)
             place(staged, target, create_only=create_only)
         return info_of(key, stat, metadata)
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        key = f"{PRIVATE}/{checked(name)}"
+        with self._staged(f"PUT {key}") as staged:
+            write_file(staged, UploadSource(len(data), data=data), {})
+            place(staged, self._path(key), create_only=create_only)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)

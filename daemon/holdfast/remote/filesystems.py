@@ -30,6 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.remote.contract import (
     Capabilities,
+    DirectoryInfo,
     DirectoryListing,
     ObjectBody,
     ObjectInfo,
@@ -46,7 +47,7 @@ from holdfast.remote.names import (
     staged_key,
     storable_only,
 )
-from holdfast.remote.place import DIRECTORY, FILE, Place, info_of
+from holdfast.remote.place import DIRECTORY, FILE, Place, info_of, modified_ns
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.translation import printable
 from holdfast.remote.walk import walk
@@ -84,7 +85,7 @@ class FsspecStore(RemoteStore):
 
     def list_directory(self, prefix: str) -> DirectoryListing:
         objects: dict[str, ObjectInfo] = {}
-        directories: set[str] = set()
+        directories: dict[str, int] = {}
         try:
             with self._asking(f"list {prefix}/") as place:
                 details = place.files.ls(place.path(checked_prefix(prefix)), detail=True)
@@ -99,11 +100,17 @@ class FsspecStore(RemoteStore):
             elif is_storable(name) and detail["type"] == FILE:
                 objects[name] = info_of(key, detail)
             elif is_storable(name) and detail["type"] == DIRECTORY and key != PRIVATE:
-                directories.add(name)
-        return DirectoryListing(objects, frozenset(directories), exists=True)
+                directories[name] = modified_ns(detail)
+        changed_ns = {name: time_ns for name, time_ns in directories.items() if time_ns}
+        return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=changed_ns)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        return (info for info in walk(self.list_directory, prefix) if isinstance(info, ObjectInfo))
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         yield from walk(self.list_directory, prefix)
+        if not prefix:
+            yield from walk(self.list_directory, PRIVATE)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         info = self.head(key)
@@ -114,7 +121,13 @@ class FsspecStore(RemoteStore):
         return ObjectBody(info, start, self._buffers(key, start, min(end, info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        what = f"write {checked_target(key)}"
+        return self._write(checked_target(key), source, create_only=create_only)
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        self._write(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), create_only=create_only)
+
+    def _write(self, key: str, source: UploadSource, *, create_only: bool) -> ObjectInfo:
+        what = f"write {key}"
         try:
             with self._asking(what) as place:
                 place.check_free(key, what, create_only=create_only)

@@ -78,11 +78,14 @@ class ObstoreStore(RemoteStore):
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         hidden = not is_private(prefix)
+        return (info for info in self.survey(prefix) if not (hidden and is_private(info.key)))
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, siblings = "", None
         with self._asking(f"LIST {prefix}/**"):
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
                 for info in map(_info, page):
-                    if info.key == prefix or (hidden and is_private(info.key)):
+                    if info.key == prefix:
                         continue
                     if not info.size_bytes:  # may be "dir/", a marker: obstore drops the slash, but not from directories
                         directory, _, name = info.key.rpartition("/")
@@ -109,6 +112,10 @@ class ObstoreStore(RemoteStore):
             return self._put(key, source, metadata, "create" if create_only else "overwrite")
         except ObjectMissingError as problem:
             raise RemoteUnavailableError(f"{problem}, which nobody asked for") from None
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        mode = "create" if create_only else "overwrite"
+        self._put(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, mode)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.copy_object(checked(source), checked_target(target), overwrite=True)

@@ -72,13 +72,13 @@ class Place(NamedTuple):
 
 def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:
     """Return what fsspec's ``detail`` tells of the object ``key``."""
-    modified_ns = _nanoseconds(detail)
-    etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{modified_ns:x}")
-    return ObjectInfo(key, int(detail["size"]), etag, modified_ns)
+    time_ns = modified_ns(detail)
+    etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{time_ns:x}")
+    return ObjectInfo(key, int(detail["size"]), etag, time_ns)
 
 
-def _nanoseconds(detail: Mapping[str, Any]) -> int:
-    """Return when the file was changed; in whole microseconds, which is what a float of seconds can hold."""
+def modified_ns(detail: Mapping[str, Any]) -> int:
+    """Return when the file was changed, 0 if nothing tells; in whole microseconds, which a float of seconds can hold."""
     for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
         value = detail.get(name)
         if isinstance(value, datetime):

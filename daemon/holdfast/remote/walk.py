@@ -1,17 +1,24 @@
-"""Every object below a directory, for stores that list one directory at a time."""
+"""Everything below a directory, for stores that list one directory at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from holdfast.remote.contract import DirectoryListing, ObjectInfo
+from holdfast.remote.contract import DirectoryInfo, DirectoryListing, ObjectInfo
 
 
-def walk(list_directory: Callable[[str], DirectoryListing], prefix: str) -> Iterator[ObjectInfo]:
-    """Yield the objects below ``prefix``. What the listings raise ends the walk: a part is never taken for the whole."""
+def walk(list_directory: Callable[[str], DirectoryListing], prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+    """Yield the objects and the real directories below ``prefix``.
+
+    What the listings raise ends the walk: a part is never taken for the whole.
+    """
     waiting = [prefix]
     while waiting:
         directory = waiting.pop()
         listing = list_directory(directory)
         yield from listing.objects.values()
-        waiting += (f"{directory}/{name}" if directory else name for name in listing.directories)
+        for name in listing.directories:
+            key = f"{directory}/{name}" if directory else name
+            waiting.append(key)
+            if name in listing.changed_ns:
+                yield DirectoryInfo(key, listing.changed_ns[name])

@@ -72,8 +72,8 @@ class Tree:
         finally:
             os.close(fd)
 
-    def walk(self, path: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Yield ``(path, stat)`` of everything below the directory at ``path`` that is not a directory.
+    def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, os.stat_result]]:
+        """Yield ``(path, stat)`` of everything below the directory at ``path`` that is not a directory, or of all.
 
         What vanishes meanwhile is left out. It waits for the disk: call it in a thread.
         """
@@ -81,9 +81,10 @@ class Tree:
         while left:
             directory = left.pop()
             for child, stat in self._children(directory):
-                if stat_module.S_ISDIR(stat.st_mode):
+                is_directory = stat_module.S_ISDIR(stat.st_mode)
+                if is_directory:
                     left.append(child)
-                else:
+                if directories or not is_directory:
                     yield child, stat
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:

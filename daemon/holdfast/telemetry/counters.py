@@ -19,6 +19,8 @@ class Counters:
     corrupt_dropped: int = 0
     files_evicted: int = 0
     bytes_evicted: int = 0
+    objects_swept: int = 0
+    bytes_swept: int = 0
     internal_errors: int = 0
     requests: Counter[str] = field(default_factory=Counter)
 

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 import trio
 
 from holdfast.errors import HoldfastError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
-from holdfast.remote import DirectoryListing, ObjectInfo, RemoteStore, UploadSource
+from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
 
 _P = ParamSpec("_P")
@@ -78,6 +78,18 @@ class RemoteAccess:
         return await self._insist(
             "LIST", self._questions, lambda: next(iter(self.store.list_tree(prefix)), None) is not None
         )
+
+    async def survey(self, prefix: str) -> list[ObjectInfo | DirectoryInfo]:
+        """Return the whole of ``RemoteStore.survey``; one that fails half-way begins anew."""
+        return await self._insist("LIST", self._questions, lambda: list(self.store.survey(prefix)))
+
+    async def now_ns(self) -> int:
+        """``RemoteStore.now_ns`` with retries."""
+        return await self._insist("CLOCK", self._questions, self.store.now_ns)
+
+    async def claim(self, name: str, data: bytes) -> bool:
+        """``RemoteStore.claim``, tried once: a lost answer may have been a success."""
+        return await self._once("PUT", self._questions, self.store.claim, name, data)
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run ``function``, which reads an object into a file, in a transfer thread, with retries."""

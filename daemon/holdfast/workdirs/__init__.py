@@ -2,5 +2,6 @@
 
 from holdfast.workdirs.holders import Process
 from holdfast.workdirs.service import Workdir, Workdirs
+from holdfast.workdirs.sweep import WorkdirSweeps
 
-__all__ = ["Process", "Workdir", "Workdirs"]
+__all__ = ["Process", "Workdir", "WorkdirSweeps", "Workdirs"]

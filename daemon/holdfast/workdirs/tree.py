@@ -65,6 +65,12 @@ class WorkdirTree:
         self._tell(base, name)
         self._core.index.marks.uncover_below(path)
 
+    def drop(self, path: bytes) -> None:
+        """Remove this node's file at ``path``; who has it open keeps it, and the store shines through, if it has it."""
+        parent, _, name = path.rpartition(b"/")
+        self._core.residence.drop(path, self._core.store.tree.stat(path).st_ino, same_object=True)
+        self._tell(parent, name)
+
     def exists(self, path: bytes) -> bool:
         """Say whether there is a directory at ``path``."""
         try:

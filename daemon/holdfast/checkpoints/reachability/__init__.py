@@ -5,11 +5,14 @@
 """
 
 from holdfast.checkpoints.reachability.asking import Examination, Wanted, examined, missing
+from holdfast.checkpoints.reachability.census import Found, census
 from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, Plan, PlanEntry, Policy, Reason
-from holdfast.checkpoints.reachability.sweep import drop, sweep, up_to
+from holdfast.checkpoints.reachability.spark_drop import batch_of
+from holdfast.checkpoints.reachability.sweep import drop, drop_batches, sweep, up_to
 
 __all__ = [
     "Examination",
+    "Found",
     "Kept",
     "Listed",
     "Phase",
@@ -18,7 +21,10 @@ __all__ = [
     "Policy",
     "Reason",
     "Wanted",
+    "batch_of",
+    "census",
     "drop",
+    "drop_batches",
     "examined",
     "missing",
     "sweep",

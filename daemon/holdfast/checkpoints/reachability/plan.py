@@ -64,6 +64,10 @@ class Reason(enum.Enum):
     ORPHANED_CHECKSUM = "checksum of a file that is not there"
     STAGED_UPLOAD = "upload that was never finished"
     EMPTY_DIRECTORY = "empty directory"
+    DEAD_PROCESS = "directory of a process that has ended"
+    ABORTED_TRANSFER = "transfer that was never finished"
+    UNUSED_BLOB = "copy of a blob that nobody uses any more"
+    OLD_LOCAL_STATE = "local state of a checkpoint that is over"
 
 
 class Phase(enum.IntEnum):
@@ -118,9 +122,12 @@ class Plan:
         return Counter(entry.reason for entry in self.entries)
 
     def confirmed(self, later: Plan) -> Plan:
-        """Return the part of this plan that ``later``, from a newer listing, has too: unchanged and for the same reason."""
-        still = {(entry.name, entry.reason, entry.size_bytes, entry.mtime_ns) for entry in later.entries}
-        entries = tuple(e for e in self.entries if (e.name, e.reason, e.size_bytes, e.mtime_ns) in still)
+        """Return the part of this plan that ``later``, from a newer listing, has too, with the same size and time.
+
+        For which reason does not matter: half of a sweep changes those of what is left, as of a checksum without its file.
+        """
+        still = {(entry.name, entry.size_bytes, entry.mtime_ns) for entry in later.entries}
+        entries = tuple(e for e in self.entries if (e.name, e.size_bytes, e.mtime_ns) in still)
         return Plan(entries, later.kept, later.retained)
 
 

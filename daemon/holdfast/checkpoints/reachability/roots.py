@@ -16,7 +16,8 @@ from holdfast.checkpoints.reachability.plan import Listed
 from holdfast.checkpoints.reachability.spark_query import Query
 
 _LOG_ENTRY = re.compile(rb"(?:(?P<location>.*)/)?(?:offsets|commits)/[0-9]+", re.DOTALL)
-_STAGED = re.compile(rb"\.holdfast/[0-9a-f]{32}")
+_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+)")
+"""Objects on their way, and the claims of those who led past sweeps."""
 
 
 @dataclass(slots=True)

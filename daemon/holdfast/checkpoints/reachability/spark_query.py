@@ -8,7 +8,7 @@ Sources: S ``MicroBatchExecution.purge``, ``StateStoreConf.minVersionsToRetain``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.checkpoints.layouts import Layer, SparkKind, SparkName, StoreId
@@ -35,6 +35,7 @@ class Query:
     location: bytes
     commits: dict[int, Listed] = field(default_factory=dict)
     stores: dict[StoreId, Store] = field(default_factory=dict)
+    offsets: dict[int, Listed] = field(default_factory=dict)
     others: list[Listed] = field(default_factory=list)
     wrapped: list[tuple[Listed, SparkName]] = field(default_factory=list)
     """Temporary files and checksums."""
@@ -45,6 +46,8 @@ class Query:
             self.wrapped.append((listed, name))
         elif name.kind is SparkKind.COMMIT and name.number is not None:
             self.commits[name.number] = listed
+        elif name.kind is SparkKind.OFFSETS and name.number is not None:
+            self.offsets[name.number] = listed
         elif name.store is not None and name.kind is not SparkKind.STATE_SCHEMA:
             depth = 2 if name.kind in (SparkKind.SST, SparkKind.ARCHIVED_LOG) else 1
             directory = listed.name.rsplit(b"/", depth)[0]
@@ -52,13 +55,17 @@ class Query:
         else:
             self.others.append(listed)
 
+    def lasting(self) -> Iterator[Listed]:
+        """Yield what is Spark's alone to delete."""
+        yield from (*self.commits.values(), *self.offsets.values(), *self.others)
+
 
 def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
     """Plan what may go below a checkpoint location."""
-    builder.retain(listed.name for listed in (*query.commits.values(), *query.others))
+    builder.retain(listed.name for listed in query.lasting())
     if query.commits:
         oldest = min(min(query.commits), max(query.commits) - builder.policy.min_batches_to_retain)
-        chains = yield from _chains(query, oldest, builder)
+        chains = yield from chains_from(query, oldest, builder)
         for store_id, store in query.stores.items():
             plan_plain_versions(store, oldest, builder)
             plan_attempts(store, oldest, chains.get(store_id), builder)
@@ -69,14 +76,14 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
 
 
 def _final_names(query: Query) -> set[bytes]:
-    names = {listed.name for listed in (*query.commits.values(), *query.others)}
+    names = {listed.name for listed in query.lasting()}
     for store in query.stores.values():
         names.update(listed.name for listed, _ in store.versions)
         names.update(listed.name for listed in store.shared)
     return names
 
 
-def _chains(query: Query, oldest: int, builder: PlanBuilder) -> Asking[dict[StoreId, Chain]]:
+def chains_from(query: Query, oldest: int, builder: PlanBuilder) -> Asking[dict[StoreId, Chain]]:
     """Find, for each store that has something to judge by it, what the oldest version that can be restored takes."""
     unanswered = {store_id for store_id, store in query.stores.items() if store.needs_chain(oldest, builder)}
     starts: dict[StoreId, tuple[int, bytes]] = {}

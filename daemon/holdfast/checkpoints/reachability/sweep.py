@@ -9,7 +9,9 @@ from holdfast.checkpoints.reachability.asking import Asking, Examination, togeth
 from holdfast.checkpoints.reachability.flink_tree import about, plan_drop, plan_tree, superfluous_directories
 from holdfast.checkpoints.reachability.plan import Listed, Phase, Plan, PlanBuilder, Policy, Reason
 from holdfast.checkpoints.reachability.roots import Roots, sorted_by_root
-from holdfast.checkpoints.reachability.spark_query import plan_query, plan_wrapped
+from holdfast.checkpoints.reachability.spark_drop import plan_batches
+from holdfast.checkpoints.reachability.spark_query import Query, plan_query, plan_wrapped
+from holdfast.errors import PlanError
 
 
 def sweep(listing: Iterable[Listed], policy: Policy, now_ns: int) -> Examination[Plan]:
@@ -26,6 +28,17 @@ def drop(listing: Iterable[Listed], checkpoints: Collection[bytes], now_ns: int)
     """Begin to plan to drop checkpoints of Flink's or Holdfast's layout, named by their directories (``<job>/chk-7``)."""
     listing = list(listing)
     return Examination(_drop(listing, sorted_by_root(listing), frozenset(checkpoints), PlanBuilder(Policy(), now_ns)))
+
+
+def drop_batches(listing: Iterable[Listed], location: bytes, last: int, now_ns: int) -> Examination[Plan]:
+    """Begin to plan to drop all batches up to ``last`` of the Spark query at ``location``.
+
+    Raises ``PlanError`` when there is no such query, or Spark could not start without one of them.
+    """
+    query = sorted_by_root(listing).queries.get(location)
+    if query is None:
+        raise PlanError(f"there is no checkpoint location of Spark at {location.decode(errors='backslashreplace') or '.'}")
+    return Examination(_drop_batches(query, last, PlanBuilder(Policy(grace_ns=0, abandoned_ns=0), now_ns)))
 
 
 def up_to(listing: Iterable[Listed], checkpoint: bytes) -> frozenset[bytes]:
@@ -58,6 +71,11 @@ def _drop(listing: list[Listed], roots: Roots, checkpoints: frozenset[bytes], bu
     yield from plan_drop(roots.flink, checkpoints, builder)
     dropped = [(listed, about(name)) for listed, name in roots.flink.directories if listed.name in checkpoints]
     _plan_directories(listing, dropped, builder)
+    return builder.plan()
+
+
+def _drop_batches(query: Query, last: int, builder: PlanBuilder) -> Asking[Plan]:
+    yield from plan_batches(query, last, builder)
     return builder.plan()
 
 

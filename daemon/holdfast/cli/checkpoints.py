@@ -1,0 +1,186 @@
+"""checkpoint ls, drop, sweep, plans, show, execute: what there is, what would go, and letting it go."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
+from holdfast.cli.output import console, moment, print_json, print_table, size
+from holdfast.control.client import ControlClient
+from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
+
+app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: look, drop, sweep.", no_args_is_help=True)
+
+_SHOWN = 20
+_NONE = SweepProgress(done=0, total=0, removed=0, removed_bytes=0, gone=0, in_use=0)
+
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="A directory in the mount.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only make the plan, and show it.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask, even at a terminal.")]
+All = Annotated[bool, typer.Option("--all", help="Show all that would go, not only the first.")]
+Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, as 'plans' lists them.")]
+
+
+@app.command("ls")
+def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """List the checkpoints below a directory: of jobs, of queries, and what they share."""
+    with asking_client(socket) as daemon:
+        found = daemon.checkpoints(absolute(root))
+    if as_json:
+        print_json(found)
+        return
+    rows = (
+        (
+            each.what if each.complete else f"{each.what}, incomplete",
+            each.files,
+            size(each.size_bytes),
+            moment(each.modified),
+            each.path,
+        )
+        for each in found
+    )
+    print_table(("what", "files", "size", "modified", "path"), rows, "no checkpoints")
+
+
+@app.command()
+def drop(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="As 'ls' lists it: …/chk-7, …/commits/12.")],
+    up_to: Annotated[bool, typer.Option("--up-to", help="And all before it.")] = False,
+    root: Annotated[
+        str | None, typer.Option(help="Where other jobs may refer to it; default: where the job's siblings are.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    show_all: All = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Drop a checkpoint: its metadata first, then all that only it refers to. What it shared is left for a sweep."""
+    limit = None if as_json or show_all else _SHOWN
+    with ControlClient(socket) as daemon:
+        plan = daemon.plan_drop(
+            DropRequest(
+                path=absolute(checkpoint).rstrip("/"), up_to=up_to, root=absolute(root) if root else None, items=limit
+            )
+        )
+        _go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
+
+
+@app.command()
+def sweep(
+    root: Root,
+    dry_run: DryRun = False,
+    grace: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Touch nothing younger; default: sweep.grace_seconds.")
+    ] = None,
+    abandoned: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="How long a checkpoint may be under way; default: sweep.abandoned_seconds."),
+    ] = None,
+    min_batches: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Spark's minBatchesToRetain; default: sweep.min_batches_to_retain.")
+    ] = None,
+    yes: Yes = False,
+    show_all: All = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Remove what no retained checkpoint refers to, and what writers have left behind. Asks first, at a terminal."""
+    request = SweepRequest(
+        path=absolute(root),
+        grace_seconds=grace,
+        abandoned_seconds=abandoned,
+        min_batches_to_retain=min_batches,
+        items=None if as_json or show_all else _SHOWN,
+    )
+    with ControlClient(socket) as daemon:
+        _go_on(daemon, daemon.plan_sweep(request), dry_run=dry_run, asks=not yes, as_json=as_json)
+
+
+@app.command()
+def plans(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """List the plans that are kept, and what became of them."""
+    with asking_client(socket) as daemon:
+        found = daemon.plans()
+    if as_json:
+        print_json(found)
+        return
+    rows = ((plan.id, plan.kind, plan.state, plan.count, size(plan.size_bytes), plan.path) for plan in found)
+    print_table(("plan", "kind", "state", "entries", "size", "root"), rows, "no plans")
+
+
+@app.command()
+def show(plan: Plan, show_all: All = False, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Show a plan: what would go, why, how large it is."""
+    with asking_client(socket) as daemon:
+        found = daemon.plan(plan, None if as_json or show_all else _SHOWN)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+
+
+@app.command()
+def execute(plan: Plan, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Carry out a plan, or what is left of one that was cut off. Refused when the world has changed since it was made."""
+    with ControlClient(socket) as daemon:
+        _execute(daemon, daemon.plan(plan, 0), at_once=False, as_json=as_json)
+
+
+def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
+    """Show a plan that was made just now and, unless that was all, carry it out."""
+    if not as_json:
+        _print(plan)
+    if dry_run or not (plan.count or as_json):
+        if as_json:
+            print_json(plan)
+        elif plan.count:
+            console.print(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out", markup=False)
+        return
+    at_terminal = asks and not as_json and sys.stdin.isatty()
+    if plan.count and at_terminal:
+        typer.confirm(f"Remove {_entries(plan.count)}, {size(plan.size_bytes)}?", abort=True)
+    _execute(daemon, plan, at_once=not at_terminal, as_json=as_json)
+
+
+def _execute(daemon: ControlClient, plan: PlanInfo, *, at_once: bool, as_json: bool) -> None:
+    last = _NONE
+    columns = (TextColumn("removing"), BarColumn(), MofNCompleteColumn())
+    with Bar(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
+        task = bar.add_task("removing", total=plan.count)
+        for last in daemon.execute(plan.id, at_once=at_once):
+            bar.update(task, completed=last.done)
+    if as_json:
+        print_json(daemon.plan(plan.id))
+        return
+    others = [
+        f"{_entries(number)} {what}"
+        for number, what in ((last.gone, "gone before"), (last.in_use, "in use here, and left"))
+        if number
+    ]
+    console.print("; ".join([f"removed {_entries(last.removed)}, {size(last.removed_bytes)}", *others]), markup=False)
+
+
+def _print(plan: PlanInfo) -> None:
+    prefix = f"{plan.path}/"
+    rows = [(item.path.removeprefix(prefix), item.why, size(item.size_bytes)) for item in plan.items]
+    print_table(("what", "why", "size"), rows, f"nothing to remove below {plan.path}")
+    if plan.count > len(plan.items):
+        console.print(f"… and {plan.count - len(plan.items)} more", markup=False)
+    if plan.count:
+        reasons = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in sorted(plan.by_reason.items()))
+        console.print(
+            f"plan {plan.id} ({plan.state}): {_entries(plan.count)}, {size(plan.size_bytes)}: {reasons}", markup=False
+        )
+    for kept in plan.kept:
+        console.print(f"kept: {Path(kept.path)}: {kept.why}", markup=False)
+
+
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"

@@ -1,0 +1,93 @@
+"""Replies: messages as JSON, errors as refusals, long actions as a stream of lines."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from holdfast.control.messages import Failure, Message
+from holdfast.control.paths import shown
+from holdfast.errors import ConfigurationError, HoldfastError
+
+_log = logging.getLogger("holdfast.control")
+_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400}  # any other refusal: 409
+M = TypeVar("M", bound=Message)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def guarded(handler: Handler) -> Handler:
+    """Return a handler that refuses with an error's words, and has faults in the log."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HoldfastError as problem:
+            return failure(problem)
+        except OSError as problem:
+            return failure(HoldfastError(str(problem)))
+        except Exception:  # noqa: BLE001 the boundary of the control socket
+            _log.exception("%s failed: this is a fault of Holdfast's, please report it", request.url.path)
+            return failure(HoldfastError("the daemon failed at this request; its log has the details"))
+
+    return answer
+
+
+def failure(problem: HoldfastError) -> Response:
+    """Return the refusal."""
+    status = _HTTP_STATUS.get(problem.errno, 409)
+    return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
+
+
+def reply(message: object) -> Response:
+    """Return a message, or a list of them."""
+    return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+async def stream(progress: AsyncIterator[Message]) -> Response:
+    """Reply with one JSON line for each step. An error before the first is the reply; a later one is the last line."""
+    first = await anext(progress)
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode(first) + b"\n"
+        try:
+            async for step in progress:
+                yield msgspec.json.encode(step) + b"\n"
+        except HoldfastError as problem:
+            yield json.dumps({"failure": msgspec.to_builtins(_told(problem))}).encode() + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+async def body(request: Request, kind: type[M]) -> M:
+    """Return the request's message. Raises ``ConfigurationError`` when it is none."""
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+    except msgspec.DecodeError as problem:
+        raise ConfigurationError(f"the request's body: {problem}") from None
+
+
+def required_path(request: Request) -> str:
+    """Return the path that a query asks about. Raises ``ConfigurationError`` when it names none."""
+    path = request.query_params.get("path")
+    if path is None:
+        raise ConfigurationError("the request's query: missing path=/absolute/path")
+    return path
+
+
+def number(text: str, name: str) -> int:
+    """Return a number of a query. Raises ``ConfigurationError``."""
+    if not text.isdecimal():
+        raise ConfigurationError(f"the request's query: {name} must be a number, not {text!r}")
+    return int(text)
+
+
+def _told(problem: HoldfastError) -> Failure:
+    return Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))

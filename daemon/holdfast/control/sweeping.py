@@ -1,0 +1,162 @@
+"""Checkpoints through the control socket: what there is, plans of what would go, and their execution."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.checkpoints.hooks.confirming import Step
+from holdfast.checkpoints.hooks.execution import Hooks
+from holdfast.checkpoints.hooks.stored import Item, StoredPlan
+from holdfast.control.messages import (
+    CheckpointInfo,
+    DropRequest,
+    ExecuteRequest,
+    KeptInfo,
+    PlanInfo,
+    PlanItem,
+    SweepProgress,
+    SweepRequest,
+)
+from holdfast.control.paths import Paths, shown
+from holdfast.control.replies import Handler, body, number, reply, required_path, stream
+from holdfast.errors import OutsideMountError
+from holdfast.maintenance import Upkeep
+from holdfast.workdirs import WorkdirSweeps
+
+
+class SweepRoutes:
+    """The routes, by their paths: those that change nothing, and the others."""
+
+    def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
+        self._upkeep = upkeep
+        self._hooks = upkeep.hooks
+        self._sweepers: dict[str, Hooks | WorkdirSweeps] = {
+            **dict.fromkeys(upkeep.workdirs.zones, upkeep.workdirs),
+            **dict.fromkeys(upkeep.hooks.zones, upkeep.hooks),
+        }
+        self._paths = paths
+        self.reading: dict[str, Handler] = {
+            "/v1/checkpoints": self._census,
+            "/v1/checkpoints/plans": self._plans,
+            "/v1/checkpoints/plan": self._plan,
+        }
+        self.changing: dict[str, Handler] = {
+            "/v1/checkpoints/sweep": self._sweep,
+            "/v1/checkpoints/drop": self._drop,
+            "/v1/checkpoints/execute": self._execute,
+        }
+
+    async def _census(self, request: Request) -> Response:
+        path = required_path(request)
+        zone, root = self._place(path, self._hooks.zones)
+        found = await self._hooks.census(zone, root)
+        return reply(
+            [
+                CheckpointInfo(
+                    path=self._absolute(zone, root, each.name.decode()),
+                    what=each.what,
+                    complete=each.is_complete,
+                    files=each.files,
+                    size_bytes=each.size_bytes,
+                    modified=each.newest_ns / 1e9,
+                )
+                for each in found
+            ]
+        )
+
+    async def _plans(self, request: Request) -> Response:
+        del request
+        shelf = self._upkeep.shelf
+        plans = await trio.to_thread.run_sync(lambda: [shelf.get(plan_id) for plan_id in shelf.ids()])
+        return reply([self._info(plan, 0) for plan in plans])
+
+    async def _plan(self, request: Request) -> Response:
+        limit = request.query_params.get("items")
+        plan = await self._stored(request.query_params.get("id", ""))
+        return reply(self._info(plan, None if limit is None else number(limit, "items")))
+
+    async def _sweep(self, request: Request) -> Response:
+        wanted = await body(request, SweepRequest)
+        zone, root = self._place(wanted.path, self._sweepers)
+        policy = self._upkeep.policy(wanted.grace_seconds, wanted.abandoned_seconds, wanted.min_batches_to_retain)
+        plan = await self._sweepers[zone].plan_sweep(zone, root, policy)
+        return reply(self._info(plan, wanted.items))
+
+    async def _drop(self, request: Request) -> Response:
+        wanted = await body(request, DropRequest)
+        zone, name = self._place(wanted.path, self._hooks.zones)
+        root = None if wanted.root is None else self._place(wanted.root, [zone])[1]
+        return reply(self._info(await self._hooks.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
+
+    async def _execute(self, request: Request) -> Response:
+        wanted = await body(request, ExecuteRequest)
+        plan = await self._stored(wanted.plan)
+        sweeper = self._sweepers.get(plan.header.zone, self._hooks)
+        return await stream(_progress(sweeper.execute(plan, at_once=wanted.at_once)))
+
+    async def _stored(self, plan_id: str) -> StoredPlan:
+        return await trio.to_thread.run_sync(self._upkeep.shelf.get, plan_id)
+
+    def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
+        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` when it is in none of ``zones``."""
+        zone, _, key = os.fsdecode(self._paths.relative(path)).partition("/")
+        if zone not in zones:
+            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(zones))
+            raise OutsideMountError(f"{path}: name a directory in {named}")
+        return zone, key
+
+    def _absolute(self, zone: str, *names: str) -> str:
+        return self._paths.absolute(os.fsencode("/".join(name for name in (zone, *names) if name)))
+
+    def _info(self, plan: StoredPlan, limit: int | None) -> PlanInfo:
+        header = plan.header
+        outcome = self._upkeep.shelf.outcome(header.id)
+        return PlanInfo(
+            id=header.id,
+            kind=header.kind,
+            path=self._absolute(header.zone, header.root),
+            made=header.made_ns / 1e9,
+            checkpoints=[self._absolute(header.zone, header.root, name) for name in header.checkpoints],
+            grace_seconds=header.policy.grace_seconds,
+            count=header.count,
+            size_bytes=header.size_bytes,
+            by_reason=dict(Counter(item.reason for item in plan.items)),
+            kept=[
+                KeptInfo(path=self._absolute(header.zone, header.root, each.scope), why=shown(each.why.encode()))
+                for each in header.kept
+            ],
+            state=outcome.state,
+            removed=outcome.removed,
+            removed_bytes=outcome.removed_bytes,
+            gone=outcome.gone,
+            in_use=outcome.in_use,
+            items=[self._item(plan, item) for item in plan.items[:limit]],
+        )
+
+    def _item(self, plan: StoredPlan, item: Item) -> PlanItem:
+        return PlanItem(
+            path=self._absolute(plan.header.zone, plan.header.root, item.name),
+            reason=item.reason,
+            why=item.why,
+            size_bytes=item.size_bytes,
+            modified=item.mtime_ns / 1e9,
+        )
+
+
+async def _progress(steps: AsyncIterator[Step]) -> AsyncIterator[SweepProgress]:
+    async for step in steps:
+        yield SweepProgress(
+            done=step.done,
+            total=step.total,
+            removed=step.outcome.removed,
+            removed_bytes=step.outcome.removed_bytes,
+            gone=step.outcome.gone,
+            in_use=step.outcome.in_use,
+            finished=step.outcome.state == "done",
+        )

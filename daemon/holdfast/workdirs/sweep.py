@@ -1,0 +1,170 @@
+"""Sweeps of working directories: the same plans as for checkpoints, of what lies on this node's own disk.
+
+A plan is carried out after a second look, as everywhere. What goes is out of sight in one step, a whole tree at a time; a
+crash leaves a tree where it was, or in the store's ``trash/``, which the next start empties.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import msgspec
+import trio
+
+from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
+from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
+from holdfast.checkpoints.hooks.stored import Header, Item, StoredPlan, StoredPolicy, items_of
+from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
+from holdfast.errors import PlanError
+from holdfast.fs.filesystem import FileSystem
+from holdfast.index import EntryState
+from holdfast.workdirs.garbage import Content, garbage, is_judged
+from holdfast.workdirs.service import Workdir, Workdirs
+from holdfast.workdirs.tree import WorkdirTree
+
+WORKDIRS = "workdirs"
+_IN_ONE_GO = 100
+
+
+class WorkdirSweeps:
+    """Plans for the working directories of a mount. A zone is the name of a base, a root that of a directory in it."""
+
+    def __init__(self, files: FileSystem, workdirs: Workdirs, shelf: PlanShelf) -> None:
+        self.shelf = shelf
+        self._core = files.core
+        self._workdirs = workdirs
+        self._tree = WorkdirTree(files)
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """The bases of working directories."""
+        return frozenset(os.fsdecode(name) for name in self._core.zones.top_names) - self._core.remotes.keys()
+
+    async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
+        """Make and store the plan of a sweep. Raises ``PlanError`` for what is neither a base nor a working directory."""
+        now_ns = time.time_ns()
+        plan, _ = await self._plan(zone, root, policy, now_ns)
+        items = items_of(plan, {})
+        header = Header(
+            id=new_id(),
+            kind=WORKDIRS,
+            zone=zone,
+            root=root,
+            store=self._core.store.store_id,
+            made_ns=now_ns,
+            policy=StoredPolicy.of(policy),
+            count=len(items),
+            size_bytes=sum(item.size_bytes for item in items),
+        )
+        stored = StoredPlan(header, items)
+        await trio.to_thread.run_sync(self.shelf.put, stored)
+        return stored
+
+    async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
+        """Carry a stored plan out. Raises as ``checkpoints.hooks.Hooks.execute`` does. It is always looked at again."""
+        del at_once
+        header = plan.header
+        if header.store != self._core.store.store_id:
+            raise PlanError(f"the plan {header.id} is another node's: what it names is not here")
+        with self.shelf.executing(header.id):
+            later, names = await self._plan(header.zone, header.root, header.policy.policy(), time.time_ns())
+            items = confirmed(plan, later, names, {})
+            outcome = Outcome(state="executing", gone=len(plan.items) - len(items))
+            self.shelf.note(header.id, outcome)
+            left = iter(items)
+            while group := list(islice(left, _IN_ONE_GO)):
+                outcome = await self._remove(header, group, outcome)
+                self.shelf.note(header.id, outcome)
+                yield Step(len(plan.items), outcome)
+            outcome = msgspec.structs.replace(outcome, state="done")
+            self.shelf.note(header.id, outcome)
+            tell(self._core.events, header, outcome)
+            yield Step(len(plan.items), outcome)
+
+    async def _remove(self, header: Header, group: list[Item], outcome: Outcome) -> Outcome:
+        counters = self._core.counters
+        removed = removed_bytes = 0
+        for item in group:
+            if self._remove_one(_joined(header.zone, header.root, item.name)):
+                removed += 1
+                removed_bytes += item.size_bytes
+        await self._tree.tell_kernel()
+        await trio.to_thread.run_sync(self._core.store.trash.empty)
+        counters.objects_swept += removed
+        counters.bytes_swept += removed_bytes
+        return msgspec.structs.replace(
+            outcome,
+            removed=outcome.removed + removed,
+            removed_bytes=outcome.removed_bytes + removed_bytes,
+            gone=outcome.gone + len(group) - removed,
+        )
+
+    def _remove_one(self, path: bytes) -> bool:
+        try:
+            if self._tree.exists(path):
+                self._tree.remove(path)
+            else:
+                self._tree.drop(path)
+        except FileNotFoundError:  # its owner was faster
+            return False
+        return True
+
+    async def _plan(self, zone: str, root: str, policy: Policy, now_ns: int) -> tuple[Plan, set[bytes]]:
+        """Make a plan; return it, and the names of all that was looked at: files, and directories that go as a whole."""
+        entries: list[PlanEntry] = []
+        names: set[bytes] = set()
+        for workdir in self._wanted(zone, root):
+            contents = await self._contents(workdir.path)
+            held_since_ns = int(workdir.record.acquired_seconds * 10**9) if workdir.holder is not None else None
+            plan = await trio.to_thread.run_sync(garbage, contents, held_since_ns, policy, now_ns)
+            prefix = b"" if root else workdir.path.rpartition(b"/")[2] + b"/"
+            entries += (replace(entry, name=prefix + entry.name) for entry in plan.entries)
+            names.update(prefix + content.name for content in contents)
+        return Plan(tuple(entries)), names
+
+    def _wanted(self, zone: str, root: str) -> list[Workdir]:
+        found = [workdir for workdir in self._workdirs.all() if workdir.path.rpartition(b"/")[0] == os.fsencode(zone)]
+        if not root:
+            return found
+        chosen = [workdir for workdir in found if workdir.path == _joined(zone, root)]
+        if not chosen:
+            raise PlanError(f"{zone}/{root} is no working directory; 'holdfast workdir ls' lists those there are")
+        return chosen
+
+    async def _contents(self, path: bytes) -> list[Content]:
+        skip = len(path) + 1
+        listed = await trio.to_thread.run_sync(lambda: list(self._judged(path, skip)))
+        contents = []
+        for index, (name, stat) in enumerate(listed):
+            contents.append(self._content(path + b"/" + name, name, stat))
+            if index % _IN_ONE_GO == _IN_ONE_GO - 1:
+                await trio.lowlevel.checkpoint()
+        return contents
+
+    def _judged(self, path: bytes, skip: int) -> Iterator[tuple[bytes, os.stat_result]]:
+        for child, stat in self._core.store.tree.walk(path, directories=True):
+            if is_judged(child[skip:]):
+                yield child[skip:], stat
+
+    def _content(self, path: bytes, name: bytes, stat: os.stat_result) -> Content:
+        node = self._core.nodes.of_backing(stat.st_ino)
+        entry = self._core.index.entries.get(stat.st_ino)
+        is_known = entry is not None and entry.describes(stat)
+        return Content(
+            name,
+            stat.st_size,
+            stat.st_mtime_ns,
+            used_ns=entry.used_ns if entry is not None else 0,
+            is_directory=stat_module.S_ISDIR(stat.st_mode),
+            is_open=node is not None and node.opened is not None,
+            is_copy=is_known and entry is not None and entry.state is EntryState.CLEAN and entry.name_at(path) is not None,
+        )
+
+
+def _joined(*parts: str) -> bytes:
+    return os.fsencode("/".join(part for part in parts if part))
