@@ -169,6 +169,13 @@ class PlanOutdatedError(HoldfastError):
     code = "plan-outdated"
 
 
+class CheckpointError(HoldfastError):
+    """A checkpoint is asked for what it can't do: a name that leads elsewhere, a restore before the commit."""
+
+    errno = _errno.EINVAL
+    code = "checkpoint"
+
+
 # --- the disk's ---------------------------------------------------------------------------------------------------
 
 

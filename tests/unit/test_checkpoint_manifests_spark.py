@@ -313,10 +313,10 @@ def test_noise_is_refused_or_read_within_bounds(kind: ManifestKind, noise: bytes
 
 # --- Holdfast's own ---------------------------------------------------------------------------------------------------
 
-OWN = OwnMetadata(7, (OwnFile("exclusive/chk-7-a", 5, "00ff"), OwnFile("shared/b", 6, "")))
+OWN = OwnMetadata(7, (OwnFile("exclusive/chk-7-a", 5, "00ff", "db/a"), OwnFile("shared/b", 6, "")))
 OWN_BYTES = (
-    b'{"holdfast":1,"checkpoint":7,"files":[{"name":"exclusive/chk-7-a","size_bytes":5,"digest":"00ff"},'
-    b'{"name":"shared/b","size_bytes":6,"digest":""}]}'
+    b'{"holdfast":1,"checkpoint":7,"files":[{"name":"exclusive/chk-7-a","size_bytes":5,"digest":"00ff",'
+    b'"path":"db/a"},{"name":"shared/b","size_bytes":6,"digest":"","path":""}]}'
 )
 
 

@@ -22,11 +22,12 @@ _LARGEST_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A file of a checkpoint; ``digest`` is its xxh3-128 in hex."""
+    """A file of a checkpoint; ``digest`` is its xxh3-128 in hex, ``path`` the name that it has for its process."""
 
     name: str
     size_bytes: int
     digest: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
