@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast_spark.pipeline.local import stay_on_this_machine
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    before = dict(os.environ)
     stay_on_this_machine()
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in (
@@ -25,5 +27,7 @@ def spark() -> Iterator[SparkSession]:
     ):
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    os.environ.clear()  # other tests start Sparks of their own
+    os.environ.update(before)
     yield session
     session.stop()

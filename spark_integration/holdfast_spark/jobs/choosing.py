@@ -1,19 +1,20 @@
 """Which files of a state store a restarted query reads first: what executors choose for a warm-up.
 
 That is the newest snapshot not above the version of the last commit, with the SSTs and logs that it names, and every change
-since. In format 2 several attempts may have written a version: all of the last ones are taken, which costs little.
+since. In format 2 several attempts may have written a version: there the lineages tell, of all attempts at the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.checkpoints.hooks.streams import read_object
 from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
-from holdfast.checkpoints.manifests import ManifestKind, SparkSnapshot
-from holdfast.checkpoints.reachability import Wanted
+from holdfast.checkpoints.manifests import Manifest, ManifestKind, SparkSnapshot
+from holdfast.checkpoints.reachability import Examination, Listed, Wanted
+from holdfast.checkpoints.reachability.spark_store import Chain, Store, chain_of
 from holdfast_spark.forms import Form
 from holdfast_spark.stores import RemoteStore, StoreAddress, patiently
 
@@ -25,6 +26,7 @@ UNIT = Form(location="string", operator="bigint", partition="bigint", version="b
 """A file that the state of one partition needs, to go on from ``version``."""
 
 _SNAPSHOTS = (SparkKind.ZIP.value, SparkKind.SNAPSHOT.value)
+_Read: TypeAlias = Callable[[Wanted], Manifest]
 _SHARED = (SparkKind.SST.value, SparkKind.ARCHIVED_LOG.value)
 
 
@@ -39,6 +41,7 @@ class File(NamedTuple):
     store: str
     kind: str
     number: int | None
+    unique_id: str | None
     version: int
 
 
@@ -58,44 +61,83 @@ class Chooser:
     def choose(self, table: Any) -> Any:
         """Choose from one partition's files (``STATE`` with ``version`` in, ``UNIT`` out)."""
         files = [File(*row) for row in STATE.with_columns(version="bigint").rows(table)]
-        store = self._address.open()
-        stores = {file.store for file in files}
-        chosen = (one for each in sorted(stores) for one in self._of_store(store, [f for f in files if f.store == each]))
+        read = self._reader(self._address.open())
+        stores = [[file for file in files if file.store == each] for each in sorted({file.store for file in files})]
         return UNIT.table(
-            (file.location, file.operator, file.partition, file.version, file.name, file.size_bytes) for file in chosen
+            (file.location, file.operator, file.partition, file.version, file.name, file.size_bytes)
+            for of_store in stores
+            for file in _needed(of_store, read)
         )
 
-    def _of_store(self, store: RemoteStore, files: Sequence[File]) -> Iterator[File]:
-        versions = [(file.number, file) for file in files if file.number is not None and file.number <= file.version]
-        base = max((number for number, file in versions if file.kind in _SNAPSHOTS), default=0)
-        needed = [file for number, file in versions if (number == base if file.kind in _SNAPSHOTS else number > base)]
-        yield from needed
-        zips = [file for file in needed if file.kind == SparkKind.ZIP.value]
-        named = self._named(store, zips)
-        yield from (file for file in files if file.kind in _SHARED and (named is None or file.name in named))
-
-    def _named(self, store: RemoteStore, zips: Iterable[File]) -> set[str] | None:
-        """Return the names of what these snapshots consist of; None when one of them can't be read: then all may be."""
+    def _reader(self, store: RemoteStore) -> _Read:
         prefix = f"{self._root}/" if self._root else ""
-        found: set[str] = set()
-        for each in zips:
-            wanted = Wanted(each.name.encode(), ManifestKind.SPARK_SNAPSHOT, each.size_bytes)
-            snapshot = patiently(partial(read_object, store, prefix + each.name, wanted))
-            if not isinstance(snapshot, SparkSnapshot):
-                return None
-            directory = each.name.rpartition("/")[0]
-            found.update(f"{directory}/{file.name.decode()}" for file in snapshot.files)
-        return found
+        return lambda wanted: patiently(partial(read_object, store, prefix + wanted.name.decode(), wanted))
+
+
+def _needed(files: Sequence[File], read: _Read) -> Iterator[File]:
+    """Choose from one store's files."""
+    versions = _of_attempts(files, read) or _of_versions(files)
+    yield from versions
+    named = _named((file for file in versions if file.kind == SparkKind.ZIP.value), read)
+    yield from (file for file in files if file.kind in _SHARED and (named is None or file.name in named))
+
+
+def _of_versions(files: Sequence[File]) -> list[File]:
+    """Choose by the numbers of versions: the newest snapshot and every change since."""
+    versions = [(file.number, file) for file in files if file.number is not None and file.number <= file.version]
+    base = max((number for number, file in versions if file.kind in _SNAPSHOTS), default=0)
+    return [file for number, file in versions if (number == base if file.kind in _SNAPSHOTS else number > base)]
+
+
+def _of_attempts(files: Sequence[File], read: _Read) -> list[File]:
+    """Choose by lineages, of all attempts at the version; nothing in format 1, or where no lineage is whole."""
+    store = Store(b"")
+    for file in files:
+        name = parse_spark(_relative(file.location, file.name))
+        if isinstance(name, SparkName):
+            store.add(Listed(file.name.encode(), file.size_bytes, 0), name)
+    newest = {(file.version, file.unique_id) for file in files if file.number == file.version and file.unique_id is not None}
+    chosen: dict[str, File] = {}
+    for version, unique_id in sorted(newest):
+        examination = Examination(chain_of(store, (version, unique_id.encode())))
+        while wanted := examination.wanted:
+            examination.supply({each.name: read(each) for each in wanted})
+        chain = examination.result
+        if isinstance(chain, Chain):
+            chosen.update({file.name: file for file in files if _is_in(file, chain)})
+    return list(chosen.values())
+
+
+def _is_in(file: File, chain: Chain) -> bool:
+    if file.number is None or file.unique_id is None or (file.number, file.unique_id.encode()) not in chain.attempts:
+        return False
+    return (file.number == chain.base) == (file.kind in _SNAPSHOTS)
+
+
+def _named(zips: Iterable[File], read: _Read) -> set[str] | None:
+    """Return the names of what these snapshots consist of; None when one of them can't be read: then all may be."""
+    found: set[str] = set()
+    for each in zips:
+        snapshot = read(Wanted(each.name.encode(), ManifestKind.SPARK_SNAPSHOT, each.size_bytes))
+        if not isinstance(snapshot, SparkSnapshot):
+            return None
+        directory = each.name.rpartition("/")[0]
+        found.update(f"{directory}/{file.name.decode()}" for file in snapshot.files)
+    return found
+
+
+def _relative(location: str, name: str) -> bytes:
+    return name[len(location) + 1 if location else 0 :].encode()
 
 
 def _state(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
     location, name, _ = row
-    parsed = parse_spark(name[len(location) + 1 if location else 0 :].encode())
+    parsed = parse_spark(_relative(location, name))
     if not isinstance(parsed, SparkName) or parsed.layers:
         return None
     if parsed.kind is SparkKind.COMMIT:
-        return *row, None, None, None, parsed.kind.value, parsed.number
+        return *row, None, None, None, parsed.kind.value, parsed.number, None
     if parsed.store is None or parsed.kind is SparkKind.STATE_SCHEMA:
         return None
-    place = parsed.store
-    return *row, place.operator, place.partition, place.store.decode(), parsed.kind.value, parsed.number
+    place, unique_id = parsed.store, parsed.unique_id.decode() if parsed.unique_id is not None else None
+    return *row, place.operator, place.partition, place.store.decode(), parsed.kind.value, parsed.number, unique_id

@@ -18,6 +18,7 @@ from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.stores import StoreAddress
 
 _OURS = re.compile(r"holdfast\.errors\.(?:\w+): (.+)")
+_MOST_SECONDS = 2**33  # in nanoseconds they fit into 64 bits
 _ATTEMPTS = 4
 """Of a task, as on a cluster: a listing that breaks off is begun anew."""
 
@@ -99,6 +100,17 @@ def _told(problem: Exception) -> str:
     text = str(problem)
     ours = _OURS.search(text)
     return ours[1] if ours else next(iter(text.strip().splitlines()), type(problem).__name__)
+
+
+def seconds(text: str) -> float:
+    """Read a length of time, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return number
 
 
 def positive(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.checkpoints.hooks.streams import read_object
 from holdfast.checkpoints.layouts import FlinkName, parse_flink
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, ReferenceKind
-from holdfast.checkpoints.reachability import Kept, Plan, PlanBuilder, PlanEntry, Policy, Wanted
+from holdfast.checkpoints.reachability import Kept, Listed, Plan, PlanBuilder, PlanEntry, Policy, Wanted
 from holdfast.checkpoints.reachability.flink_tree import references_of
 from holdfast.checkpoints.reachability.parts import plan_directory_of_a_sink, plan_outside, sweep_query
 from holdfast_spark.forms import LISTED, Form
@@ -52,25 +52,18 @@ class Judge:
         rows = (row for batch in batches for row in LISTED.rows(batch))
         yield from REFERENCES.batches(self._references(rows))
 
-    def query(self, key: tuple[Any, ...], table: Any) -> Any:
-        """Judge one checkpoint location of Spark's (``LISTED`` in, ``PLANNED`` out)."""
-        location = key[0].as_py()
+    def place(self, key: tuple[Any, ...], table: Any) -> Any:
+        """Judge one checkpoint location of Spark's, or one ``_spark_metadata`` (``LISTED`` in, ``PLANNED`` out)."""
+        place, is_query = (each.as_py() for each in key)
         rows = list(LISTED.rows(table))
-        examination = sweep_query(location.encode(), map(listed_of, rows), self._policy, self._now_ns)
-        read = self._reader()
-        while wanted := examination.wanted:
-            answers = in_parallel(read, wanted)
-            examination.supply({each.name: answer for each, answer in zip(wanted, answers, strict=True)})
-        return PLANNED.table(_planned(examination.result, {row[0]: row[3] for row in rows}))
-
-    def sink(self, table: Any) -> Any:
-        """Judge one ``_spark_metadata`` (``LISTED`` in, ``PLANNED`` out)."""
-        rows = list(LISTED.rows(table))
+        etags = {row[0]: row[3] for row in rows}
+        if is_query:
+            return PLANNED.table(_planned(self._query(place, map(listed_of, rows)), etags))
         builder = PlanBuilder(self._policy, self._now_ns)
         plan_directory_of_a_sink(map(listed_of, rows), builder)
-        return PLANNED.table(_planned(builder.plan(), {row[0]: row[3] for row in rows}))
+        return PLANNED.table(_planned(builder.plan(), etags))
 
-    def outside(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def alone(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Judge what nobody refers to (``UNREFERRED`` in, ``PLANNED`` out)."""
         for batch in batches:
             builder = PlanBuilder(self._policy, self._now_ns)
@@ -81,6 +74,14 @@ class Judge:
                 completed = dict(zip(numbers or (), times or (), strict=True))
                 plan_outside(listed, completed, silent_since_ns or 0, builder)
             yield from PLANNED.batches(_planned(builder.plan(), etags))
+
+    def _query(self, location: str, listing: Iterable[Listed]) -> Plan:
+        examination = sweep_query(location.encode(), listing, self._policy, self._now_ns)
+        read = self._reader()
+        while wanted := examination.wanted:
+            answers = in_parallel(read, wanted)
+            examination.supply({each.name: answer for each, answer in zip(wanted, answers, strict=True)})
+        return examination.result
 
     def _references(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         read = self._reader()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.hooks.stored import Header
 from holdfast.checkpoints.reachability import Policy
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, run
+from holdfast_spark.jobs.command import add_store, address_of, parser_of, run, seconds
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.judging import Judge
 from holdfast_spark.jobs.planning import header_of, write
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         default = default_ns / _SECOND_NS
         parser.add_argument(
-            f"--{name}", type=float, metavar="SECONDS", default=default, help=f"{what} (default: {default:.0f})"
+            f"--{name}", type=seconds, metavar="SECONDS", default=default, help=f"{what} (default: {default:.0f})"
         )
     parser.add_argument("--min-batches", type=int, default=_DEFAULT.min_batches_to_retain, help="Spark's minBatchesToRetain")
     return run("orphans", _job, parser, arguments)

@@ -20,9 +20,9 @@ _SECONDS_BETWEEN_LINES = 30.0
 class Progress:
     """Tells which step is under way and, by Spark's own count, how many of its tasks are done."""
 
-    def __init__(self, name: str, stream: TextIO = sys.stderr) -> None:
+    def __init__(self, name: str, stream: TextIO | None = None) -> None:
         self._name = name
-        self._stream = stream
+        self._stream = stream or sys.stderr
         self._context: SparkContext | None = None
         self._told = 0.0
 

@@ -8,18 +8,20 @@ the steps lies on the executors' disks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import NamedTuple
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from holdfast.checkpoints.layouts import FlinkKind
+from holdfast.checkpoints.reachability import Reason
 from holdfast.checkpoints.reachability.flink_tree import JUDGED, METADATA
 from holdfast.checkpoints.reachability.roots import Part
 from holdfast_spark.forms import LISTED
+from holdfast_spark.jobs.holding import holding
 from holdfast_spark.jobs.judging import PLANNED, REFERENCES, UNREFERRED, Judge
 from holdfast_spark.jobs.locating import located, named, with_parents
 
@@ -40,30 +42,20 @@ class Swept(NamedTuple):
 @contextmanager
 def swept(listed: DataFrame, judge: Judge) -> Iterator[Swept]:
     """Plan the sweep of a listing (``forms.LISTED``). The plan can be read within the block."""
-    held: list[DataFrame] = []
-
-    def hold(frame: DataFrame) -> DataFrame:
-        held.append(frame.persist(StorageLevel.DISK_ONLY))
-        return held[-1]
-
-    try:
+    with holding() as hold:
         objects = hold(located(hold(named(listed))))
         outside = objects.where("location is null")
         references = hold(_references(outside, judge))
-        unreadable = [(row.name, row.kept_because) for row in references.where("kept_because is not null").collect()]
-        judged = _queries(objects, judge).unionByName(_sinks(outside, judge))
-        if not unreadable:
-            judged = judged.unionByName(_files(outside, references, judge))
-        judged = hold(judged.unionByName(_staged(outside, judge)))
-        files = judged.where("kept_because is null")
-        kept = [(row.name, row.kept_because) for row in judged.where("kept_because is not null").collect()]
-        entries = hold(files.unionByName(_directories(objects, outside, files, hold, judge)))
-        sums = entries.groupBy("reason").agg(f.count("*").alias("entries"), f.sum("size_bytes").alias("bytes"))
-        by_reason = {row.reason: (row.entries, row.bytes) for row in sums.collect()}
-        yield Swept(entries, by_reason, unreadable + kept)
-    finally:
-        for frame in held:
-            frame.unpersist()
+        unreadable = _kept(references)
+        alone = [_directories(outside), _staged(outside), *([] if unreadable else [_unreferred(outside, references)])]
+        judged = hold(_places(objects, judge).unionByName(_alone(alone, judge)))
+        by_reason = _by_reason(judged)
+        kept = _kept(judged) if by_reason.pop(None, None) else []
+        entries = judged.where("kept_because is null")
+        if Reason.EMPTY_DIRECTORY.name in by_reason:
+            entries = hold(_without_occupied(entries, objects))
+            by_reason = _by_reason(entries)
+        yield Swept(entries, {reason or "": sums for reason, sums in by_reason.items()}, unreadable + kept)
 
 
 def _references(outside: DataFrame, judge: Judge) -> DataFrame:
@@ -73,24 +65,19 @@ def _references(outside: DataFrame, judge: Judge) -> DataFrame:
     return metadata.select(*_LISTED).repartition(tasks).mapInArrow(judge.references, REFERENCES.ddl)
 
 
-def _queries(objects: DataFrame, judge: Judge) -> DataFrame:
-    """Judge the queries of Spark's: ``PLANNED``."""
-    files = objects.where("location is not null and not is_directory")
-    by_location = files.select("location", *_LISTED).groupBy("location")
-    return by_location.applyInArrow(lambda key, table: judge.query(key, table), PLANNED.ddl)
+def _places(objects: DataFrame, judge: Judge) -> DataFrame:
+    """Judge the queries of Spark's, and the logs of its file sinks, each as a whole: ``PLANNED``."""
+    place = f.when(f.col("location").isNotNull(), f.col("location"))
+    place = place.when(f.col("part") == Part.SINK_LOG.value, f.col("directory"))
+    files = objects.where("not is_directory").withColumn("place", place).where("place is not null")
+    by_place = files.select("place", f.expr("location is not null").alias("is_query"), *_LISTED).groupBy("place", "is_query")
+    return by_place.applyInArrow(lambda key, rows: judge.place(key, rows), PLANNED.ddl)
 
 
-def _sinks(outside: DataFrame, judge: Judge) -> DataFrame:
-    """Judge the logs of file sinks: ``PLANNED``."""
-    files = outside.where(f.col("part") == Part.SINK_LOG.value)
-    by_directory = files.select("directory", *_LISTED).groupBy("directory")
-    return by_directory.applyInArrow(lambda table: judge.sink(table), PLANNED.ddl)
-
-
-def _files(outside: DataFrame, references: DataFrame, judge: Judge) -> DataFrame:
-    """Judge those of Flink's files that nobody refers to: ``PLANNED``."""
-    unfinished = FlinkKind.UNFINISHED_METADATA
-    files = outside.where(f.col("kind").isin([kind.value for kind in (*JUDGED, unfinished)]))
+def _unreferred(outside: DataFrame, references: DataFrame) -> DataFrame:
+    """Return those of Flink's files that nobody refers to, with what else it takes to judge them."""
+    kinds = [kind.value for kind in (*JUDGED, FlinkKind.UNFINISHED_METADATA)]
+    files = outside.where(f.col("kind").isin(kinds))
     components = references.where("not is_directory").select("component")
     unnamed = files.withColumn("component", f.substring_index("name", "/", -1)).join(components, "component", "left_anti")
     directories = references.where("is_directory").select("component")
@@ -99,31 +86,32 @@ def _files(outside: DataFrame, references: DataFrame, judge: Judge) -> DataFrame
     segments = files.where(f.col("kind") == FlinkKind.SHARED_SEGMENTS.value)
     silent = segments.groupBy("directory").agg(f.max("mtime_ns").alias("silent_since_ns"))
     unreferred = unnamed.join(reached, "directory", "left_anti").join(silent, "directory", "left")
-    return _outside(unreferred.join(_completed(outside), "job", "left"), judge)
+    return unreferred.join(_completed(outside), "job", "left")
 
 
-def _staged(outside: DataFrame, judge: Judge) -> DataFrame:
-    """Judge objects that were on their way to their names: ``PLANNED``."""
-    staged = outside.where(f.col("part") == Part.STAGED.value)
-    none = f.lit(None)
-    return _outside(
-        staged.select(*_LISTED, *(none.alias(name) for name in UNREFERRED.columns if name not in _LISTED)), judge
-    )
+def _staged(outside: DataFrame) -> DataFrame:
+    """Return the objects that are on their way to their names, or were."""
+    nothing = [f.lit(None).alias(name) for name in UNREFERRED.columns if name not in _LISTED]
+    return outside.where(f.col("part") == Part.STAGED.value).select(*_LISTED, *nothing)
 
 
-def _directories(
-    objects: DataFrame, outside: DataFrame, files: DataFrame, hold: Callable[[DataFrame], DataFrame], judge: Judge
-) -> DataFrame:
-    """Plan to remove those of Flink's directories that are over and in which nothing stays: ``PLANNED``."""
+def _directories(outside: DataFrame) -> DataFrame:
+    """Return Flink's directories."""
     directories = outside.where((f.col("part") == Part.FLINK.value) & f.col("is_directory"))
-    over = directories.join(_completed(outside), "job", "left").withColumn("silent_since_ns", f.lit(None))
-    superfluous = hold(_outside(over, judge))
-    if superfluous.isEmpty():
-        return superfluous
-    going = files.select("name").unionByName(superfluous.select("name"))
-    stay = objects.join(going, "name", "left_anti").select("directory").distinct()
+    return directories.join(_completed(outside), "job", "left").withColumn("silent_since_ns", f.lit(None))
+
+
+def _alone(parts: Sequence[DataFrame], judge: Judge) -> DataFrame:
+    """Judge what is judged by itself: ``PLANNED``."""
+    typed = [f.col(name).cast(kind) for name, kind in UNREFERRED.columns.items()]
+    return reduce(DataFrame.unionByName, (part.select(*typed) for part in parts)).mapInArrow(judge.alone, PLANNED.ddl)
+
+
+def _without_occupied(entries: DataFrame, objects: DataFrame) -> DataFrame:
+    """Leave out the directories in which anything stays."""
+    stay = objects.join(entries.select("name"), "name", "left_anti").select("directory").distinct()
     occupied = stay.select(f.explode(with_parents(f.col("directory"))).alias("name"))
-    return superfluous.join(occupied, "name", "left_anti")
+    return entries.join(occupied, "name", "left_anti")
 
 
 def _completed(outside: DataFrame) -> DataFrame:
@@ -133,6 +121,12 @@ def _completed(outside: DataFrame) -> DataFrame:
     return pairs.select("job", f.col("pairs.checkpoint").alias("numbers"), f.col("pairs.mtime_ns").alias("times"))
 
 
-def _outside(files: DataFrame, judge: Judge) -> DataFrame:
-    typed = [f.col(name).cast(kind) for name, kind in UNREFERRED.columns.items()]
-    return files.select(*typed).mapInArrow(judge.outside, PLANNED.ddl)
+def _kept(frame: DataFrame) -> list[tuple[str, str]]:
+    """Return the names of what could not be judged, and why: as few as there are damaged manifests."""
+    return [(row.name, row.kept_because) for row in frame.where("kept_because is not null").collect()]
+
+
+def _by_reason(planned: DataFrame) -> dict[str | None, tuple[int, int]]:
+    """Return number and bytes of the entries of each reason; None stands for what could not be judged."""
+    sums = planned.groupBy("reason").agg(f.count("*").alias("entries"), f.sum("size_bytes").alias("bytes"))
+    return {row.reason: (row.entries, row.bytes) for row in sums.collect()}

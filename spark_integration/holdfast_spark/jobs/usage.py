@@ -9,16 +9,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import reduce
 from pathlib import Path
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
 from holdfast_spark.jobs.command import parser_of, positive, run
+from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.locating import located, named
 from holdfast_spark.jobs.owning import OWNED, PLACED, own
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run("usage", _job, parser, arguments)
 
 
-def amounts(spark: SparkSession, paths: Sequence[str]) -> tuple[list[Inventory], DataFrame]:
+def amounts(spark: SparkSession, paths: Sequence[str], hold: Hold) -> tuple[list[Inventory], DataFrame]:
     """Return inventories, oldest first, and what each owner has in each: ``began_ns, owner, purpose, objects, bytes``.
 
     Raises ``ConfigurationError`` when they are not of one store.
@@ -50,11 +49,11 @@ def amounts(spark: SparkSession, paths: Sequence[str]) -> tuple[list[Inventory],
         raise ConfigurationError(f"these are inventories of {names}; growth can be told of one only")
     if len({each.about.began_ns for each in inventories}) < len(inventories):
         raise ConfigurationError("one inventory was given twice")
-    return inventories, reduce(DataFrame.unionByName, map(_owned, inventories))
+    return inventories, hold(reduce(DataFrame.unionByName, (_owned(each, hold) for each in inventories)))
 
 
-def _owned(inventory: Inventory) -> DataFrame:
-    files = located(named(inventory.listed(inventory.about.prefix))).where("not is_directory")
+def _owned(inventory: Inventory, hold: Hold) -> DataFrame:
+    files = located(hold(named(inventory.listed(inventory.about.prefix)))).where("not is_directory")
     owned = files.select(*PLACED.columns).mapInArrow(own, OWNED.ddl)
     sums = owned.groupBy("owner", "purpose").agg(f.count("*").alias("objects"), f.sum("size_bytes").alias("bytes"))
     return sums.withColumn("began_ns", f.lit(inventory.about.began_ns))
@@ -71,10 +70,8 @@ def largest(owned: DataFrame, newest_ns: int, top: int) -> list[Amount]:
 
 
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> None:
-    with ExitStack() as stack, progress.step("adding up"):
-        inventories, owned = amounts(spark, options.inventories)
-        owned = owned.persist(StorageLevel.DISK_ONLY)
-        stack.callback(owned.unpersist)
+    with holding() as hold, progress.step("adding up"):
+        inventories, owned = amounts(spark, options.inventories, hold)
         about = inventories[-1].about
         found = largest(owned, about.began_ns, options.top)
     times = [each.about.began_ns for each in inventories]

@@ -1,9 +1,9 @@
-"""Say which node should hold what: the state that Spark's queries go on from, spread over nodes, as lists for a prefetch.
+r"""Say which node should hold what: the state that Spark's queries go on from, spread over nodes, as lists for a prefetch.
 
 A partition's state belongs to one node (or to several, --copies), by a rendezvous of both their names: it is the same in
 every run, and when a node comes or goes, only that node's share moves. On each node then:
 
-  xargs holdfast prefetch < NODE.paths
+  xargs -d '\n' holdfast prefetch < NODE.paths
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
 from holdfast_spark.jobs.choosing import PLACED, STATE, UNIT, Chooser, state_of
 from holdfast_spark.jobs.command import add_store, address_of, parser_of, positive, run
+from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.locating import located, named
 from holdfast_spark.jobs.progress import Progress
@@ -46,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run("warm", _job, parser, arguments)
 
 
-def needed(listed: DataFrame, chooser: Chooser) -> DataFrame:
+def needed(listed: DataFrame, chooser: Chooser, hold: Hold) -> DataFrame:
     """Return the files (``choosing.UNIT``) that the queries in a listing (``forms.LISTED``) need to go on."""
-    files = located(named(listed)).where("location is not null and not is_directory")
-    state = files.select(*PLACED.columns).mapInArrow(state_of, STATE.ddl)
+    files = located(hold(named(listed))).where("location is not null and not is_directory")
+    state = hold(files.select(*PLACED.columns).mapInArrow(state_of, STATE.ddl))
     commits = state.where("operator is null").groupBy("location").agg((f.max("number") + 1).alias("version"))
     stores = state.where("operator is not null").join(commits, "location").select(*STATE.columns, "version")
     return stores.groupBy(*_PARTITION).applyInArrow(lambda rows: chooser.choose(rows), UNIT.ddl)
@@ -73,11 +72,10 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
     inventory.check_store(address.open().url)
     root = options.root.strip("/")
     below = "/".join(filter(None, (options.mounted.rstrip("/"), root)))
-    with ExitStack() as stack:
+    with holding() as hold:
         with progress.step("reading names and snapshots"):
-            files = needed(inventory.listed(root), Chooser(address, root))
-            files = placed(files, nodes, options.copies).persist(StorageLevel.DISK_ONLY)
-            stack.callback(files.unpersist)
+            files = hold(needed(inventory.listed(root), Chooser(address, root), hold))
+            files = hold(placed(files, nodes, options.copies))
             totals = _totals(files, nodes)
         with progress.step("writing the lists"):
             _write(files, nodes, below, options.output)
