@@ -7,12 +7,12 @@ and log.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import json
 import logging
 import logging.handlers
 import os
-import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import trio
 from holdfast import __version__, supervisor
 from holdfast.config import LoadedConfig, LogSection, load
 from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
 _TURN_SECONDS = 0.0005
@@ -33,35 +34,39 @@ several times, after each system call."""
 def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = _parser().parse_args(arguments)
-    starter = _Starter(options.ready_fd)
+    faulthandler.enable()  # a crash in C says on stderr where
+    manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
+    starter = _Starter(options.ready_fd, manager)
     try:
         loaded = load(options.config, os.environ, _settings(options.set))
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
-        trio.run(supervisor.run, loaded, partial(starter.ready, loaded.config.mount.mountpoint))
+        ready = partial(starter.ready, loaded.config.mount.mountpoint)
+        wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
     except HoldfastError as problem:
         starter.failed(problem)
         return 1
-    return 0
+    return RESTART_STATUS if wants_restart else 0
 
 
 class _Starter:
     """Whoever started this process and waits to hear how the start went."""
 
-    def __init__(self, ready_fd: int | None) -> None:
+    def __init__(self, ready_fd: int | None, manager: ServiceManager) -> None:
         self._ready_fd = ready_fd
+        self._manager = manager
 
     def ready(self, mountpoint: str) -> None:
         """The mount answers."""
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
         self._tell({"ready": True, "pid": os.getpid()})
-        _notify_systemd(f"READY=1\nSTATUS=mounted on {mountpoint}")
+        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
         if not self._tell({"ready": False, "code": problem.code, "message": str(problem)}):
             sys.stderr.write(f"holdfastd: {problem}\n")
-        _notify_systemd(f"STATUS={problem}")
+        self._manager.tell(f"STATUS={problem}")
 
     def _tell(self, message: dict[str, object]) -> bool:
         if self._ready_fd is None:
@@ -93,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"
     )
+    parser.add_argument("--unit", default="", help="the name of the systemd unit that this daemon is")
     parser.add_argument("--version", action="version", version=f"holdfastd {__version__}")
     return parser
 
@@ -147,16 +153,6 @@ def _time(handler: logging.Handler) -> str:
     """Return the format of the time in a line of the log: none where systemd's journal adds its own (systemd.exec(5))."""
     to_journal = "JOURNAL_STREAM" in os.environ and not isinstance(handler, logging.FileHandler)
     return "" if to_journal else "%(asctime)s "
-
-
-def _notify_systemd(message: str) -> None:
-    """Write to systemd's notification socket, if there is one (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.connect("\0" + address[1:] if address.startswith("@") else address)
-        channel.sendall(message.encode())
 
 
 def run() -> NoReturn:

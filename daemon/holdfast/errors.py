@@ -48,6 +48,13 @@ class TakeoverError(HoldfastError):
     code = "takeover"
 
 
+class NotRestartableError(HoldfastError):
+    """The daemon can't be replaced under the mount, because nobody would hold it meanwhile."""
+
+    errno = _errno.EBUSY
+    code = "not-restartable"
+
+
 class StoreUnsuitableError(HoldfastError):
     """The local store directory can't hold a store (file system, rights, format version)."""
 
@@ -76,6 +83,13 @@ class OutsideMountError(HoldfastError):
 
     errno = _errno.EXDEV
     code = "outside-mount"
+
+
+class WithheldError(HoldfastError):
+    """A question that this socket does not answer to everybody."""
+
+    errno = _errno.EACCES
+    code = "withheld"
 
 
 class NameTooLongError(HoldfastError):
@@ -184,6 +198,13 @@ class CacheFullError(HoldfastError):
 
     errno = _errno.ENOSPC
     code = "cache-full"
+
+
+class IndexFullError(HoldfastError):
+    """A change can't be noted in the index, because the disk is full."""
+
+    errno = _errno.ENOSPC
+    code = "index-full"
 
 
 class CorruptEntryError(HoldfastError):

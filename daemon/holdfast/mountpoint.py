@@ -52,9 +52,17 @@ def parsed(mountinfo: bytes) -> list[Mount]:
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return the topmost mount whose mountpoint is ``path``."""
-    wanted = os.path.realpath(path)
-    return next((mount for mount in reversed(mounts()) if mount.mountpoint == wanted), None)
+    """Return the topmost mount whose mountpoint is ``path``.
+
+    ``path`` itself is looked at only if nothing is mounted there by that name: it might wait for a daemon.
+    """
+    parent, name = os.path.split(os.path.abspath(path))
+    return mounted_on(os.path.join(os.path.realpath(parent), name)) or mounted_on(os.path.realpath(path))
+
+
+def mounted_on(real_path: str) -> Mount | None:
+    """Return the topmost mount on ``real_path``, which has no symbolic links. Asks nobody but the kernel."""
+    return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
 
 
 def prepare(path: str) -> str:

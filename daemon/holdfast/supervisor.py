@@ -1,7 +1,9 @@
 """The daemon as a whole: what is opened in which order, what runs side by side, and in which order it stops.
 
 Start: mountpoint, store, index, remote stores, file system, mount, control socket. Stop is the reverse, by leaving
-nested blocks: the kernel's requests end first, then background work, then the index is synced and closed.
+nested blocks: the kernel's requests end first, then background work, then the index is synced and closed. A daemon that
+makes room for the next one stops in the same order, but leaves the mount, and does not wait for requests: they are sent
+again.
 """
 
 from __future__ import annotations
@@ -9,31 +11,26 @@ from __future__ import annotations
 import logging
 import os
 import resource
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import trio
 
 from holdfast import mountpoint
 from holdfast.capacity import Limits, Room
 from holdfast.config import Config, LoadedConfig, ZoneSection
-from holdfast.control.actions import Actions
-from holdfast.control.inspect import Inspector
-from holdfast.control.paths import Paths
-from holdfast.control.server import ControlServer
-from holdfast.control.sweeping import SweepRoutes
-from holdfast.errors import RemoteUnavailableError
+from holdfast.errors import RemoteUnavailableError, TakeoverError
 from holdfast.fs.core import Core
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
 from holdfast.index import Index
-from holdfast.maintenance import Upkeep
 from holdfast.remote import open_store
+from holdfast.service_manager import ServiceManager
+from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory, disk_space
+from holdfast.succession import Inheritance, Succession
 from holdfast.telemetry import Counters, EventLog
+from holdfast.tenure import Tenure
 from holdfast.transfer import (
     Deletions,
     Fetcher,
@@ -44,100 +41,65 @@ from holdfast.transfer import (
     Residence,
     Uploader,
 )
-from holdfast.workdirs import Workdirs
 from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
-_SYNC_SECONDS = 30.0
-_EXPIRY_SECONDS = 600.0
 _UMASK = (
     0o022  # what the file system creates gets its mode set; this is for the store's and the remote directories' own files
 )
 
 
-async def run(loaded: LoadedConfig, ready: Callable[[], None]) -> None:
-    """Run the daemon until it is told to stop or the file system is unmounted.
+async def run(
+    loaded: LoadedConfig, manager: ServiceManager, descriptors: Mapping[str, int], ready: Callable[[], None]
+) -> bool:
+    """Run the daemon until it is told to stop or the file system is unmounted; return whether to start it again.
 
-    ``ready`` is called once the mount answers. Raises ``HoldfastError`` when it can't start; nothing is left mounted then.
+    A living mount that is among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
+    ``HoldfastError`` when it can't start; nothing is left mounted then but a mount that can still be taken over.
     """
-    config = loaded.config
     _prepare_process()
-    path = mountpoint.prepare(config.mount.mountpoint)
+    succession = Succession(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    inheritance = None
+    try:
+        inheritance = succession.find()
+        return await _run(loaded.config, succession, inheritance, "", ready)
+    except TakeoverError as problem:
+        if inheritance is not None:
+            inheritance.clear_away()
+        succession.abandon()
+        return await _run(loaded.config, succession, None, str(problem), ready)
+
+
+async def _run(
+    config: Config, succession: Succession, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+) -> bool:
+    """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
+    path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
     counters = Counters()
-    with _store(config) as store, _index(store) as index:
+    with _store(config, inheritance) as store, _index(store) as index, _session(succession, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
         if index.renewed:
             events.emit("index-renewed", why=index.renewed)
-        core = await _assemble(config, store, index, events, counters)
+        if refusal:
+            _log.warning("the mount of an earlier daemon can't be taken over (%s): mounting afresh", refusal)
+            events.emit("takeover-failed", why=refusal)
+        if inheritance:
+            inheritance.check(config.mount.mountpoint, store.store_id)
+        core = await _assemble(config, store, index, tables, events, counters)
         files = FileSystem(core)
-        session = Session(files, path, allow_other=config.mount.allow_other, passthrough=config.mount.passthrough)
-        try:
-            await _serve(files, session, ready)
-        finally:
-            session.close()
-            files.end()
-            events.emit("stopped")
-
-
-async def _serve(files: FileSystem, session: Session, ready: Callable[[], None]) -> None:
-    core = files.core
-    workdirs = Workdirs(files)
-    upkeep = Upkeep(files, workdirs)
-    async with trio.open_nursery() as background:
-        await background.start(core.fetcher.run)
-        await background.start(files.run)
-        await background.start(workdirs.run)
-        background.start_soon(core.room.run)
-        background.start_soon(_sync_regularly, core.index)
-        background.start_soon(_expire_quarantine, core)
-        background.start_soon(upkeep.run)
-        for remote in core.remotes.values():
-            background.start_soon(remote.deletions.run)
-        async with trio.open_nursery() as front:
-            front.start_soon(_stop_on_signal, session)
-            await front.start(
-                _control(files, workdirs, upkeep, session).run,
-                Path(core.config.control.socket),
-                core.config.control.group,
-            )
-            front.start_soon(_announce, session, core.events, ready)
-            await session.serve()
-            front.cancel_scope.cancel()
-        background.cancel_scope.cancel()
-
-
-def _control(files: FileSystem, workdirs: Workdirs, upkeep: Upkeep, session: Session) -> ControlServer:
-    paths = Paths(files, session.mountpoint)
-    inspector = Inspector(files, paths, workdirs, session)
-    return ControlServer(inspector, Actions(files, paths), workdirs, SweepRoutes(upkeep, paths), files.core.events)
-
-
-async def _announce(session: Session, events: EventLog, ready: Callable[[], None]) -> None:
-    await trio.to_thread.run_sync(os.statvfs, session.mountpoint)
-    events.emit("mounted", mountpoint=session.mountpoint, pid=os.getpid())
-    ready()
-
-
-async def _stop_on_signal(session: Session) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            _log.info("stopping on %s", signal.Signals(number).name)
-            session.stop()
-
-
-async def _sync_regularly(index: Index) -> None:
-    while True:
-        await trio.sleep(_SYNC_SECONDS)
-        await trio.to_thread.run_sync(index.sync)
-
-
-async def _expire_quarantine(core: Core) -> None:
-    while True:
-        before = time.time() - core.config.integrity.quarantine_seconds
-        expired = await trio.to_thread.run_sync(core.store.quarantine.expire, before)
-        if expired:
-            core.events.emit("quarantine-expired", files=expired)
-        await trio.sleep(_EXPIRY_SECONDS)
+        session = Session(
+            files,
+            path,
+            allow_other=config.mount.allow_other,
+            passthrough=config.mount.passthrough,
+            keep=succession.area.exchange,
+            device=inheritance.device if inheritance else None,
+        )
+        if inheritance is None:
+            succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+        tenure = Tenure(files, session, succession, ready, is_inherited=inheritance is not None)
+        await tenure.run()
+        return tenure.wants_restart
 
 
 def _prepare_process() -> None:
@@ -147,10 +109,12 @@ def _prepare_process() -> None:
 
 
 @contextmanager
-def _store(config: Config) -> Iterator[StoreDirectory]:
+def _store(config: Config, inheritance: Inheritance | None) -> Iterator[StoreDirectory]:
     store = StoreDirectory.open(Path(config.store.directory))
     try:
-        left_over = store.staging.clear() + store.orphanage.clear() + store.trash.empty()
+        left_over = store.staging.clear() + store.trash.empty()
+        if inheritance is None:
+            left_over += store.orphanage.clear()
         if left_over:
             _log.info("removed %d files that an earlier run left behind", left_over)
         yield store
@@ -167,7 +131,20 @@ def _index(store: StoreDirectory) -> Iterator[Index]:
         index.close()
 
 
-async def _assemble(config: Config, store: StoreDirectory, index: Index, events: EventLog, counters: Counters) -> Core:
+@contextmanager
+def _session(succession: Succession, inheritance: Inheritance | None) -> Iterator[SessionTables]:
+    if inheritance is None:
+        succession.begin()
+    tables = succession.area.open_tables()
+    try:
+        yield tables
+    finally:
+        tables.close()
+
+
+async def _assemble(
+    config: Config, store: StoreDirectory, index: Index, tables: SessionTables, events: EventLog, counters: Counters
+) -> Core:
     zones = ZoneMap(_bases(config), config.checkpoints.durability, config.blobs.durability)
     remotes = {
         name: await _remote(name, section, config, index, events, counters)
@@ -194,13 +171,14 @@ async def _assemble(config: Config, store: StoreDirectory, index: Index, events:
         config,
         store,
         index,
+        tables,
         zones,
         names,
         remotes,
         residence,
         room,
         fetcher,
-        Uploader(config.remote.single_put_limit_bytes, counters),
+        Uploader(config.remote.single_put_limit_bytes, store.store_id, counters),
         events,
         counters,
     )

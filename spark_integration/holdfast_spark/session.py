@@ -43,7 +43,14 @@ def configure(
     local = Path(workdir.path) / "tmp" / "spark"
     local.mkdir(exist_ok=True)
     os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would beat spark.local.dir
-    settings = {
+    for key, value in settings(local).items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def settings(local: Path) -> dict[str, str]:
+    """Return the Spark settings for state that is kept on the mount, with Spark's own files in the directory ``local``."""
+    return {
         "spark.local.dir": str(local),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={local}",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
@@ -51,9 +58,6 @@ def configure(
         "spark.sql.streaming.checkpointFileManagerClass": _manager_class(),
         "spark.hadoop.fs.file.impl": _LOCAL_FILES,
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder
 
 
 def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:

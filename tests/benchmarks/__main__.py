@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.benchmarks import data, fetching, machine, memory, metadata, stalls
-from tests.benchmarks.report import Line, Report
+from tests.benchmarks import data, database, fetching, machine, memory, metadata, plot, spark, stalls
+from tests.benchmarks.report import Line, Report, decoded
 from tests.benchmarks.requests import RequestCounter
 from tests.benchmarks.rows import Row, Scale
 from tests.benchmarks.runner import Runner
@@ -27,6 +27,9 @@ _WIDTH_IN_FILES = 132
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark; return its exit status: 0 unless a row could not be measured."""
     options = _parser().parse_args(arguments)
+    if options.report is not None:
+        _write_files(options, decoded(options.report.read_bytes()))
+        return 0
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts what runs in the background with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     scale = Scale.quick() if options.quick else Scale()
@@ -51,9 +54,15 @@ def main(arguments: Sequence[str]) -> int:
                 lines=lines,
             )
             screen.end(report)
+    _write_files(options, report)
+    return 0
+
+
+def _write_files(options: argparse.Namespace, report: Report) -> None:
     if options.output is not None:
         options.output.write_bytes(report.encoded())
-    return 0
+    if options.plot is not None:
+        options.plot.write_text(plot.drawn(report))
 
 
 def _rows(sides: Sides, scale: Scale) -> list[Row]:
@@ -61,8 +70,10 @@ def _rows(sides: Sides, scale: Scale) -> list[Row]:
     plain_bindfs_work = [sides.plain, sides.bindfs, sides.work]
     return [
         *metadata.rows(sides.directories, scale),
-        *data.rows([*plain_bindfs_work, *([sides.rclone] if sides.rclone else [])], scale),
+        *data.rows([target for target in sides.directories if target is not sides.checkpoints], scale),
+        *database.rows([sides.plain, sides.work], scale),
         *fetching.rows(sides, scale),
+        *spark.rows(sides, scale),
         *memory.rows(sides, scale),
         *stalls.rows(plain_bindfs_work, scale),
     ]
@@ -86,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured on each target (default 5)")
     parser.add_argument("--quick", action="store_true", help="small scales: to try it, not for figures")
     parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
+    parser.add_argument("--plot", type=Path, metavar="SVG", help="draw the ratios of the report into this file")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="measure nothing: take the report from this file")
     parser.add_argument(
         "--directory",
         type=Path,

@@ -1,4 +1,4 @@
-"""Rows about bytes: fio with psync, one process, on one file that lies in the page cache."""
+"""Rows about bytes: fio, one process, on one file that lies in the page cache, and stays there (``--invalidate=0``)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tests.benchmarks.report import Unit
+from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 
 _FILE = "file"
 _BLOCK = b"\x5a\xa5" * 2**19
+_READ = Goal(peer="ext4", at_least=0.95)
+_WRITE = Goal(peer="ext4", at_least=0.9)
 
 
 def rows(targets: Sequence[Target], scale: Scale) -> list[Row]:
     """Return the rows, for targets that are plain directories and take writes in place."""
 
-    def row(name: str, what: str, unit: Unit, *options: str) -> Row:
+    def row(name: str, what: str, unit: Unit, goal: Goal, *options: str) -> Row:
         return Row(
             name=name,
             what=what,
@@ -27,13 +29,18 @@ def rows(targets: Sequence[Target], scale: Scale) -> list[Row]:
             setup=_write_file,
             action=partial(_fio, options, scale, _bandwidth if unit is Unit.MIB_PER_SECOND else _operations),
             fresh=False,
+            goals={target.name: goal for target in targets if target.ours},
         )
 
+    psync, mapped = "--ioengine=psync", "--ioengine=mmap"
+    mib, each = Unit.MIB_PER_SECOND, Unit.PER_SECOND
     return [
-        row("read", "sequential read, 1 MiB", Unit.MIB_PER_SECOND, "--rw=read", "--bs=1M"),
-        row("write", "sequential write, 1 MiB", Unit.MIB_PER_SECOND, "--rw=write", "--bs=1M"),
-        row("random-read", "random read, 4 KiB", Unit.PER_SECOND, "--rw=randread", "--bs=4k"),
-        row("random-write", "random write, 4 KiB", Unit.PER_SECOND, "--rw=randwrite", "--bs=4k"),
+        row("read", "sequential read, 1 MiB", mib, _READ, psync, "--rw=read", "--bs=1M"),
+        row("mmap-read", "sequential read through a mapping, 1 MiB", mib, _READ, mapped, "--rw=read", "--bs=1M"),
+        row("random-read", "random read, 4 KiB", each, _READ, psync, "--rw=randread", "--bs=4k"),
+        row("write", "sequential write, 1 MiB", mib, _WRITE, psync, "--rw=write", "--bs=1M"),
+        row("write-sync", "write 1 MiB, fsync", mib, _WRITE, psync, "--rw=write", "--bs=1M", "--fsync=1"),
+        row("random-write", "random write, 4 KiB", each, _WRITE, psync, "--rw=randwrite", "--bs=4k"),
     ]
 
 
@@ -42,7 +49,7 @@ def fio_command(site: Site, size_bytes: int, seconds: float, options: Sequence[s
     return [
         "fio",
         "--name=bench",
-        "--ioengine=psync",
+        "--invalidate=0",
         "--output-format=json",
         "--time_based",
         f"--runtime={round(seconds * 1000)}ms",

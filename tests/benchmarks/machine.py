@@ -13,7 +13,13 @@ from pathlib import Path
 from holdfast import mountpoint
 
 _PACKAGES = ("lmdb", "obstore", "pyfuse3", "trio")
-_TOOLS = {"bindfs": ["bindfs", "--version"], "fio": ["fio", "--version"], "rclone": ["rclone", "version"]}
+_TOOLS = {
+    "bindfs": ["bindfs", "--version"],
+    "fio": ["fio", "--version"],
+    "libfuse": ["fusermount3", "--version"],
+    "rclone": ["rclone", "version"],
+    "rocksdb": ["ldb", "--version"],
+}
 
 
 def describe(directory: Path) -> dict[str, str]:

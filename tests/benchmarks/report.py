@@ -23,6 +23,7 @@ class Unit(enum.Enum):
     MIB_PER_SECOND = "MiB/s"
     MILLISECONDS = "ms"
     MIB = "MiB"
+    REQUESTS = "requests"
 
     @property
     def more_is_better(self) -> bool:
@@ -31,16 +32,21 @@ class Unit(enum.Enum):
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a value of ours has to reach: a ratio to ``peer`` of ``at_least``, or at most the value ``at_most``."""
+    """What a value of ours has to reach: a ratio to ``peer`` of ``at_least``, at most the peer's value and ``at_most_more``,
+    or at most the value ``at_most``.
+    """
 
     peer: str | None = None
     at_least: float | None = None
     at_most: float | None = None
+    at_most_more: float | None = None
 
-    def met(self, ratios: Mapping[str, float], median: float) -> bool | None:
-        """Say whether a target with these ratios and this median reaches the goal; None when that can't be said."""
+    def met(self, ratios: Mapping[str, float], more: Mapping[str, float], median: float) -> bool | None:
+        """Say whether a target with these ratios, differences and median reaches the goal; None when that can't be said."""
         if self.at_most is not None:
             return median <= self.at_most
+        if self.at_most_more is not None and self.peer is not None:
+            return more[self.peer] <= self.at_most_more if self.peer in more else None
         if self.peer is None or self.at_least is None or self.peer not in ratios:
             return None
         return ratios[self.peer] >= self.at_least
@@ -48,12 +54,15 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.at_most is not None:
             return f"at most {figure(self.at_most)}"
+        if self.at_most_more is not None:
+            return f"at most {figure(self.at_most_more)} more than {self.peer}"
         return f"at least {self.at_least:g} of {self.peer}" if self.peer else ""
 
 
 class Result(msgspec.Struct, kw_only=True):
     """What one target reached: one value a round, in the order of the rounds.
 
+    ``more`` is by how much the values are above a peer's, the median over the rounds; told where a goal is about it.
     ``requests`` are FUSE requests for each thing done, by kind; None where they can't be counted. Goals are set for targets
     of ours.
     """
@@ -62,6 +71,7 @@ class Result(msgspec.Struct, kw_only=True):
     median: float = 0.0
     ours: bool = False
     ratios: dict[str, float] = msgspec.field(default_factory=dict)
+    more: dict[str, float] = msgspec.field(default_factory=dict)
     met: bool | None = None
     requests: dict[str, float] | None = None
     goal: Goal | None = None
@@ -123,8 +133,17 @@ def line(
                 result.ratios[peer] = found
         result.goal = goals.get(name)
         if result.goal is not None:
-            result.met = result.goal.met(result.ratios, result.median)
+            if result.goal.at_most_more is not None:
+                result.more = _differences(result, results, ours)
+            result.met = result.goal.met(result.ratios, result.more, result.median)
     return Line(row=row, what=what, unit=unit, results=results)
+
+
+def _differences(result: Result, results: Mapping[str, Result], ours: frozenset[str]) -> dict[str, float]:
+    pairs = {
+        peer: list(zip(result.values, other.values, strict=False)) for peer, other in results.items() if peer not in ours
+    }
+    return {peer: statistics.median(our - value for our, value in rounds) for peer, rounds in pairs.items() if rounds}
 
 
 def missed(lines: Sequence[Line]) -> list[tuple[Line, str]]:

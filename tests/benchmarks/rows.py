@@ -41,7 +41,7 @@ class Target:
 class Scale:
     """How much is done. ``quick`` scales are for trying the benchmark, not for figures."""
 
-    files: int = 5_000
+    files: int = 10_000
     synced: int = 200
     listed: int = 10_000
     listed_many: int = 100_000
@@ -51,11 +51,15 @@ class Scale:
     data_seconds: float = 2.0
     object_bytes: int = 2**30
     load_seconds: float = 4.0
+    database_entries: int = 1_000_000
+    """Of 116 bytes each."""
+    batches: int = 4
+    state_keys: int = 4_800_000
 
     @classmethod
     def quick(cls) -> Scale:
         """Return a scale at which a round takes seconds."""
-        return cls(500, 50, 1_000, 5_000, 5_000, 2**26, 0.3, 2**26, 1.0)
+        return cls(500, 50, 1_000, 5_000, 5_000, 2**26, 0.3, 2**26, 1.0, 100_000, 1, 40_000)
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,15 @@ Values = dict[str, float]
 """Values by what they are, when a row has several; the key is empty when it has one."""
 
 
+def _leave(site: Site) -> None:
+    """There is nothing to end."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One thing to measure. ``setup`` makes the site's directory, untimed; ``action`` returns its values in ``unit``.
 
+    ``teardown`` ends what ``setup`` has started, before the directory is removed; after an error ``Sides.at_end`` does.
     ``targets`` take part. Without ``fresh`` all rounds work in the directory that was set up for the first one.
     ``things`` is how often the action does what the row is about, before the site's share; 0: requests are not counted.
     """
@@ -94,8 +103,9 @@ class Row:
     fresh: bool = True
     most_rounds: int | None = None
     goals: Mapping[str, Goal] = field(default_factory=dict)
-    """By the names of targets."""
+    """By the names of targets. They are about the value without a name, where a row has one among others."""
     things: int = 0
+    teardown: Callable[[Site], None] = _leave
 
 
 def seconds_of(action: Callable[[], object]) -> float:

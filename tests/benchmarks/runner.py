@@ -41,7 +41,8 @@ class Measured:
         lines = []
         for key in keys:
             values = {target.name: self.values.get(target.name, {}).get(key, []) for target in row.targets}
-            made = line(f"{row.name}: {key}" if key else row.name, row.what, row.unit, values, ours, row.goals)
+            goals = row.goals if not key or "" not in keys else {}
+            made = line(f"{row.name}: {key}" if key else row.name, row.what, row.unit, values, ours, goals)
             for name, result in made.results.items():
                 result.requests = self.requests.get(name)
             lines.append(made)
@@ -119,6 +120,7 @@ class _Sites:
     def remove(self) -> None:
         """Remove all sites, by the front."""
         for site in self._sites.values():
+            self._row.teardown(site)
             shutil.rmtree(site.front)
 
 

@@ -65,7 +65,7 @@ def _nothing(site: Site) -> list[list[str]]:
 
 
 def _fsync(site: Site) -> list[list[str]]:
-    options = ["--rw=write", "--bs=64k", "--fsync=1", f"--numjobs={_WRITERS}"]
+    options = ["--ioengine=psync", "--rw=write", "--bs=64k", "--fsync=1", f"--numjobs={_WRITERS}"]
     return [fio_command(site, _FILE_BYTES, site.scale.load_seconds, options)]
 
 

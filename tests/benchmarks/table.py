@@ -84,4 +84,5 @@ def _value(name: str, result: Result) -> str:
 
 
 def _ratios(result: Result) -> str:
-    return "".join(f", {ratio:.2f} {peer}" for peer, ratio in result.ratios.items())
+    ratios = "".join(f", {ratio:.2f} {peer}" for peer, ratio in result.ratios.items())
+    return ratios + "".join(f", {difference:+,.0f} {peer}" for peer, difference in result.more.items())

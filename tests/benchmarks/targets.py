@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -26,23 +26,29 @@ from tests.support.versitygw import BuildError
 
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.02
+_LIBFUSE_EXAMPLE = Path("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c")
 _WORKDIR = "bench_1"
 """The working directory that is measured: its holder is the process that makes it, this one."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """All targets of a run, and Holdfast's daemon. ``server`` is the S3 store behind the blob zone; None: a directory."""
+    """All targets of a run, and Holdfast's daemon. ``server`` is the S3 store behind the blob zone; None: a directory.
+
+    ``at_end`` ends what rows have started, before all else.
+    """
 
     directory: Path
     plain: Target
     bindfs: Target
+    passthrough_ll: Target | None
     rclone: Target | None
     work: Target
     checkpoints: Target
     node: Node
     server: S3Server | None
     rclone_control: str
+    at_end: ExitStack
 
     @classmethod
     @contextmanager
@@ -51,7 +57,7 @@ class Sides:
         with ExitStack() as stack:
             directory = stack.enter_context(_directory(base))
             server = _server(stack)
-            node = stack.enter_context(started_node(directory / "holdfast", server))
+            node = stack.enter_context(_near_node(directory / "holdfast", server))
             work = node.work / _WORKDIR
             work.mkdir()
             port = free_port()
@@ -59,6 +65,7 @@ class Sides:
                 directory=directory,
                 plain=_plain(directory / "plain"),
                 bindfs=stack.enter_context(_bindfs(directory / "bindfs")),
+                passthrough_ll=stack.enter_context(_passthrough_ll(directory / "passthrough_ll")),
                 rclone=stack.enter_context(_rclone(directory / "rclone", port)) if shutil.which("rclone") else None,
                 work=Target("work", work, node.backing(work), "holdfast: work/bench_1", ours=True),
                 checkpoints=Target(
@@ -73,12 +80,14 @@ class Sides:
                 node=node,
                 server=server,
                 rclone_control=f"http://127.0.0.1:{port}/vfs/stats",
+                at_end=stack.enter_context(ExitStack()),
             )
 
     @property
     def directories(self) -> tuple[Target, ...]:
         """The targets that are directories like any other."""
-        return tuple(target for target in (self.plain, self.bindfs, self.rclone, self.work, self.checkpoints) if target)
+        peers = (self.plain, self.bindfs, self.passthrough_ll, self.rclone)
+        return tuple(target for target in (*peers, self.work, self.checkpoints) if target)
 
     def settle(self) -> None:
         """Return when nobody has work left over from what was done before."""
@@ -103,13 +112,21 @@ def _server(stack: ExitStack) -> S3Server | None:
         return None
 
 
+def _near_node(directory: Path, server: S3Server | None) -> AbstractContextManager[Node]:
+    remote = f"file://{directory}/remote"
+    if server is None:
+        return started_node(directory)
+    return started_node(directory, (f"{remote}/checkpoints", server.below("blobs").url), server.environment)
+
+
 @contextmanager
-def started_node(directory: Path, server: S3Server | None = None) -> Iterator[Node]:
-    """A node of its own, with its checkpoint store beside it, and its blob store there or at ``server``."""
-    remote = directory / "remote"
-    blobs = server.below("blobs").url if server else f"file://{remote}/blobs"
-    node = Node(directory, f"file://{remote}/checkpoints", blobs, log__level="info")
-    node.environment = server.environment if server else {}
+def started_node(
+    directory: Path, urls: tuple[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[Node]:
+    """A node of its own. ``urls`` of the checkpoint and the blob store: by default directories beside it."""
+    remote = f"file://{directory}/remote"
+    node = Node(directory, *(urls or (f"{remote}/checkpoints", f"{remote}/blobs")), log__level="info")
+    node.environment = dict(environment or {})
     try:
         yield node.start()
     finally:
@@ -136,6 +153,20 @@ def _bindfs(directory: Path) -> Iterator[Target]:
     command = ["bindfs", "-f", str(back), str(front)]
     with _mounted(front, back, command):
         yield Target("bindfs", front, back, "bindfs -f SOURCE MOUNT")
+
+
+@contextmanager
+def _passthrough_ll(directory: Path) -> Iterator[Target | None]:
+    """libfuse's own example of a fast file system, which libfuse3-dev has as source; None where it can't be built."""
+    front, back, program = directory / "mount", directory / "source", directory / "passthrough_ll"
+    directory.mkdir()
+    if not _LIBFUSE_EXAMPLE.exists():
+        yield None
+        return
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True)
+    subprocess.run(["gcc", "-O2", "-o", str(program), str(_LIBFUSE_EXAMPLE), *flags.stdout.split()], check=True)
+    with _mounted(front, back, [str(program), "-f", "-o", f"source={back}", str(front)]):
+        yield Target("passthrough_ll", front, back, "passthrough_ll -f -o source=SOURCE MOUNT")
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
+from tests.support.mounts import mounted_image
 from tests.support.node import Node, wait_until
 
 MIB = 1 << 20
@@ -110,3 +112,38 @@ def test_prefetch_brings_a_whole_directory(make_node: NodeFactory) -> None:
     assert (reader.blobs / "deep/er/two").read_bytes().startswith(b"deep/er/two")
     assert reader.requests()["GET"] == before == 3
     assert objects(reader.directory.parent / "remote/blobs").keys() == {"deep/one", "deep/er/two", "deep/er/three"}
+
+
+def fill(disk: Path) -> None:
+    """Leave no byte free."""
+    with (disk / "ballast").open("ab", buffering=0) as file:
+        size_bytes = MIB
+        while size_bytes:
+            try:
+                file.write(bytes(size_bytes))
+            except OSError:
+                size_bytes //= 2
+        os.fsync(file.fileno())
+
+
+def test_what_is_cached_is_read_from_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path) -> None:
+    remote_files.mkdir(parents=True)
+    names = [f"{number:04}" for number in range(1000)]
+    for name in names:
+        (remote_files / name).write_bytes(name.encode())
+    with mounted_image("ext4", workspace / "disk", 64 * MIB, "-m", "0") as disk:
+        node = make_node(store__directory=disk / "store").start()
+        with node.client() as client:
+            list(client.prefetch(str(node.checkpoints)))
+        fill(disk)
+        for _ in range(2):
+            assert [(node.checkpoints / name).read_bytes() for name in names] == [name.encode() for name in names]
+            node.stop()
+            fill(disk)
+            node.start()
+        assert node.requests().get("GET", 0) == 0
+        (node.checkpoints / names[0]).unlink()
+        with node.client() as client:
+            assert list(client.evict(str(node.checkpoints / names[1])))[-1].done == 1
+        assert (node.checkpoints / names[2]).read_bytes() == names[2].encode()
+        node.stop()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -270,6 +273,39 @@ def test_the_command_without_a_terminal_does_not_ask(node: Node, remote_files: P
     assert not garbage & below(remote_files / JOB)
 
 
+def test_a_plan_that_was_made_elsewhere_is_carried_out(make_node: NodeFactory, remote_files: Path, workspace: Path) -> None:
+    maker, executor = make_node("a").start(), make_node("b").start()
+    garbage = job(remote_files / JOB)
+    with maker.client() as client:
+        plan = client.plan_sweep(SweepRequest(path=str(maker.checkpoints)))
+    file = workspace / "made-elsewhere"
+    file.write_bytes((maker.store / f"plans/{plan.id}.plan").read_bytes())
+    assert holdfast("checkpoint", "execute", file, socket=executor.socket) == "removed 3 entries, 10 B\n"
+    assert not garbage & below(remote_files / JOB)
+    lines = file.read_bytes().splitlines(keepends=True)
+    put(remote_files / JOB / "shared" / digest(1000), b"12345", age_days=3)
+    kept = lines[1].replace(b"exclusive/chk-3-late", b"exclusive/chk-7-state")
+    file.write_bytes(lines[0].replace(b'"count":3', b'"count":1') + kept)
+    assert "the world has changed" in holdfast("checkpoint", "execute", file, socket=executor.socket, status=1)
+    file.write_bytes(b"no plan")
+    assert "no plan of Holdfast's" in holdfast("checkpoint", "execute", file, socket=executor.socket, status=1)
+    assert (remote_files / JOB / "exclusive/chk-7-state").exists()
+
+
+@pytest.mark.parametrize(("answer", "goes"), [(b"n\n", False), (b"y\n", True)])
+def test_the_command_at_a_terminal_asks(node: Node, remote_files: Path, answer: bytes, goes: bool) -> None:
+    garbage = job(remote_files / JOB)
+    terminal, end = pty.openpty()
+    os.write(terminal, answer)
+    command = [sys.executable, "-m", "holdfast", "checkpoint", "sweep", str(node.checkpoints), "--socket", str(node.socket)]
+    result = subprocess.run(command, stdin=end, capture_output=True, text=True, check=False)
+    os.close(terminal)
+    os.close(end)
+    assert "Remove 3 entries, 10 B? [y/N]:" in result.stdout
+    assert (result.returncode == 0) is goes
+    assert bool(garbage & below(remote_files / JOB)) is not goes
+
+
 def test_the_grace_age_of_the_command_is_kept(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     said = holdfast("checkpoint", "sweep", node.checkpoints, "--grace", str(4 * 86400), socket=node.socket)
@@ -306,12 +342,13 @@ def test_mistakes_are_one_line(node: Node, arguments: tuple[str, ...], message: 
     assert said.count("\n") == 1
 
 
-def test_others_may_look_but_not_touch(node: Node, remote_files: Path) -> None:
+def test_names_of_checkpoints_are_not_for_everybody(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     with ControlClient(node.socket.with_name("status.sock")) as client:
-        assert client.checkpoints(str(node.checkpoints))
-        assert client.plans() == []
-        with pytest.raises(RefusedError):
+        for ask in (lambda: client.checkpoints(str(node.checkpoints)), client.plans):
+            with pytest.raises(RefusedError, match="not for everybody"):
+                ask()
+        with pytest.raises(RefusedError, match="not for everybody"):
             client.plan_sweep(SweepRequest(path=str(node.checkpoints)))
 
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path)
         file.flush()
         assert objects(remote_files) == {}
     assert objects(remote_files) == {"report": b"one"}
+
+
+def test_a_redirection_of_the_shell_is_sent_twice(node: Node, remote_files: Path) -> None:
+    for command, puts in (("echo x >file", 2), (": >empty", 1), ("echo x >file.tmp && mv file.tmp renamed", 1)):
+        before = node.requests().get("PUT", 0)
+        subprocess.run(["sh", "-c", command], cwd=node.checkpoints, check=True)
+        assert node.requests()["PUT"] - before == puts, command
+    assert objects(remote_files) == {"empty": b"", "file": b"x\n", "renamed": b"x\n"}
 
 
 def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
@@ -110,6 +119,16 @@ def test_a_write_once_name_is_never_opened_for_writing_again(make_node: NodeFact
         assert (node.checkpoints / "query/offsets/3").read_bytes() == b"three"
 
 
+def test_a_write_once_name_that_was_sent_is_not_opened_for_writing_though_its_writer_has_it_open(node: Node) -> None:
+    path = node.checkpoints / "query/_spark_metadata/0"
+    path.parent.mkdir(parents=True)
+    with path.open("wb", buffering=0) as file:
+        file.write(b"one")
+        os.fsync(file.fileno())
+        with pytest.raises(FileExistsError):
+            os.open(path, os.O_WRONLY)
+
+
 def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: Node) -> None:
     directory = node.checkpoints / "query/offsets"
     directory.mkdir(parents=True)
@@ -147,6 +166,26 @@ def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(mak
     assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
     kept = [file for file in (second.store / "quarantine").iterdir() if file.suffix != ".json"]
     assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
+
+
+def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: Path) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query/_spark_metadata").mkdir(parents=True)
+    two = (second.checkpoints / "query/_spark_metadata/0").open("wb", buffering=0)
+    two.write(b"two")
+    os.link(second.checkpoints / "query/_spark_metadata/0", second.checkpoints / "other")
+    os.link(second.checkpoints / "other", second.checkpoints / "other.tmp")
+    two.write(b" and more")
+    (first.checkpoints / "query/_spark_metadata/0").write_bytes(b"one")
+    with pytest.raises(FileExistsError):
+        two.close()
+    assert (second.checkpoints / "query/_spark_metadata/0").read_bytes() == b"one"
+    for name in ("other", "other.tmp"):
+        assert (second.checkpoints / name).read_bytes() == b"two and more"
+    assert objects(remote_files) == {"query/_spark_metadata/0": b"one", "other": b"two and more"}
+    assert second.status().unsent == []
+    assert list((second.store / "quarantine").iterdir()) == []
 
 
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import mountpoint
 from tests.conftest import NodeFactory
+from tests.support.mounts import mounted_image
 from tests.support.node import Node, StartError
 
 
@@ -128,15 +129,8 @@ def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspa
 
 
 def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspace: Path) -> None:
-    image, place = workspace / "small.img", workspace / "small"
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-    place.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, place], check=True)
-    node = make_node(store__directory=place / "store")
-    try:
-        node.start()
+    with mounted_image("ext4", workspace / "small", 64 << 20, "-m", "0") as place:
+        node = make_node(store__directory=place / "store").start()
         workdir = node.work / "worker_1"
         workdir.mkdir()
         (workdir / "localState/kept").write_bytes(b"kept")
@@ -148,8 +142,6 @@ def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspa
         (workdir / "tmp/huge").unlink()
         (workdir / "tmp/small").write_bytes(bytes(1 << 20))
         node.stop()
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspace: Path) -> None:
@@ -158,6 +150,10 @@ def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspac
         systemd.bind(str(workspace / "notify"))
         node.environment = {"NOTIFY_SOCKET": str(workspace / "notify"), "JOURNAL_STREAM": "9:1"}
         node.start()
+        message, descriptors, _, _ = socket.recv_fds(systemd, 4096, 2)
+        device = node.mountpoint.stat().st_dev
+        assert (message.decode(), len(descriptors)) == (f"FDSTORE=1\nFDNAME=holdfast-{device}", 1)
+        os.close(descriptors[0])
         assert systemd.recv(4096).decode() == f"READY=1\nSTATUS=mounted on {node.mountpoint}"
     assert node.log.read_text().startswith(("INFO holdfast", "DEBUG ")), "the journal has times of its own"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
+from tests.support.mounts import mounted_image
 from tests.support.node import Node, wait_until
 
 
@@ -75,6 +78,49 @@ def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: 
         os.utime(file.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert objects(remote_files) == {"file": b"new"}
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_a_mapping_that_goes_on_after_close_leaves_nothing_unsent(
+    node: Node, remote_files: Path, *, at_the_end: bool
+) -> None:
+    """The kernel tells only of the first write into a page: the second here leaves no trace."""
+    path = node.checkpoints / "mapped"
+    path.write_bytes(bytes(8192))
+    with path.open("r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 8192)
+        mapping[4096:4101] = b"first"
+    assert objects(remote_files)["mapped"][4096:4101] == b"first"
+    mapping[4096:4101] = b"later"
+    mapping.close()
+    if not at_the_end:
+        wait_until(lambda: objects(remote_files)["mapped"][4096:4101] == b"later")
+    node.stop()
+    node.start()
+    assert path.read_bytes()[4096:4101] == b"later"
+    assert node.events("quarantined") == []
+
+
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+def test_a_write_in_the_same_tick_as_a_send_is_seen(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str
+) -> None:
+    """Linux gives ext3 coarse times to this day, and gave them to all file systems before 6.13."""
+    with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
+        node = make_node(store__directory=disk / "store").start()
+        path = node.checkpoints / "file"
+        path.write_bytes(b"0000")
+        for number in range(1, 150):
+            file = os.open(path, os.O_WRONLY)
+            os.pwrite(file, b"0000", 0)
+            closer = threading.Thread(target=os.close, args=(os.dup(file),))
+            closer.start()
+            for count in range(10 * number):  # so that the last one comes at another moment of the send each time
+                os.pwrite(file, b"%04d" % count, 0)
+            closer.join()
+            os.close(file)
+            assert objects(remote_files) == {"file": b"%04d" % count}
+        node.stop()
 
 
 @pytest.mark.parametrize("zone", ["checkpoints", "work/tm_1/localState"])

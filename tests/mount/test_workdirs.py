@@ -284,6 +284,18 @@ def test_bad_names_and_processes_are_refused(node: Node) -> None:
     assert os.listdir(node.work) == []
 
 
+def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]
+    node.start()
+    with pytest.raises(PermissionError):
+        (node.work / "tm_1").mkdir()
+    assert os.listdir(node.work) == []
+    assert node.events("workdir-refused")[0]["path"] == "work/tm_1"
+    (node.work / "plain").mkdir()
+    (node.work / "plain/below_it").mkdir()
+
+
 def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> None:
     other = make_node("other", store__directory=node.store)
     with pytest.raises(StartError, match=rf"in use by another daemon \(pid {node.pid}\)"):

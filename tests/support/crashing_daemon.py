@@ -1,8 +1,8 @@
 """holdfastd that dies at a named point: SIGKILL before or after a step, once the test has armed it.
 
 ``python -m tests.support.crashing_daemon`` takes holdfastd's arguments. ``HOLDFAST_TEST_CRASH_POINT`` names the point, and
-the file ``HOLDFAST_TEST_CRASH_ARMED`` arms it by being there. The points are steps of the daemon's own code, wrapped from
-the outside: the daemon knows nothing of them.
+the file ``HOLDFAST_TEST_CRASH_ARMED`` arms it by being there, for one death. The points are steps of the daemon's own code,
+wrapped from the outside: the daemon knows nothing of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
 from holdfast import daemon
 from holdfast.fs.backlog import Backlog
+from holdfast.fs.fuse.direct import DirectAnswers
+from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.publish import Publisher
 from holdfast.fs.remove import Removal
 from holdfast.fs.rename import Renames
@@ -67,6 +69,18 @@ POINTS = {
 }
 
 
+def reply_to(handler: str) -> list[Point]:
+    """Return where a request is carried out and not answered: in the handlers that answer at once, and in pyfuse3's."""
+    at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(DirectAnswers, name)]
+    return [*(Point(DirectAnswers, name, after=True) for name in at_once), Point(Operations, handler, after=True)]
+
+
+def points_of(name: str) -> list[Point]:
+    """Return the steps that a point consists of: ``reply: HANDLER``, or one of ``POINTS``."""
+    _, is_reply, handler = name.partition("reply: ")
+    return reply_to(handler) if is_reply else [POINTS[name]]
+
+
 def arm(point: Point, is_armed: Callable[[], bool]) -> None:
     """Make the step of ``point`` deadly while ``is_armed``."""
     original = getattr(point.owner, point.method)
@@ -94,7 +108,16 @@ def arm(point: Point, is_armed: Callable[[], bool]) -> None:
     setattr(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)
 
 
+def disarm(armed: str) -> bool:
+    """Take the file ``armed`` away; say whether it was there."""
+    try:
+        os.unlink(armed)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 if __name__ == "__main__":
-    armed = os.environ[ARMED]
-    arm(POINTS[os.environ[POINT]], lambda: os.path.exists(armed))
+    for deadly_step in points_of(os.environ[POINT]):
+        arm(deadly_step, partial(disarm, os.environ[ARMED]))
     sys.exit(daemon.main())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 
 @contextmanager
@@ -21,6 +24,23 @@ def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
     """Show the directory ``source`` on ``path``, where it can't be written. Needs root."""
     path.mkdir(parents=True, exist_ok=True)
     with _mount(["mount", "--bind", "-o", "ro", str(source), str(path)], path):
+        yield path
+
+
+@contextmanager
+def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) -> Iterator[Path]:
+    """Make a file system of ``kind``, as in ext4, in a file beside ``path``, and mount it there. Needs root.
+
+    The test is skipped in a container that was given no loop devices.
+    """
+    if not os.path.exists("/dev/loop-control"):
+        pytest.skip("needs loop devices")
+    path.mkdir(parents=True, exist_ok=True)
+    image = path.with_name(f"{path.name}.img")
+    with image.open("wb") as file:
+        file.truncate(size_bytes)
+    subprocess.run([f"mkfs.{kind}", "-q", *mkfs_options, str(image)], check=True, capture_output=True)
+    with _mount(["mount", "-t", kind, "-o", "loop", str(image), str(path)], path):
         yield path
 
 

@@ -8,6 +8,8 @@ import re
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -22,7 +24,7 @@ from holdfast.errors import MountpointError
 
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
-_FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback")
+_FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -31,6 +33,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         select.select([], [], [], 0.01)
+
+
+def _kill(pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        select.select([pidfd], [], [])
+    finally:
+        os.close(pidfd)
 
 
 class StartError(AssertionError):
@@ -60,6 +71,8 @@ class Node:
         self.module = "holdfast.daemon"
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
+        self.supervised = False
+        """Whether ``holdfast.keeper`` starts the daemon, and starts it again when it dies."""
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -83,13 +96,23 @@ class Node:
     def pid(self) -> int:
         """The daemon's process."""
         assert self._process is not None
-        return self._process.pid
+        if not self.supervised:
+            return self._process.pid
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        wait_until(lambda: children.read_text() != "")
+        return int(children.read_text())
 
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
         reader, writer = os.pipe()
-        command = [*self.prefix, sys.executable, "-m", self.module, "--ready-fd", str(writer)]
+        daemon = [sys.executable, "-m", self.module]
+        if self.supervised:
+            keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
+            daemon = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *daemon]
+        else:
+            daemon += ["--ready-fd", str(writer)]
+        command = [*self.prefix, *daemon]
         for key, value in merged.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("ab") as log:
@@ -129,6 +152,47 @@ class Node:
         assert self._process is not None
         assert self._process.wait(_END_SECONDS) == -signal.SIGKILL
         mountpoint.detach(str(self.mountpoint))
+
+    def answers(self) -> bool:
+        """Say whether the daemon that lives now serves its control socket."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            try:
+                channel.connect(str(self.socket))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            listener, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(listener) == self.pid
+
+    @property
+    def session(self) -> Path:
+        """Where the next daemon finds what it must know."""
+        return self.socket.with_suffix(".session")
+
+    def kill_daemon(self) -> None:
+        """SIGKILL the daemon alone; its keeper starts another one."""
+        _kill(self.pid)
+
+    def signal_keeper(self, number: signal.Signals) -> None:
+        """Send a signal to the keeper alone."""
+        assert self.supervised
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill_orphan(self) -> None:
+        """SIGKILL a daemon whose keeper is dead."""
+        assert self._process is not None
+        pid = self.status().pid
+        self._process.wait(_END_SECONDS)
+        _kill(pid)
+
+    def unmount(self) -> None:
+        """Unmount, whether anybody serves the mount or not."""
+        mountpoint.unmount(str(self.mountpoint))
+
+    def wait_end(self) -> None:
+        """Wait until the daemon, or its keeper, has ended, however it did."""
+        assert self._process is not None
+        self._process.wait(_END_SECONDS)
 
     def lose_disk(self) -> None:
         """The node's local store is gone."""

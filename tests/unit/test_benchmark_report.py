@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.benchmarks.plot import drawn, position
 from tests.benchmarks.report import Goal, Line, Report, Unit, decoded, figure, line, missed, ratio
 from tests.benchmarks.requests import parsed
-from tests.benchmarks.rows import Target
-from tests.benchmarks.runner import turned
+from tests.benchmarks.rows import Row, Site, Target, Values
+from tests.benchmarks.runner import Measured, turned
 
 AS_GOOD = Goal(peer="bindfs", at_least=0.7)
 OURS = frozenset({"work"})
@@ -110,6 +112,54 @@ def test_a_target_of_ours_is_no_peer_of_another_one() -> None:
 )
 def test_figures_have_three_digits_that_count(value: float, text: str) -> None:
     assert figure(value) == text
+
+
+def test_a_goal_may_be_a_difference_to_a_peer() -> None:
+    goal = Goal(peer="ext4", at_most_more=300)
+    values = {"ext4": [1000.0, 2000.0, 1000.0], "work": [1200.0, 2290.0, 1900.0]}
+    made = a_line(values, Unit.MILLISECONDS, goal).results["work"]
+    assert made.more == {"ext4": 290}
+    assert made.met is True
+    assert a_line({**values, "work": [2000.0, 3000.0, 2000.0]}, Unit.MILLISECONDS, goal).results["work"].met is False
+    assert a_line({"work": [1.0]}, Unit.MILLISECONDS, goal).results["work"].met is None
+    assert str(goal) == "at most 300 more than ext4"
+
+
+def test_where_a_row_has_a_main_value_its_goals_are_about_that_one() -> None:
+    target = Target("work", Path("work"), Path("work"), "work", ours=True)
+    row = Row("batch", "a batch", Unit.MILLISECONDS, (target,), _nothing, _no_values, goals={"work": Goal(at_most=1)})
+    measured = Measured(row)
+    measured.add(target, {"": 2.0, "part": 1.5})
+    assert [(made.row, made.results["work"].met) for made in measured.lines()] == [("batch", False), ("batch: part", None)]
+
+
+def _nothing(site: Site) -> None:
+    del site
+
+
+def _no_values(site: Site) -> Values:
+    del site
+    return {}
+
+
+# --- the plot ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plot_is_whole_and_has_a_mark_for_each_ratio() -> None:
+    made = a_line({"bindfs": [10, 12], "ext4": [4000, 4000], "work": [20, 24]})
+    memory = line("memory", "memory", Unit.MIB, {"work": [10.0]}, OURS, {"work": Goal(at_most=150)})
+    picture = ElementTree.fromstring(drawn(a_report([made, memory])))
+    texts = ["".join(text.itertext()) for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "create (work)" in texts
+    assert "memory (work)" not in texts, "it has no ratio"
+    titles = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[1:] == ["2.00 of bindfs", "0.01 of ext4"]
+
+
+def test_the_axis_of_a_plot_is_logarithmic_and_ends() -> None:
+    assert position(10) - position(1) == pytest.approx(position(1) - position(0.1))
+    assert position(1e6) == position(100)
+    assert position(0) == position(0.01)
 
 
 # --- the report -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from holdfast.errors import StoreUnsuitableError
+from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index import Entry, EntryState, Index, readable
 from holdfast.index import environment as environment_module
+from holdfast.index.writing import RESERVE_BYTES
 
 ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
 BOOT = b"this boot"
@@ -131,7 +133,9 @@ def nothing(file: Path) -> None:
 
 
 def half(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2 // PAGE * PAGE)
+    """Cut into what is used: the end is kept ahead for changes."""
+    with lmdb.open(str(file.parent), readonly=True, lock=False) as environment:
+        os.truncate(file, environment.info()["last_pgno"] // 2 * PAGE)
 
 
 def first_pages_only(file: Path) -> None:
@@ -235,3 +239,58 @@ def test_sync_and_close_leave_everything_on_the_disk(path: Path) -> None:
     index.sync()
     index.close()
     assert reopen(path, boot_id=b"next boot").renewed is None
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+def test_room_is_kept_ahead_for_changes_on_a_full_disk(path: Path) -> None:
+    index = Index.open(path, "store")
+
+    def spare_bytes() -> int:
+        environment = index._environment
+        used_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        return (path / "data.mdb").stat().st_size - used_bytes
+
+    assert spare_bytes() >= RESERVE_BYTES // 2
+    inode = 0
+    while spare_bytes() >= RESERVE_BYTES // 2:
+        inode += 1
+        index.entries.put(inode, Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400)))
+    index.keep_reserve()
+    assert spare_bytes() >= RESERVE_BYTES // 2
+    index.close()
+    index = Index.open(path, "store")
+    assert index.entries.count() == inode
+    index.close()
+
+
+def test_without_room_what_a_reader_notes_is_left_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_module, "_MAP_BYTES", 256 * 1024)
+    index = Index.open(path, "store")
+    wanted = Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400))
+    last = fill(index, wanted)
+    with pytest.raises(IndexFullError, match="the disk of the store is full"):
+        index.entries.put(last, wanted)
+    index.entries.put_if_room(last, wanted)
+    assert index.entries.get(last) is None
+    for inode in range(1, last):
+        index.entries.used(inode, 7)
+    index.entries.flush_uses()
+    assert index.entries.get(1) == wanted
+    index._environment.set_mapsize(2**20)
+    index.entries.flush_uses()
+    used = index.entries.get(1)
+    assert used is not None
+    assert used.used_ns == 7
+    index.close()
+
+
+def fill(index: Index, entry: Entry) -> int:
+    """Put entries until there is no room; return the inode of the one that did not fit."""
+    for inode in itertools.count(1):
+        try:
+            index.entries.put(inode, entry)
+        except IndexFullError:
+            return inode
+    raise AssertionError

@@ -128,6 +128,7 @@ class Scripted(NoHooks):
     def __init__(self, fd: int, agreed: int = AGREED) -> None:
         self.fd = fd
         self.agreed = agreed
+        self.asked = 0
         self.configured: tuple[object, ...] = ()
         self.answers: list[tuple[int, int, int]] = []
 
@@ -137,6 +138,7 @@ class Scripted(NoHooks):
         self.configured = (add, remove, keep_path, resend)
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
+        self.asked += 1
         return Mounted.FULL, self.fd, 0, "3.14.0", OFFERED, self.agreed, 0
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
@@ -201,6 +203,17 @@ def test_an_answer_that_says_nothing_is_not_given(hooks: Scripted) -> None:
     connection.answer(6, 1, OpenFlag.NO_FLUSH)
     assert hooks.answers == [(4, 0, 8), (6, 1, 32)]
     assert connection.requests() == {Opcode.OPEN: 3}
+
+
+def test_what_was_agreed_on_is_asked_for_until_it_is_known_and_not_with_each_write(hooks: Scripted) -> None:
+    hooks.agreed = 0
+    connection = Connection(FIT, passthrough=True, hooks=hooks)
+    assert not connection.tells_privileges
+    hooks.agreed = AGREED | InitFlag.DROP_PRIVILEGES
+    assert connection.tells_privileges
+    asked = hooks.asked
+    assert all(connection.tells_privileges for _ in range(10))
+    assert hooks.asked == asked
 
 
 def test_a_resent_request_is_told_by_its_number() -> None:

@@ -48,7 +48,7 @@ class Behind:
             counters=self.counters,
             clock=lambda: 0.0,
         )
-        self.uploader = Uploader(SINGLE_PUT_LIMIT_BYTES, self.counters)
+        self.uploader = Uploader(SINGLE_PUT_LIMIT_BYTES, "node", self.counters)
 
     async def send(self, path: Path, key: str, *, create_only: bool) -> str:
         """Upload a file; return its etag."""

@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Iterator[int]:
 async def test_the_object_is_the_file(store: RemoteStore, remote: Remote, file: int, size_bytes: int) -> None:
     data = os.urandom(size_bytes)
     os.write(file, data)
-    info, fingerprint = await Uploader(LIMIT_BYTES, Counters()).send(file, remote, "key", create_only=False)
+    info, fingerprint = await Uploader(LIMIT_BYTES, "node", Counters()).send(file, remote, "key", create_only=False)
     assert info.size_bytes == size_bytes
     assert fingerprint.digest == digest_of(data)
     body = store.read("key", 0, size_bytes, "")
@@ -55,6 +55,6 @@ async def test_a_file_that_is_not_in_the_page_cache_is_sent_too(store: RemoteSto
     os.write(file, b"cold")
     os.fsync(file)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    info, _ = await Uploader(LIMIT_BYTES, Counters()).send(file, remote, "key", create_only=False)
+    info, _ = await Uploader(LIMIT_BYTES, "node", Counters()).send(file, remote, "key", create_only=False)
     assert info.size_bytes == 4
     assert b"".join(store.read("key", 0, 4, "").buffers) == b"cold"

@@ -6,17 +6,19 @@ reserve is also looked after in the background, because working directories fill
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import trio
 
 from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
-from holdfast.errors import CacheFullError
+from holdfast.errors import CacheFullError, IndexFullError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import DiskSpace
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Residence
 
+_log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
 _RELEASE_SECONDS = 0.05  # a file closed a moment ago counts as open until the kernel has said so
@@ -97,10 +99,17 @@ class Room:
         """Keep the reserve free, until cancelled."""
         while True:
             await trio.sleep(_CHECK_SECONDS)
+            self._index.keep_reserve()
             self._index.entries.flush_uses()
             if self._missing(0):
                 async with self._lock:
-                    await self.evict(self._missing(0))
+                    await self._evict_in_background()
+
+    async def _evict_in_background(self) -> None:
+        try:
+            await self.evict(self._missing(0))
+        except IndexFullError as problem:
+            _log.warning("can't evict: %s", problem)
 
     def _missing(self, wanted_bytes: int) -> int:
         return bytes_to_free(self.limits, self.usage(), wanted_bytes)

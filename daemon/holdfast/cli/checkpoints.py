@@ -14,6 +14,7 @@ from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_
 from holdfast.cli.output import console, moment, print_json, print_table, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
+from holdfast.errors import ConfigurationError
 
 app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: look, drop, sweep.", no_args_is_help=True)
 
@@ -127,10 +128,22 @@ def show(plan: Plan, show_all: All = False, socket: Socket = DEFAULT_SOCKET, as_
 
 
 @app.command()
-def execute(plan: Plan, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+def execute(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, or a file with a plan that was made elsewhere.")],
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
     """Carry out a plan, or what is left of one that was cut off. Refused when the world has changed since it was made."""
     with ControlClient(socket) as daemon:
-        _execute(daemon, daemon.plan(plan, 0), at_once=False, as_json=as_json)
+        found = daemon.submit(_content(Path(plan))) if Path(plan).is_file() else daemon.plan(plan, 0)
+        _execute(daemon, found, at_once=False, as_json=as_json)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise ConfigurationError(f"{file}: {problem.strerror}") from None
 
 
 def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -17,13 +18,15 @@ import typer
 from holdfast import mountpoint as mountpoints
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import console, print_json
-from holdfast.config import load
+from holdfast.config import Config, load
 from holdfast.control.client import ControlClient
-from holdfast.errors import HoldfastError, MountpointError
+from holdfast.control.messages import Status
+from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
 _UNTIL_TOLD_SECONDS = 15.0
+_ASK_SECONDS = 0.02
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +50,12 @@ def mount(
         Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.", readable=False)
     ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
+    supervise: Annotated[
+        bool,
+        typer.Option(
+            "--supervise", help="Keep the mount alive, with the files open in it, while the daemon is replaced or dead."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
@@ -59,6 +68,8 @@ def mount(
     }
     loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
     command = [sys.executable, "-m", "holdfast.daemon"]
+    if supervise:
+        command = [*_keeper(loaded.config), *command]
     if config:
         command += ["--config", str(config.absolute())]
     for key, value in options.items():
@@ -66,7 +77,7 @@ def mount(
             command += ["--set", f"{key}={value}"]
     if foreground:
         os.execv(sys.executable, command)
-    started = _start([*command, "--background"])
+    started = _start([*command, "--background"], at=command.index("--") if supervise else None)
     if as_json:
         print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
     else:
@@ -102,9 +113,42 @@ def restart(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """End the daemon and start it again with the same options."""
+    """Replace the daemon by a new one with the same options.
+
+    The mount and what is open in it go on where somebody holds it meanwhile: 'holdfast mount --supervise', or systemd.
+    Elsewhere it is unmounted and mounted again.
+    """
     with ControlClient(socket) as client:
         status = client.status()
+    if status.takeover == "takeover":
+        started = _replace(socket)
+        told = "the mount went on"
+    else:
+        started = _mount_again(status, lazy=lazy)
+        told = f"{status.takeover}; so it was unmounted and mounted again"
+    if as_json:
+        print_json({**started, "mountpoint": status.mountpoint})
+    else:
+        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {told}")
+
+
+def _replace(socket: Path) -> dict[str, object]:
+    """Let the daemon leave its mount to the next one; return what that says of itself."""
+    with ControlClient(socket) as client:
+        pid = client.restart().pid
+    _wait_end(pid)
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(DaemonUnreachableError), ControlClient(socket) as client:
+            return {"ready": True, "pid": client.status().pid}
+        time.sleep(_ASK_SECONDS)
+    raise HoldfastError(
+        f"the daemon {pid} has ended, and no other has taken the mount over within {_START_SECONDS:.0f} s; "
+        "its log tells more (holdfast config show: log.file; journalctl -u holdfastd)"
+    )
+
+
+def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
     command = Path(f"/proc/{status.pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     if "--background" not in command:
         raise HoldfastError(
@@ -112,19 +156,27 @@ def restart(
         )
     (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
     _wait_end(status.pid)
-    started = _start(_without_ready_fd(command))
-    if as_json:
-        print_json({**started, "mountpoint": status.mountpoint})
-    else:
-        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']})")
+    return _start(_without_ready_fd(command))
 
 
-def _start(command: list[str]) -> dict[str, object]:
-    """Start the daemon in the background; return what it says of itself. Raises ``HoldfastError`` with its reason."""
+def _keeper(config: Config) -> list[str]:
+    """Return the command that runs what comes after it and holds the mount."""
+    socket = Path(config.control.socket)
+    mountpoint = os.path.realpath(config.mount.mountpoint)
+    keeper = [sys.executable, "-m", "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    return [*keeper, "--"]
+
+
+def _start(command: list[str], at: int | None = None) -> dict[str, object]:
+    """Start the daemon in the background; return what it says of itself. Raises ``HoldfastError`` with its reason.
+
+    ``at`` is where in the command the option goes that names the pipe for that; None: at the end.
+    """
     reader, writer = os.pipe()
+    option = ["--ready-fd", str(writer)]
     with open(reader) as channel:
         process = subprocess.Popen(
-            [*command, "--ready-fd", str(writer)],
+            [*command, *option] if at is None else [*command[:at], *option, *command[at:]],
             pass_fds=[writer],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -50,6 +50,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
         ),
         ("data", found.data_mode),
+        ("end", "the mount outlives the daemon" if found.takeover == "takeover" else found.takeover),
         ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
         ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]
@@ -63,8 +64,9 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     rows.append(("requests", ", ".join(f"{count} {kind}" for kind, count in counters["requests"].items())))
     if counters["corrupt_dropped"] or found.quarantined:
         rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
-    if found.unsent:
-        rows.append(("unsent", f"{counted(len(found.unsent), 'file')}, {found.unsent[0]} among them"))
+    if found.unsent_files:
+        example = f", {found.unsent[0]} among them" if found.unsent else ""
+        rows.append(("unsent", f"{counted(found.unsent_files, 'file')}{example}"))
     return rows
 
 

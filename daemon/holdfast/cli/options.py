@@ -23,7 +23,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configura
 
 
 def asking_client(socket: Path) -> ControlClient:
-    """Return a client that changes nothing: for who may not write to ``socket``, of the read-only one beside it."""
+    """Return a client for a question; for who may not use ``socket``, of the one beside it that is for everybody."""
     readable = socket.with_name("status.sock")
     if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
         return ControlClient(readable)

@@ -68,6 +68,10 @@ class ControlClient:
         """Return the state of the daemon."""
         return self._get("/v1/status", Status)
 
+    def restart(self) -> Status:
+        """Have the daemon replaced under its mount; return the state of the one that ends."""
+        return self._post("/v1/restart", Message(), Status)
+
     def workdirs(self) -> list[WorkdirInfo]:
         """Return all working directories."""
         return self._get("/v1/workdirs", list[WorkdirInfo])
@@ -107,6 +111,8 @@ class ControlClient:
         headers = {"accept": "text/event-stream"}
         try:
             with self._http.stream("GET", "/v1/events", params={"since": since}, headers=headers, timeout=None) as reply:
+                if reply.status_code != httpx.codes.OK:
+                    _decoded(reply.status_code, reply.read(), EventInfo)
                 for line in reply.iter_lines():
                     if line.startswith("data: "):
                         yield msgspec.json.decode(line.removeprefix("data: "), type=EventInfo)
@@ -154,6 +160,14 @@ class ControlClient:
         if items is None:
             return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id)
         return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id, items=str(items))
+
+    def submit(self, plan: bytes) -> PlanInfo:
+        """Hand over a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"); it gets a new id."""
+        try:
+            reply = self._http.post("/v1/checkpoints/submit", content=plan, timeout=None)
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+        return _decoded(reply.status_code, reply.content, PlanInfo)
 
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[SweepProgress]:
         """Carry a plan out; yield progress. What was cut off is carried on."""

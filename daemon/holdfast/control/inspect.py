@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat as stat_module
 import time
@@ -37,11 +36,15 @@ _MOST_UNSENT_SHOWN = 100
 
 
 class MountFacts(Protocol):
-    """What the mount tells of itself (``fs.fuse.session``)."""
+    """What the mount tells of itself (``tenure``)."""
 
     @property
     def data_mode(self) -> str:
         """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    @property
+    def takeover(self) -> str:
+        """Whether it outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -70,6 +73,7 @@ class Inspector:
             mountpoint=self._paths.mountpoint,
             store=str(core.store.path),
             data_mode=self._mount.data_mode,
+            takeover=self._mount.takeover,
             kernel_requests=self._mount.requests,
             uptime_seconds=time.monotonic() - self._started,
             remotes={
@@ -89,7 +93,8 @@ class Inspector:
             min_free_bytes=core.room.limits.min_free_bytes,
             known_nodes=len(core.nodes),
             fetching=len(core.fetcher.flights()),
-            unsent=unsent,
+            unsent=unsent[:_MOST_UNSENT_SHOWN],
+            unsent_files=len(unsent),
             quarantined=len(core.store.quarantine.files()),
             counters=core.counters.as_dict(),
         )
@@ -187,8 +192,9 @@ class Inspector:
         return "local"
 
     def _unsent(self) -> list[str]:
-        entries = (entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY)
-        return [self._paths.absolute(entry.path) for entry in itertools.islice(entries, _MOST_UNSENT_SHOWN)]
+        entries = (entry for _, entry in self._core.index.entries.scan())
+        unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
+        return [self._paths.absolute(entry.path) for entry in unsent]
 
 
 def _is_text(name: bytes) -> bool:

@@ -30,13 +30,14 @@ class RemoteStatus(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The daemon and its mount."""
+    """The daemon and its mount. ``unsent`` names some of the ``unsent_files``; on ``status.sock`` none."""
 
     pid: int
     version: str
     mountpoint: str
     store: str
     data_mode: str
+    takeover: str
     kernel_requests: dict[str, int]
     """FUSE requests by kind since this daemon started; empty without the C module."""
     uptime_seconds: float
@@ -49,6 +50,7 @@ class Status(Message, frozen=True):
     known_nodes: int
     fetching: int
     unsent: list[str]
+    unsent_files: int
     quarantined: int
     counters: dict[str, Any]
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -18,7 +19,7 @@ from holdfast.control.paths import shown
 from holdfast.errors import ConfigurationError, HoldfastError
 
 _log = logging.getLogger("holdfast.control")
-_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400}  # any other refusal: 409
+_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400, errno.EACCES: 403}  # others: 409
 M = TypeVar("M", bound=Message)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -46,9 +47,15 @@ def failure(problem: HoldfastError) -> Response:
     return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
 
 
-def reply(message: object) -> Response:
-    """Return a message, or a list of them."""
-    return Response(msgspec.json.encode(message), media_type="application/json")
+def reply(message: object, then: Callable[[], None] | None = None) -> Response:
+    """Return a message, or a list of them; call ``then`` on the event loop once it is sent."""
+    background = BackgroundTask(_at_once, then) if then else None
+    return Response(msgspec.json.encode(message), media_type="application/json", background=background)
+
+
+async def _at_once(function: Callable[[], None]) -> None:
+    """Starlette gives what is no coroutine to a thread."""
+    function()
 
 
 async def stream(progress: AsyncIterator[Message]) -> Response:
@@ -60,7 +67,8 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
         try:
             async for step in progress:
                 yield msgspec.json.encode(step) + b"\n"
-        except HoldfastError as problem:
+        except (HoldfastError, OSError) as error:
+            problem = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
             yield json.dumps({"failure": msgspec.to_builtins(_told(problem))}).encode() + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")

@@ -1,7 +1,8 @@
 """The routes, and the two sockets that serve them.
 
-``control.sock`` (0660, of the control group) may change things; ``status.sock`` beside it (0666) has the read-only routes.
-Rights are the sockets' file modes: nothing is checked per request.
+``control.sock`` (0660, of the control group) may change things, and names files; ``status.sock`` beside it (0666) tells
+everybody how the daemon is, but no name of a file or an object: who asks there might not be allowed to list the directory.
+Rights are the sockets' file modes: nothing is checked per request, for a request does not say whose it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 import trio
@@ -28,7 +29,7 @@ from holdfast.control.inspect import Inspector
 from holdfast.control.messages import AcquireRequest, EventInfo, PathRequest, ReleaseRequest
 from holdfast.control.replies import body, guarded, number, reply, required_path, stream
 from holdfast.control.sweeping import SweepRoutes
-from holdfast.errors import ConfigurationError, StoreInUseError
+from holdfast.errors import ConfigurationError, StoreInUseError, WithheldError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
 
@@ -36,13 +37,30 @@ _log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
 
 
+class Restartable(Protocol):
+    """The daemon, as far as it can be replaced under its mount."""
+
+    def check_restart(self) -> None:
+        """Raise ``NotRestartableError`` if it can't."""
+
+    def restart(self) -> None:
+        """End soon; another one follows."""
+
+
 class ControlServer:
     """Serves the control sockets until cancelled."""
 
     def __init__(
-        self, inspector: Inspector, actions: Actions, workdirs: Workdirs, sweeps: SweepRoutes, events: EventLog
+        self,
+        inspector: Inspector,
+        actions: Actions,
+        workdirs: Workdirs,
+        sweeps: SweepRoutes,
+        daemon: Restartable,
+        events: EventLog,
     ) -> None:
         self._inspector = inspector
+        self._daemon = daemon
         self._actions = actions
         self._workdirs = workdirs
         self._sweeps = sweeps
@@ -59,7 +77,7 @@ class ControlServer:
         sockets = [_bind(control_socket, 0o660, group), _bind(status_socket, 0o666, group)]
         try:
             async with trio.open_nursery() as nursery:
-                for routes, listener in zip((self._all_routes(), self._reading_routes()), sockets, strict=True):
+                for routes, listener in zip((self._all_routes(), self._public_routes()), sockets, strict=True):
                     config = HypercornConfig()
                     config.bind = [f"fd://{os.dup(listener.fileno())}"]
                     config.loglevel = "WARNING"
@@ -71,18 +89,23 @@ class ControlServer:
                 listener.close()
                 path.unlink(missing_ok=True)
 
-    def _reading_routes(self) -> list[Route]:
-        return [
-            Route("/v1/status", guarded(self._status)),
+    def _public_routes(self) -> list[Route]:
+        served = [
+            Route("/v1/status", guarded(self._public_status)),
             Route("/v1/workdirs", guarded(self._list_workdirs)),
-            Route("/v1/entries", guarded(self._entries)),
-            Route("/v1/entry", guarded(self._entry)),
-            Route("/v1/why", guarded(self._why)),
-            Route("/v1/events", guarded(self._list_events)),
-            *(Route(path, guarded(handler)) for path, handler in self._sweeps.reading.items()),
         ]
+        return [*served, Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])]
 
     def _all_routes(self) -> list[Route]:
+        reading = {
+            "/v1/status": self._status,
+            "/v1/workdirs": self._list_workdirs,
+            "/v1/entries": self._entries,
+            "/v1/entry": self._entry,
+            "/v1/why": self._why,
+            "/v1/events": self._list_events,
+            **self._sweeps.reading,
+        }
         changing = {
             "/v1/workdirs/acquire": self._acquire,
             "/v1/workdirs/release": self._release,
@@ -92,15 +115,37 @@ class ControlServer:
             "/v1/pin": self._pin,
             "/v1/unpin": self._unpin,
             **self._sweeps.changing,
+            "/v1/restart": self._restart,
         }
         return [
-            *self._reading_routes(),
+            *(Route(path, guarded(handler)) for path, handler in reading.items()),
             *(Route(path, guarded(handler), methods=["POST"]) for path, handler in changing.items()),
         ]
+
+    async def _withheld(self, request: Request) -> Response:
+        raise WithheldError(
+            f"{request.url.path} is not for everybody, because it names files: ask on control.sock, as root or as a member "
+            "of its group"
+        )
+
+    async def _public_status(self, request: Request) -> Response:
+        del request
+        status = await self._inspector.status()
+        remotes = {
+            name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
+            for name, remote in status.remotes.items()
+        }
+        return reply(msgspec.structs.replace(status, unsent=[], remotes=remotes))
 
     async def _status(self, request: Request) -> Response:
         del request
         return reply(await self._inspector.status())
+
+    async def _restart(self, request: Request) -> Response:
+        del request
+        self._daemon.check_restart()
+        status = await self._inspector.status()
+        return reply(status, then=self._daemon.restart)
 
     async def _list_workdirs(self, request: Request) -> Response:
         del request

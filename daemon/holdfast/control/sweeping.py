@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
 
+import msgspec
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.checkpoints.hooks.confirming import Step
 from holdfast.checkpoints.hooks.execution import Hooks
-from holdfast.checkpoints.hooks.stored import Item, StoredPlan
+from holdfast.checkpoints.hooks.shelf import new_id
+from holdfast.checkpoints.hooks.stored import Item, StoredPlan, read_plan
 from holdfast.control.messages import (
     CheckpointInfo,
     DropRequest,
@@ -25,7 +28,7 @@ from holdfast.control.messages import (
 )
 from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import Handler, body, number, reply, required_path, stream
-from holdfast.errors import OutsideMountError
+from holdfast.errors import OutsideMountError, PlanError
 from holdfast.maintenance import Upkeep
 from holdfast.workdirs import WorkdirSweeps
 
@@ -49,6 +52,7 @@ class SweepRoutes:
         self.changing: dict[str, Handler] = {
             "/v1/checkpoints/sweep": self._sweep,
             "/v1/checkpoints/drop": self._drop,
+            "/v1/checkpoints/submit": self._submit,
             "/v1/checkpoints/execute": self._execute,
         }
 
@@ -93,6 +97,15 @@ class SweepRoutes:
         zone, name = self._place(wanted.path, self._hooks.zones)
         root = None if wanted.root is None else self._place(wanted.root, [zone])[1]
         return reply(self._info(await self._hooks.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
+
+    async def _submit(self, request: Request) -> Response:
+        """Keep a plan that somebody else has made: its bytes are the body. It gets an id of its own."""
+        plan = read_plan(io.BytesIO(await request.body()))
+        plan = StoredPlan(msgspec.structs.replace(plan.header, id=new_id()), plan.items)
+        if plan.header.zone not in self._sweepers:
+            raise PlanError(f"the plan is for the zone {plan.header.zone}, which this daemon does not have")
+        await trio.to_thread.run_sync(self._upkeep.shelf.put, plan)
+        return reply(self._info(plan, 0))
 
     async def _execute(self, request: Request) -> Response:
         wanted = await body(request, ExecuteRequest)

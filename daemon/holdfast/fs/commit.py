@@ -17,7 +17,7 @@ from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
-from holdfast.fs.publish import Publisher
+from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.index import Entry, EntryState
 from holdfast.store import unmark_unsent
@@ -64,7 +64,7 @@ class Committer:
     def needs_late_commit(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
         self._unseen.notice(opened)
-        return opened.handles == 1 and opened.unsent and bool(self._names_to_send(opened.node))
+        return opened.has_one_user and opened.unsent and bool(self._names_to_send(opened.node))
 
     async def commit_late(self, opened: OpenFile) -> None:
         """Commit with nobody left to tell of an error: it becomes an event, and the bytes stay unsent."""
@@ -91,7 +91,7 @@ class Committer:
         return self._backlog.takes(place) and not self._publisher.is_write_once(place, name)
 
     async def _leave_to_backlog(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
-        opened.on_its_way()
+        self._unseen.on_its_way(opened)
         try:
             await self._backlog.keep(opened.fd)
         except BaseException:
@@ -104,41 +104,45 @@ class Committer:
             self._backlog.add(path)
 
     async def _send_all(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
-        core = self._core
         inode = os.fstat(opened.fd).st_ino
         entry = self._begin(opened, inode)
-        try:
-            sents = []
-            for parent, name in names:
-                place = core.directories.place(parent)
-                ours = entry.name_at(place.child_path(name)) is not None
-                once = opened.exclusive or self._publisher.is_write_once(place, name)
-                sent = await self._publisher.send_named(
-                    opened.fd,
-                    place,
-                    name,
-                    create_only=once and not ours,
-                    is_named=partial(self._is_named, opened.node, parent, name),
-                )
-                if sent is not None:
-                    sents.append(sent)
-        except WriteOnceError:
-            self._lose(opened, names)
-            raise
-        except BaseException:
-            opened.unsent = True
-            self._put_state(inode, EntryState.DIRTY)
-            raise
-        if not sents:
-            return  # all names went meanwhile
-        unmark_unsent(opened.fd)
-        self._publisher.record(sents, os.fstat(opened.fd), core.index.entries.get(inode))
+        sents = []
+        lost: WriteOnceError | None = None
+        for parent, name in names:
+            try:
+                sent = await self._send(opened, parent, name, entry)
+            except WriteOnceError as problem:
+                lost = problem
+                self._lose(opened, parent, name)
+            except BaseException:
+                opened.unsent = True
+                self._put_state(inode, EntryState.DIRTY)
+                raise
+            else:
+                sents += [sent] if sent is not None else []  # the name may have gone meanwhile
+        if sents:
+            unmark_unsent(opened.fd)
+            self._publisher.record(sents, os.fstat(opened.fd), self._core.index.entries.get(inode))
+        if lost is not None:
+            raise lost
+
+    async def _send(self, opened: OpenFile, parent: Node, name: bytes, entry: Entry) -> Sent | None:
+        place = self._core.directories.place(parent)
+        ours = entry.name_at(place.child_path(name)) is not None
+        once = opened.exclusive or self._publisher.is_write_once(place, name)
+        return await self._publisher.send_named(
+            opened.fd,
+            place,
+            name,
+            create_only=once and not ours,
+            is_named=partial(self._is_named, opened.node, parent, name),
+        )
 
     def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
         return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        opened.on_its_way()
+        self._unseen.on_its_way(opened)
         entry = self._core.index.entries.get(inode) or self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
@@ -152,9 +156,14 @@ class Committer:
             entry.become(state)
             self._core.index.entries.put(inode, entry)
 
-    def _lose(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
-        """Another writer was first: this file must not stand in for the object."""
-        inode = os.fstat(opened.fd).st_ino
-        for parent, name in names:
-            path = self._core.directories.place(parent).child_path(name)
-            self._core.residence.quarantine(path, inode, {"why": "another writer created this write-once name first"})
+    def _lose(self, opened: OpenFile, parent: Node, name: bytes) -> None:
+        """Another writer was first: this file must not stand in for the object. It lives on under its other names."""
+        core = self._core
+        path = core.directories.place(parent).child_path(name)
+        stat = os.fstat(opened.fd)
+        if stat.st_nlink == 1:
+            core.residence.quarantine(path, stat.st_ino, {"why": "another writer created this write-once name first"})
+            return
+        core.residence.drop(path, stat.st_ino)
+        if not core.has_digest(opened.node):
+            core.index.entries.discard(stat.st_ino)

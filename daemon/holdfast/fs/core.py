@@ -15,8 +15,10 @@ from holdfast.config import Config
 from holdfast.errors import NameNotStorableError
 from holdfast.fs.directories import Directories
 from holdfast.fs.locks import NodeLock, NodeLocks
+from holdfast.fs.noderecords import NodeRecords
 from holdfast.fs.nodes import Node, NodeTable
 from holdfast.index import Entry, EntryState, Index
+from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Fetcher, ObjectPath, Remote, RemoteDirectory, Residence, Uploader
@@ -41,6 +43,7 @@ class Core:
     config: Config
     store: StoreDirectory
     index: Index
+    session: SessionTables
     zones: ZoneMap
     names: NameTable
     remotes: Mapping[str, Remote]
@@ -56,9 +59,10 @@ class Core:
     is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
 
     def __post_init__(self) -> None:
-        self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino)
+        self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino, self.index.run)
         self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
         self.nodes.left = self.directories.forget
+        self.nodes.keeper = NodeRecords(self.session.records)
 
     def remote_of(self, zone: Zone) -> Remote:
         """Return the store behind a zone that has one."""

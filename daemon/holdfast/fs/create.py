@@ -7,10 +7,12 @@ import os
 import stat as stat_module
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import trio
 
 from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core, key_text
 from holdfast.fs.intents import Intents
 from holdfast.fs.lookup import RESERVED, Lookup
@@ -25,17 +27,19 @@ _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 class Creation:
     """Makes entries in the tree. What a sending zone sends, it sends when the file is closed or renamed.
 
-    ``directory_made`` hears of each new directory before the kernel does.
+    ``may_make`` is asked before a directory is made, and refuses by an error; ``directory_made`` hears of it before the
+    kernel does.
     """
 
     def __init__(self, core: Core, lookup: Lookup, intents: Intents) -> None:
         self._core = core
         self._lookup = lookup
         self._intents = intents
+        self.may_make: Callable[[Place, Caller], None] = _nobody_cares
         self.directory_made: Callable[[Place, Caller], None] = _nobody_cares
 
     async def file(
-        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
+        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result, OpenFile]:
         """open(2) with O_CREAT of a name that the kernel believes to be free; the node is left open once.
 
@@ -44,7 +48,7 @@ class Creation:
         place = self._checked(directory, name)
         if self._asks_first(place, name, flags):
             await self._must_be_free(place, name)
-        return self._new_file(directory, place, name, mode, flags, caller)
+        return self._new_file(directory, place, name, mode, flags, caller, attempt)
 
     def file_nowait(
         self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
@@ -53,7 +57,7 @@ class Creation:
         place = self._checked(directory, name)
         if self._asks_first(place, name, flags):
             raise trio.WouldBlock
-        return self._new_file(directory, place, name, mode, flags, caller)
+        return self._new_file(directory, place, name, mode, flags, caller, FIRST)
 
     def _asks_first(self, place: Place, name: bytes, flags: int) -> bool:
         if not self._core.sends(place, name):
@@ -61,12 +65,12 @@ class Creation:
         return bool(flags & os.O_EXCL) or self._core.kind_of(place, name) is NameKind.WRITE_ONCE
 
     def _new_file(
-        self, directory: Node, place: Place, name: bytes, mode: int, flags: int, caller: Caller
+        self, directory: Node, place: Place, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt
     ) -> tuple[Node, os.stat_result, OpenFile]:
         core = self._core
         kind = core.kind_of(place, name) if place.zone.sends else None
         exclusive = bool(flags & os.O_EXCL)
-        fd = self._open_new(directory, name, mode, exclusive)
+        fd = self._open_new(directory, name, mode, exclusive and not attempt.resent)
         try:
             stat = self._owned(fd, directory, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
@@ -93,17 +97,20 @@ class Creation:
         opened.exclusive = exclusive
         return node, stat, opened
 
-    def directory(self, parent: Node, name: bytes, mode: int, caller: Caller) -> tuple[Node, os.stat_result]:
+    def directory(
+        self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """mkdir(2)."""
         core = self._core
         place = self._checked(parent, name)
         child = core.zones.child(place, name)
         if child is None:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
+        self.may_make(child, caller)
         parent_fd = core.writable_descriptor(parent)
         above = os.stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
-        os.mkdir(name, mode, dir_fd=parent_fd)
+        attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
         if core.is_root:
             gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
             os.chown(name, caller.uid, gid, dir_fd=parent_fd, follow_symlinks=False)
@@ -118,21 +125,25 @@ class Creation:
         self.directory_made(child, caller)
         return core.nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
 
-    def special(self, directory: Node, name: bytes, mode: int, device: int, caller: Caller) -> tuple[Node, os.stat_result]:
+    def special(
+        self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
         place = self._checked(directory, name)
         if place.zone.sends and not stat_module.S_ISREG(mode):
             raise ZoneNotPermittedError("object stores can't keep special files")
         fd = self._core.writable_descriptor(directory)
-        os.mknod(name, mode, device, dir_fd=fd)
+        attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
         return self._adopt_new(directory, place, name, mode, caller)
 
-    def symlink(self, directory: Node, name: bytes, target: bytes, caller: Caller) -> tuple[Node, os.stat_result]:
+    def symlink(
+        self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
         """symlink(2), where nothing is sent."""
         place = self._checked(directory, name)
         if place.zone.sends:
             raise ZoneNotPermittedError("object stores can't keep symbolic links")
-        os.symlink(target, name, dir_fd=self._core.writable_descriptor(directory))
+        attempt.create(partial(os.symlink, target, name, dir_fd=self._core.writable_descriptor(directory)))
         return self._adopt_new(directory, place, name, None, caller)
 
     def _adopt_new(

@@ -12,6 +12,7 @@ from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.create import Creation
 from holdfast.fs.data import DataPath
+from holdfast.fs.handles import Handles
 from holdfast.fs.intents import Intents
 from holdfast.fs.listing import Listings
 from holdfast.fs.lookup import Lookup
@@ -46,8 +47,9 @@ class FileSystem:
         self._scrubber = Scrubber(core, self.verifier)
         self.lookup = Lookup(core, intents)
         self._prefetcher = Prefetcher(core)
-        self._unseen = unseen = UnseenWrites(core)
-        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher, unseen)
+        self.unseen = unseen = UnseenWrites(core)
+        self.handles = Handles(core.session)
+        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher, unseen, self.handles)
         self.backlog = Backlog(core, publisher)
         self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen)
@@ -63,7 +65,7 @@ class FileSystem:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as self._late:
-            await self._unseen.take_stock()
+            await self.unseen.take_stock()
             self._late.start_soon(self.verifier.run)
             self._late.start_soon(self.backlog.run)
             self._late.start_soon(self.rebuilder.run)
@@ -77,14 +79,16 @@ class FileSystem:
         assert self._late is not None
         self._late.start_soon(action, *arguments)
 
-    def end(self) -> None:
-        """The mount is gone, and no request comes any more."""
-        self._unseen.settle_all()
+    def end(self, *, for_good: bool = True) -> None:
+        """No request comes any more: the mount is gone, or another daemon serves it from now on."""
+        if for_good:
+            self.unseen.settle_all()
         self.core.directories.close()
 
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
-        if self.committer.needs_late_commit(opened):
+        if self.committer.needs_late_commit(opened) or self.unseen.may_hide_a_write(opened):
+            opened.leaving += 1
             self.start_soon(self._release_late, opened)
             return
         if opened.handles == 1:
@@ -102,5 +106,9 @@ class FileSystem:
             await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
 
     async def _release_late(self, opened: OpenFile) -> None:
+        await self.unseen.compare(opened)
         await self.committer.commit_late(opened)
+        if opened.handles == 1:
+            self.committer.closed(opened)
+        opened.leaving -= 1
         self.opens.release(opened)

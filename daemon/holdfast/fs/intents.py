@@ -10,6 +10,8 @@ for lost state. So a belief is good enough only for the thread that is plainly c
 - the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
 - the thread that has just made the directory, which the store did not have;
 - the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
+
+Threads in process namespaces that the daemon doesn't see all have the number 0: they count as nobody.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class _Recent(Generic[_K]):
         self._what.pop(key, None)
 
     def was(self, key: _K, thread: int, seconds: float) -> bool:
-        who, when = self._what.get(key, (-1, 0.0))
-        return who == thread and self._clock() - when < seconds
+        who, when = self._what.get(key, (0, 0.0))
+        return thread > 0 and who == thread and self._clock() - when < seconds
 
 
 class Intents:

@@ -193,7 +193,7 @@ class Lookup:
         entry.set_name(type(cached)(path, cached.etag, known.modified_ns))
         if entry.describes(stat):  # else somebody else has changed the bytes, which an open must find out
             entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
-        self._core.index.entries.put(after.st_ino, entry)
+        self._core.index.entries.put_if_room(after.st_ino, entry)
 
     async def _learn(self, place: Place, name: bytes, kind: NameKind, caller: Caller) -> None:
         """Bring the belief about a name that is not here up to what its kind demands."""

@@ -51,7 +51,7 @@ class NewNames:
             self._unseen.notice(opened)
             was_unsent = opened.unsent
             if not self._any_is_sent(others):
-                opened.on_its_way()
+                self._unseen.on_its_way(opened)
         try:
             with self._opens.descriptor_of(node) as fd:
                 if not once and self._backlog.takes(place):

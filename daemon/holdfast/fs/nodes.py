@@ -12,6 +12,9 @@ Invariants:
 - ``children`` of a directory is the number of names in it that nodes of the table have.
 
 All of it lives on the event loop and changes between two awaits.
+
+Ids outlive the daemon, for the kernel goes on using them. One that is a file's inode number is found again by the tree;
+what the others stand for is written down (``NodeKeeper``). How many references the kernel holds is not: see ``forget``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import itertools
 import stat as stat_module
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.digest import position_of
 from holdfast.errors import StaleNodeError
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 ROOT_ID = 1
 _REMOTE_RANGE = 1 << 62
 _SPARE_RANGE = 3 << 61
+_SPARE_IDS = 1 << 32  # for each run
 
 
 class Node:
@@ -76,17 +80,34 @@ class Node:
         return [(self.parent, self.name), *(self.more_names or ())]
 
 
-class NodeTable:
-    """All nodes that the kernel knows. ``left`` hears of each node that leaves the table."""
+class NodeKeeper(Protocol):
+    """Writes down what those ids stand for that are no inode numbers."""
 
-    def __init__(self, root_inode: int) -> None:
+    def keep(self, node: Node) -> None:
+        """Write down, or write anew, what the node's id stands for."""
+
+    def drop(self, node_id: int) -> None:
+        """Forget the id, if it is written down."""
+
+
+class NodeTable:
+    """All nodes that the kernel knows. ``came`` hears of each node of a file, ``left`` of each that leaves the table.
+
+    ``unknown`` is asked for the node of an id that is not in the table: the kernel may have it from an earlier daemon.
+    ``run`` numbers the daemons of a mount: no two of them may make up the same id.
+    """
+
+    def __init__(self, root_inode: int, run: int = 0) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
         self._moved: dict[int, Node] = {root_inode: self.root}
         self._by_path: dict[bytes, Node] = {}
-        self._spare = itertools.count(_SPARE_RANGE)
+        self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self.left: Callable[[Node], None] = _nobody_cares
+        self.came: Callable[[Node], None] = _nobody_cares
+        self.unknown: Callable[[int], Node | None] = _nobody_knows
+        self.keeper: NodeKeeper = _NothingKept()
 
     def all(self) -> list[Node]:
         """Return all nodes."""
@@ -97,10 +118,14 @@ class NodeTable:
 
     def get(self, node_id: int) -> Node:
         """Return the node that the kernel means by ``node_id``. Raises ``StaleNodeError`` when it was never told of it."""
-        node = self._nodes.get(node_id)
+        node = self._nodes.get(node_id) or self.unknown(node_id)
         if node is None:
             raise StaleNodeError(f"there is no node {node_id}")
         return node
+
+    def known(self, node_id: int) -> Node | None:
+        """Return the node with this id if it is in the table."""
+        return self._nodes.get(node_id)
 
     def of_backing(self, inode: int) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
@@ -123,6 +148,8 @@ class NodeTable:
             parent.children += 1
             if node_id != inode:
                 self._moved[inode] = node
+                self.keeper.keep(node)
+            self.came(node)
         else:
             self.add_name(node, parent, name)
         return node
@@ -136,6 +163,22 @@ class NodeTable:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
             parent.children += 1
+            self.keeper.keep(node)
+        return node
+
+    def inherit(self, node_id: int, backing: int, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
+        """Return a new node with the id that an earlier daemon gave it. The kernel holds at least one reference."""
+        parent, name = names[0] if names else (None, b"")
+        node = self._nodes[node_id] = Node(node_id, parent, name, backing, is_directory)
+        node.more_names = names[1:] or None
+        node.lookups = 1
+        for directory, _ in names:
+            directory.children += 1
+        if backing and backing != node_id:
+            self._moved[backing] = node
+        path = path_of(node) if names and not backing else None
+        if path is not None:
+            self._by_path[path] = node
         return node
 
     def remote_id(self, path: bytes) -> int:
@@ -151,16 +194,21 @@ class NodeTable:
         node.cache_is_stale = True
         if node.id != inode:
             self._moved[inode] = node
+            self.keeper.keep(node)
+        else:
+            self.keeper.drop(node.id)
 
     def unbind(self, node: Node) -> None:
         """Take a node's backing file away."""
         if self._moved.get(node.backing) is node:
             del self._moved[node.backing]
         node.backing = 0
+        self.keeper.drop(node.id)
 
     def to_path(self, node: Node, path: bytes) -> None:
         """A named node whose file was taken away exists only in the store now, at ``path``."""
         self._by_path[path] = node
+        self.keeper.keep(node)
 
     def add_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Add a name to a node, unless it has it."""
@@ -196,14 +244,15 @@ class NodeTable:
         node = self._by_path.pop(path, None)
         if node is not None and node.parent is not None:
             parent, node.parent = node.parent, None
+            self.keeper.drop(node.id)
             self._abandoned(parent)
         return node
 
     def forget(self, node_id: int, lookups: int) -> None:
-        """The kernel drops ``lookups`` references."""
+        """The kernel drops ``lookups`` references, those that an earlier daemon gave it among them."""
         node = self._nodes.get(node_id)
         if node is not None:
-            node.lookups -= lookups
+            node.lookups = max(0, node.lookups - lookups)
             self.release(node)
 
     def release(self, node: Node) -> None:
@@ -213,6 +262,7 @@ class NodeTable:
         if self._nodes.get(node.id) is not node:
             return
         del self._nodes[node.id]
+        self.keeper.drop(node.id)
         if self._moved.get(node.backing) is node:
             del self._moved[node.backing]
         path = path_of(node)
@@ -234,6 +284,20 @@ def _id_from(path: bytes) -> int:
 
 def _nobody_cares(node: Node) -> None:
     del node
+
+
+def _nobody_knows(node_id: int) -> None:
+    del node_id
+
+
+class _NothingKept:
+    """Keeps nothing: no later daemon will ask."""
+
+    def keep(self, node: Node) -> None:
+        """Do nothing."""
+
+    def drop(self, node_id: int) -> None:
+        """Do nothing."""
 
 
 def path_of(node: Node) -> bytes | None:

@@ -31,18 +31,24 @@ class OpenFile:
         "fd",
         "handles",
         "has_kind",
+        "leaving",
         "node",
         "privileged",
         "served",
+        "slot",
         "stamp",
         "unsent",
+        "was_sent",
         "writable",
+        "writes",
     )
 
     def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
         self.node = node
         self.fd = fd
         self.handles = 0
+        self.leaving = 0
+        """Handles that the kernel has dropped, and that are still counted until what they left has been seen to."""
         self.writable = writable
         self.unsent = False
         self.exclusive = False
@@ -57,6 +63,12 @@ class OpenFile:
         """By which the kernel reads and writes past the daemon; None: the daemon serves the data."""
         self.stamp: tuple[int, int] | None = None
         """Size and mtime when the bytes were last known, while they may change past the daemon."""
+        self.was_sent = False
+        """Bytes were sent while they might change past the daemon."""
+        self.slot = 0
+        """Where the kernel's handles are counted for the next daemon; 0 while the kernel never had any."""
+        self.writes = False
+        """The kernel has had a handle that may write."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:
@@ -68,21 +80,15 @@ class OpenFile:
         os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
         self.privileged = False
 
-    def stamp_now(self) -> tuple[int, int]:
-        """Return size and mtime of the file as it is."""
-        stat = os.fstat(self.fd)
-        return stat.st_size, stat.st_mtime_ns
-
-    def on_its_way(self) -> None:
-        """The bytes as they are now are being sent, or have been: only what is written later is unsent."""
-        self.unsent = False
-        if self.stamp is not None:
-            self.stamp = self.stamp_now()
-
     @property
     def failed(self) -> bool:
         """Whether the bytes will not come: the fetch that brought them has ended with an error."""
         return self.arrival is not None and self.arrival.failed
+
+    @property
+    def has_one_user(self) -> bool:
+        """Whether only one handle is in use."""
+        return self.handles - self.leaving == 1
 
     @property
     def may_change(self) -> bool:

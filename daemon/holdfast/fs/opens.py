@@ -20,6 +20,7 @@ from holdfast.errors import (
 from holdfast.fs.attributes import NamelessStat, Stat
 from holdfast.fs.backing import BackingFiles, NoBackingFiles
 from holdfast.fs.core import Core
+from holdfast.fs.handles import Handles
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.missing import TRIES, Missing, restless
 from holdfast.fs.nodes import Node, path_of
@@ -34,8 +35,17 @@ from holdfast.zones import NameKind, Place
 class Opens:
     """All open nodes. ``closed`` hears of each node whose last handle went."""
 
-    def __init__(self, core: Core, lookup: Lookup, verifier: Verifier, prefetcher: Prefetcher, unseen: UnseenWrites) -> None:
+    def __init__(
+        self,
+        core: Core,
+        lookup: Lookup,
+        verifier: Verifier,
+        prefetcher: Prefetcher,
+        unseen: UnseenWrites,
+        handles: Handles,
+    ) -> None:
         self._core = core
+        self._handles = handles
         self._missing = Missing(core, lookup)
         self._verifier = verifier
         self._prefetcher = prefetcher
@@ -134,7 +144,7 @@ class Opens:
         """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""
         opened = node.opened
         if opened is None:
-            opened = node.opened = self._open_local(node, writable=False)
+            opened = node.opened = self.open_local(node, writable=False)
         opened.handles += 1
         try:
             yield opened.fd
@@ -173,7 +183,7 @@ class Opens:
     def _open_nowait(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.backing == 0 or self._core.lock(node).locked():
             raise trio.WouldBlock
-        opened = self._open_local(node, writable)
+        opened = self.open_local(node, writable)
         path = path_of(node)
         if (
             not truncate
@@ -203,7 +213,7 @@ class Opens:
             if node.backing == 0 and not await self._missing.open(node, truncate, was_corrupt):
                 continue
             if node.opened is None:
-                opened = self._open_local(node, writable)
+                opened = self.open_local(node, writable)
                 try:
                     intact = await self._intact(node, opened, truncate)
                 except BaseException:
@@ -239,7 +249,7 @@ class Opens:
     async def _closed_is_intact(self, node: Node) -> bool:
         if not self._core.has_digest(node):
             return True
-        opened = self._open_local(node, writable=False)
+        opened = self.open_local(node, writable=False)
         try:
             return await self._intact(node, opened, truncate=False)
         finally:
@@ -252,7 +262,8 @@ class Opens:
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 
-    def _open_local(self, node: Node, writable: bool) -> OpenFile:
+    def open_local(self, node: Node, writable: bool) -> OpenFile:
+        """Open the file of a node that has one; for writing too, if that can be. Raises ``OSError``."""
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         directory_fd = self._core.directories.descriptor(node.parent)
@@ -280,7 +291,7 @@ class Opens:
             if not place.zone.sends or core.kind_of(place, name) is not NameKind.WRITE_ONCE:
                 continue
             entry = core.index.entries.get(node.backing) if node.backing else None
-            if entry is None or entry.state is EntryState.CLEAN:
+            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # with a digest: it was sent, and is open
                 raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
 
     def _is_dirty(self, node: Node) -> bool:
@@ -301,6 +312,7 @@ class Opens:
         self._unseen.settle(opened)
         if opened.backing_id is not None:
             self.backing.unregister(opened.backing_id)
+        self._handles.closed(opened)
         opened.close()
         node.opened = None
         self.closed(node)

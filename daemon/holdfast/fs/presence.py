@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from holdfast.fs.core import Core
-from holdfast.fs.nodes import Node
+from holdfast.fs.nodes import Node, path_of
 
 Invalidate = Callable[[int, bytes], None]
 """Tells the kernel to forget what it knows of the name in the directory with that node id."""
@@ -63,17 +63,35 @@ class Presence:
             if keeps_name:
                 core.nodes.to_path(node, path)
 
-    def directory_thrown(self, path: bytes, inode: int) -> None:
-        """A directory was taken away with all that is in it; who has files open in it keeps them, nameless."""
+    def directory_thrown(self, path: bytes, inode: int) -> list[Node]:
+        """A directory was taken away with all that is in it; who has files open in it keeps them, nameless.
+
+        Returns the files in it that have names elsewhere too: by those they are found from now on.
+        """
         core = self._core
         self.file_left(path, inode, same_object=False)
         core.directories.renamed()
+        return [node for node in self._drop_dead_names() if node.is_named]
 
     def file_corrupt(self, inode: int) -> None:
         """Nobody may read the file ``inode`` any more."""
         node = self._core.nodes.of_backing(inode)
         if node is not None and node.opened is not None:
             node.opened.corrupt = True
+
+    def _drop_dead_names(self) -> list[Node]:
+        """Take from all files the names that lead nowhere, because a directory above them has gone; return those files."""
+        nodes = self._core.nodes
+        dead: dict[int, bool] = {}
+        losers = []
+        for node in nodes.all():
+            for parent, name in [] if node.is_directory else node.names():
+                if parent.id not in dead:
+                    dead[parent.id] = path_of(parent) is None
+                if dead[parent.id]:
+                    nodes.drop_name(node, parent, name)
+                    losers.append(node)
+        return losers
 
     def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
         for parent, name in node.names():

@@ -23,6 +23,7 @@ from holdfast.fs.intents import Intents
 from holdfast.fs.locks import NodeLocks
 from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
+from holdfast.store import stamp_of
 from holdfast.transfer import ObjectPath
 from holdfast.zones import NameKind, Place, sidecar_of
 
@@ -38,12 +39,11 @@ class Sent:
     fingerprint: Fingerprint
     stable: bool
     """Whether the file was left alone while it was read."""
-    size_bytes: int
-    mtime_ns: int
+    stamp: tuple[int, int]
 
     def holds(self, stat: os.stat_result) -> bool:
         """Say whether these are the bytes of the file ``stat``: only then is it clean."""
-        return self.stable and (self.size_bytes, self.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+        return self.stable and self.stamp == stamp_of(stat)
 
 
 class Publisher:
@@ -87,7 +87,7 @@ class Publisher:
         if place.zone.is_store:
             await target.remote.deletions.settle(target.path, replace=not create_only)
         for attempt in range(_MOST_SENDS):
-            before = os.fstat(fd)
+            before = core.store.stamps.take(fd)
             try:
                 info, fingerprint = await core.uploader.send(
                     fd, target.remote, target.key, create_only=create_only and attempt == 0
@@ -96,11 +96,11 @@ class Publisher:
                 await self._learn(place, name, target)
                 raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
             after = os.fstat(fd)
-            stable = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+            stable = before == stamp_of(after)
             if stable:
                 break
         self._appeared(place, name, info, after.st_mtime_ns)
-        return Sent(target.path, info, fingerprint, stable, after.st_size, after.st_mtime_ns)
+        return Sent(target.path, info, fingerprint, stable, before)
 
     def created_by(self, place: Place, name: bytes, caller: Caller) -> None:
         """Remember whose creation succeeded: its next lookups here are those of a writer."""

@@ -9,6 +9,7 @@ import stat as stat_module
 import trio
 
 from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.core import Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
@@ -24,12 +25,14 @@ class Removal:
         self._publisher = publisher
         self._intents = intents
 
-    def unlink(self, directory: Node, name: bytes) -> None:
+    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
         core = self._core
         place = core.directories.place(directory)
         stat = core.local_stat(directory, name)
         if stat is None and (place.zone.remote is None or core.nodes.of_path(place.child_path(name)) is None):
+            if attempt.resent:
+                return
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -41,7 +44,7 @@ class Removal:
         if place.zone.remote is not None and core.kind_of(place, name) is NameKind.TEMPORARY:
             self._intents.temporary_gone(place.path, name)
 
-    async def rmdir(self, parent: Node, name: bytes) -> None:
+    async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL."""
         core = self._core
         place = core.directories.place(parent)
@@ -59,7 +62,7 @@ class Removal:
                 core.directories.forget(node)
                 core.nodes.drop_name(node, parent, name)
                 core.nodes.unbind(node)
-        elif not place.zone.is_store or core.nodes.drop_path(child.path) is None:
+        elif (not place.zone.is_store or core.nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if place.zone.remote is not None:
             await self._forget_directory(place, child, name, stat)

@@ -15,6 +15,7 @@ import stat as stat_module
 import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.backlog import Backlog
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.intents import Intents
@@ -52,7 +53,9 @@ class Renames:
         self._new_names = NewNames(core, publisher, backlog, opens, unseen)
         self._directories = DirectoryRenames(core)
 
-    async def link(self, node: Node, directory: Node, name: bytes, caller: Caller) -> os.stat_result:
+    async def link(
+        self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> os.stat_result:
         """link(2): another name for the same node; in a sending zone another object with the same bytes."""
         core = self._core
         place = core.directories.place(directory)
@@ -62,7 +65,7 @@ class Renames:
         sent = None
         if core.sends(place, name):
             sent = await self._new_names.send(node, node.names(), place, name, caller, create_only=True)
-        return self._add_name(node, directory, name, sent)
+        return self._add_name(node, directory, name, sent, attempt)
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
         """``link`` of a file whose bytes need not be looked at, to where nothing is sent; else ``trio.WouldBlock``."""
@@ -71,14 +74,15 @@ class Renames:
         self._check_target(place)
         if node.backing == 0 or core.lock(node).locked() or core.has_digest(node) or core.sends(place, name):
             raise trio.WouldBlock
-        return self._add_name(node, directory, name, None)
+        return self._add_name(node, directory, name, None, FIRST)
 
-    def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None) -> os.stat_result:
+    def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
         core = self._core
         source_fd = core.directories.descriptor(self._directory_of(node))
         target_fd = core.writable_descriptor(directory)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
-        os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+        if not (attempt.resent and self._same_file(directory, name, before)):
+            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
         core.nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
@@ -101,20 +105,25 @@ class Renames:
             raise trio.WouldBlock
         self._move(source, old, target, new, stat, None, flags=flags)
 
-    async def rename(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> None:
         """renameat2(2)."""
         core = self._core
         here, there = core.directories.place(source), core.directories.place(target)
         self._check_target(here)
         self._check_target(there)
         if flags & RENAME_EXCHANGE:
-            exchange(core, source, old, target, new, here, there)
+            exchange(core, source, old, target, new, here, there, attempt)
             return
         stat = core.local_stat(source, old)
         if stat is not None:
             node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
         elif (found := core.nodes.of_path(here.child_path(old))) is not None:
             node = found
+        elif attempt.resent and core.local_stat(target, new) is not None:
+            self._renamed_before(here, old, target, new)
+            return
         else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
@@ -190,6 +199,24 @@ class Renames:
             self._opens.digest_later(there, node)
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
             self._intents.temporary_gone(here.path, old)
+
+    def _renamed_before(self, here: Place, old: bytes, target: Node, new: bytes) -> None:
+        """An earlier daemon has moved the file, and has perhaps not done what follows that: do it again."""
+        core = self._core
+        core.directories.renamed()
+        there = core.directories.place(target)
+        stat = core.local_stat(target, new)
+        assert stat is not None
+        entry = core.index.entries.get(stat.st_ino)
+        if entry is not None:
+            entry.drop_name(here.child_path(old))
+            core.index.entries.put(stat.st_ino, entry)
+        if not stat_module.S_ISREG(stat.st_mode):
+            return
+        if core.sends(there, new):
+            self._backlog.add(there.child_path(new))  # sends it if it is marked as unsent
+        if here.zone.is_store and core.sends(here, old):
+            self._publisher.delete_object(here, old)
 
     def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> None:
         """See to what has the new name until now. Raises ``FileExistsError`` when it must not be there."""

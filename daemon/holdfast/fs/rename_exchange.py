@@ -6,14 +6,20 @@ import os
 import stat as stat_module
 
 from holdfast.errors import NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.fs.attempts import Attempt
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from holdfast.zones import Place
 
 
-def exchange(core: Core, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place) -> None:
-    """Exchange ``old`` in ``source``, which is at ``here``, with ``new`` in ``target``, at ``there``."""
+def exchange(
+    core: Core, source: Node, old: bytes, target: Node, new: bytes, here: Place, there: Place, attempt: Attempt
+) -> None:
+    """Exchange ``old`` in ``source``, which is at ``here``, with ``new`` in ``target``, at ``there``.
+
+    Afterwards nothing tells whether it was done; so what was where is noted before.
+    """
     pairs = []
     before: dict[int, os.stat_result] = {}
     for directory, name, place in ((source, old, here), (target, new, there)):
@@ -28,6 +34,10 @@ def exchange(core: Core, source: Node, old: bytes, target: Node, new: bytes, her
             raise UnsupportedError("objects can't be exchanged in one step")
         before[stat.st_ino] = stat
         pairs.append((directory, name, core.nodes.local(directory, name, stat.st_ino, stat.st_mode)))
+    note = b"%d %d" % (pairs[0][2].backing, pairs[1][2].backing)
+    if attempt.resent and core.session.records.noted(attempt.number) not in (None, note):
+        return  # each is where the other was
+    core.session.records.note(attempt.number, note)
     rename_with_flags(core.directories.descriptor(source), old, core.directories.descriptor(target), new, RENAME_EXCHANGE)
     (first_dir, first_name, first), (second_dir, second_name, second) = pairs
     for node, lost, won in ((first, pairs[0], pairs[1]), (second, pairs[1], pairs[0])):

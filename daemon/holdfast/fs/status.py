@@ -111,7 +111,7 @@ class Status:
         opened = await self._opens.open(node, os.O_WRONLY)
         try:
             await self._opens.truncate(opened, size_bytes, drop_privileges=drop_privileges)
-            if opened.handles == 1:
+            if opened.has_one_user:
                 await self._committer.commit(opened)
         finally:
             self._committer.closed(opened)

@@ -36,11 +36,13 @@ class SweptObjects:
         return entry is None or entry.state is not EntryState.CLEAN
 
     async def gone(self, zone: str, keys: list[str]) -> None:
-        """Forget objects, some at a time: requests of the kernel's are answered in between."""
+        """Forget objects, some at a time, for requests are answered in between; then the kernel has forgotten them too."""
+        untold: list[tuple[int, bytes]] = []
         for index, key in enumerate(keys):
-            self._gone(zone, key)
+            self._gone(zone, key, untold)
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
+        await trio.to_thread.run_sync(self._tell, untold)
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         """Believe nothing any more of a directory that the store may have removed.
@@ -58,20 +60,26 @@ class SweptObjects:
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
 
-    def _gone(self, zone: str, key: str) -> None:
+    def _gone(self, zone: str, key: str, untold: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # somebody has begun to write it anew
             return
         core = self._core
         path = _path(zone, key)
+        parent, _, name = path.rpartition(b"/")
+        directory = core.nodes.of_path(parent) or core.nodes.of_backing(self._inode(parent))
         core.remotes[zone].directories.deleted(key)
         core.fetcher.detach(path)
-        parent, _, name = path.rpartition(b"/")
         self._drop_copy(path)
         self._drop_copy(parent + b"/" + sidecar_of(name))
         node = core.nodes.of_path(path)
-        if node is not None and node.parent is not None and not node.is_directory:
-            self._presence.invalidate(node.parent.id, node.name)
+        if node is not None and not node.is_directory:
             core.nodes.drop_path(path)
+        if directory is not None:
+            untold.append((directory.id, name))
+
+    def _tell(self, untold: list[tuple[int, bytes]]) -> None:
+        for directory, name in untold:
+            self._presence.invalidate_now(directory, name)
 
     def _drop_copy(self, path: bytes) -> None:
         inode = self._inode(path)

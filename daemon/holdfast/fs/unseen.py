@@ -1,9 +1,9 @@
 """Writes that the kernel carries out by itself: the daemon sees only that a handle may write, and what the file is later.
 
 From the first handle that may write to the last one, an entry says DIRTY, but keeps its digest: after a crash a file of the
-same size and mtime was not written, and is held against that digest as ever. What was written is known by these two, which
-Linux 6.13 and later count finely enough to tell two writes apart; older kernels miss a write of equal length within one
-tick (4 ms) of a send.
+same size and mtime was not written, and is held against that digest as ever. What was written is known by these two
+(``store.stamps``), but for one case: the kernel gives a file a new time at the first write into a mapped page, and not again
+before the page is clean. So one that was written to through a mapping, and sent, is hashed again when its last handle goes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import os
 
 import trio
 
+from holdfast.digest import fingerprint_of_file
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.index import Entry, EntryState
+from holdfast.store import stamp_of
 
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
@@ -29,23 +31,48 @@ class UnseenWrites:
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
         if opened.stamp is None:
-            opened.stamp = opened.stamp_now()
+            opened.stamp = self._core.store.stamps.take(opened.fd)
             inode = os.fstat(opened.fd).st_ino
             entry = self._core.index.entries.get(inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)
                 self._core.index.entries.put(inode, entry)
 
+    def resume(self, opened: OpenFile) -> None:
+        """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
+        opened.unsent = known is None
+        if opened.backing_id is not None:
+            opened.stamp = known or self._core.store.stamps.take(opened.fd)
+
+    def on_its_way(self, opened: OpenFile) -> None:
+        """The bytes as they are now are about to be sent: only what is written later is unsent."""
+        opened.unsent = False
+        if opened.stamp is not None:
+            opened.stamp = self._core.store.stamps.take(opened.fd)
+            opened.was_sent = True
+
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
         if opened.stamp is None or opened.unsent:
             return
-        stamp = opened.stamp_now()
-        if stamp != opened.stamp:
-            opened.stamp = stamp
-            opened.unsent = True
-            if self._core.has_digest(opened.node):
-                self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        stat = os.fstat(opened.fd)
+        if stamp_of(stat) != opened.stamp:
+            self._changed(opened)
+
+    def may_hide_a_write(self, opened: OpenFile) -> bool:
+        """Say whether the last handle goes of a file that may have been written after it was sent, with no trace of it."""
+        return opened.has_one_user and opened.was_sent and not opened.unsent
+
+    async def compare(self, opened: OpenFile) -> None:
+        """Hold the bytes of such a file against the digest of what was sent."""
+        if opened.unsent or not opened.was_sent:
+            return
+        digest = self._sent_digest(opened)
+        fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
+        if digest and digest == self._sent_digest(opened) != fingerprint.digest:
+            self._changed(opened)
 
     def settle(self, opened: OpenFile) -> None:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
@@ -58,11 +85,17 @@ class UnseenWrites:
         for node in self._core.nodes.all():
             if node.opened is not None:
                 self.notice(node.opened)
+                digest = self._sent_digest(node.opened) if node.opened.was_sent else b""
+                if digest and fingerprint_of_file(node.opened.fd).digest != digest:
+                    self._changed(node.opened)
                 self.settle(node.opened)
 
     async def take_stock(self) -> None:
         """After a start: settle what was open for writing when an earlier run ended."""
         for inode in self._core.index.entries.were_open:
+            node = self._core.nodes.of_backing(inode)
+            if node is not None and node.opened is not None:
+                continue  # it still is
             entry = self._core.index.entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
             try:
@@ -76,6 +109,16 @@ class UnseenWrites:
             else:
                 self._core.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
+
+    def _changed(self, opened: OpenFile) -> None:
+        opened.unsent = True
+        if self._core.has_digest(opened.node):
+            self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+
+    def _sent_digest(self, opened: OpenFile) -> bytes:
+        """Return the digest of what was sent last; empty when the bytes are known to be others."""
+        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:

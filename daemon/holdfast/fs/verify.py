@@ -8,6 +8,7 @@ there is.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat as stat_module
 
@@ -19,6 +20,7 @@ from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.index import CachedName, Entry, EntryState
 from holdfast.store import is_unsent
 
+_log = logging.getLogger("holdfast.fs")
 _HASHING_THREADS = 2
 _LONGEST_QUEUE = 10_000
 _TRIES = 3
@@ -75,7 +77,7 @@ class Verifier:
             return False
         entry.verified_run = self._core.index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
-        self._core.index.entries.put(stat.st_ino, entry)
+        self._core.index.entries.put_if_room(stat.st_ino, entry)
         return True
 
     async def check_at(self, path: bytes, inode: int) -> bool:
@@ -114,8 +116,8 @@ class Verifier:
         async for path in self._queue_out:
             try:
                 await self._digest(path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # gone meanwhile
+            except OSError as problem:  # gone meanwhile, or the disk can't read it: an open of it will tell
+                _log.info("%r gets no digest now: %s", path, problem)
 
     async def _digest(self, path: bytes) -> None:
         fd = self._core.store.tree.open_file(path)
@@ -130,7 +132,7 @@ class Verifier:
             entry = self._core.index.entries.get(stat.st_ino)
             if entry is not None and entry.state is EntryState.CLEAN:
                 return
-            self._core.index.entries.put(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
+            self._core.index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
         finally:
             os.close(fd)
 

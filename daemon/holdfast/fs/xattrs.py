@@ -6,6 +6,7 @@ import errno
 import os
 
 from holdfast.errors import StaleNodeError
+from holdfast.fs.attempts import FIRST, Attempt
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node
 from holdfast.fs.opens import Opens
@@ -21,8 +22,13 @@ class ExtendedAttributes:
         self._core = core
         self._opens = opens
 
-    def get(self, node: Node, name: bytes) -> bytes:
-        """Return the value. ``OSError`` with ENODATA when there is none."""
+    def get(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> bytes:
+        """Return the value. ``OSError`` with ENODATA when there is none.
+
+        pyfuse3 asks on behalf of a setxattr with XATTR_CREATE too: the value that an earlier daemon set for it is none.
+        """
+        if attempt.resent and self._core.session.records.noted(attempt.number) is not None:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         if name in _ACCESS_LISTS:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         file, follow = self._file(node)
@@ -36,17 +42,25 @@ class ExtendedAttributes:
         found = os.listxattr(file, follow_symlinks=follow) if file is not None else []
         return [name for name in map(os.fsencode, found) if not name.startswith(_PRIVATE)]
 
-    async def set(self, node: Node, name: bytes, value: bytes) -> None:
+    async def set(self, node: Node, name: bytes, value: bytes, attempt: Attempt = FIRST) -> None:
         """Set an attribute, creating or replacing it."""
         file, follow = await self._file_to_change(node, name)
         before = os.stat(file, follow_symlinks=follow)
+        if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):
+            self._core.session.records.note(attempt.number)
         os.setxattr(file, name, value, follow_symlinks=follow)
         self._core.refresh_entry(before, os.stat(file, follow_symlinks=follow))
 
-    async def remove(self, node: Node, name: bytes) -> None:
+    async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """Remove an attribute. ``OSError`` with ENODATA when there is none."""
         file, follow = await self._file_to_change(node, name)
         before = os.stat(file, follow_symlinks=follow)
+        is_there = os.fsdecode(name) in os.listxattr(file, follow_symlinks=follow)
+        records = self._core.session.records
+        if not is_there and attempt.resent and records.noted(attempt.number) is not None:
+            return
+        if is_there:
+            records.note(attempt.number)
         os.removexattr(file, name, follow_symlinks=follow)
         self._core.refresh_entry(before, os.stat(file, follow_symlinks=follow))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import lmdb
 
 from holdfast.digest import digest_of
+from holdfast.index.writing import writing
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys end at 511 bytes; a longer path is cut and told apart by its digest
 _CUT_BYTES = _LONGEST_KEY_BYTES - 16
@@ -56,7 +57,7 @@ class DirectoryMarks:
         """Let the store shine through everywhere below ``path``."""
         prefix = path + b"/"
         start = prefix[:_CUT_BYTES]
-        with self._environment.begin(db=self._whiteouts, write=True) as transaction:
+        with writing(self._environment, self._whiteouts) as transaction:
             cursor = transaction.cursor()
             found = cursor.set_range(start)
             while found and cursor.key().startswith(start):
@@ -95,11 +96,11 @@ class DirectoryMarks:
         return any(not pin or path == pin or path.startswith(pin + b"/") for pin in self._pinned)
 
     def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
-        with self._environment.begin(db=database, write=True) as transaction:
+        with writing(self._environment, database) as transaction:
             transaction.put(key, value)
 
     def _delete(self, database: lmdb._Database, key: bytes) -> None:
-        with self._environment.begin(db=database, write=True) as transaction:
+        with writing(self._environment, database) as transaction:
             transaction.delete(key)
 
     def _values(self, database: lmdb._Database) -> list[bytes]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import lmdb
 
+from holdfast.errors import IndexFullError
 from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
+from holdfast.index.writing import writing
 
 
 class Entries:
@@ -32,15 +35,20 @@ class Entries:
 
     def put(self, inode: int, entry: Entry) -> None:
         """Write the entry of ``inode``."""
-        with self._environment.begin(db=self._database, write=True) as transaction:
+        with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
 
+    def put_if_room(self, inode: int, entry: Entry) -> None:
+        """Write the entry of ``inode``, unless the disk is full: for what a reader notes, and can be found out again."""
+        with suppress(IndexFullError):
+            self.put(inode, entry)
+
     def discard(self, inode: int) -> None:
         """Forget ``inode``, if it is known."""
         self._uses.pop(inode, None)
-        with self._environment.begin(db=self._database, write=True) as transaction:
+        with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
         self.cached_bytes -= _cached_bytes(old)
@@ -50,16 +58,19 @@ class Entries:
         self._uses[inode] = time_ns
 
     def flush_uses(self) -> None:
-        """Write the noted uses in one transaction."""
-        uses, self._uses = self._uses, {}
-        if not uses:
+        """Write the noted uses in one transaction. Without room for it they stay noted."""
+        if not self._uses:
             return
-        with self._environment.begin(db=self._database, write=True) as transaction:
-            for inode, time_ns in uses.items():
-                entry = decoded_entry(transaction.get(_key(inode)))
-                if entry is not None:
-                    entry.used_ns = time_ns
-                    transaction.put(_key(inode), encoded(entry))
+        try:
+            with writing(self._environment, self._database) as transaction:
+                for inode, time_ns in self._uses.items():
+                    entry = decoded_entry(transaction.get(_key(inode)))
+                    if entry is not None:
+                        entry.used_ns = time_ns
+                        transaction.put(_key(inode), encoded(entry))
+        except IndexFullError:
+            return
+        self._uses = {}
 
     def scan(self) -> Iterator[tuple[int, Entry]]:
         """Yield every inode with its entry, in the order of inode numbers, as of the first step.

@@ -8,15 +8,17 @@ begun anew: the index can always be rebuilt from the tree and the store.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
 
-from holdfast.errors import StoreUnsuitableError
+from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index.directories import DirectoryMarks
 from holdfast.index.entries import Entries
 from holdfast.index.readable import DAMAGE, DATABASES, why_unreadable
 from holdfast.index.workdirs import WorkdirRecords
+from holdfast.index.writing import keep_reserve, writing
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
@@ -35,14 +37,16 @@ class Index:
     ``run`` counts the daemon's runs on this index; ``renewed`` says why the index had to be begun anew, or is None.
     """
 
-    def __init__(self, environment: lmdb.Environment, run: int, renewed: str | None) -> None:
+    def __init__(self, environment: lmdb.Environment, path: Path, run: int, renewed: str | None) -> None:
         self.run = run
         self.renewed = renewed
         self._environment = environment
+        self._file = path / _DATA
         self._meta = environment.open_db(b"meta")
         self.entries = Entries(environment)
         self.marks = DirectoryMarks(environment)
         self.workdirs = WorkdirRecords(environment)
+        self.keep_reserve()
 
     @classmethod
     def open(cls, path: Path, store_id: str, boot_id: bytes | None = None) -> Index:
@@ -61,7 +65,7 @@ class Index:
                     renewed = str(problem)
                     _move_aside(path)
             return cls._begin_anew(path, store_id.encode(), boot, renewed)
-        except (lmdb.Error, OSError) as problem:
+        except (lmdb.Error, OSError, IndexFullError) as problem:
             raise StoreUnsuitableError(f"the index in {path} can't be opened: {problem}") from None
 
     @classmethod
@@ -75,7 +79,7 @@ class Index:
             try:
                 run = int(_meta_of(environment, b"run") or 0) + 1
                 _write_meta(environment, {b"boot": boot, b"run": b"%d" % run})
-                return cls(environment, run, None)
+                return cls(environment, path, run, None)
             except BaseException:
                 environment.close()
                 raise
@@ -87,10 +91,14 @@ class Index:
         environment = _open(path)
         try:
             _write_meta(environment, {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1"})
-            return cls(environment, 1, renewed)
+            return cls(environment, path, 1, renewed)
         except BaseException:
             environment.close()
             raise
+
+    def keep_reserve(self) -> None:
+        """Take more disk for the index if what it has ahead is half used up. To be called now and then."""
+        keep_reserve(self._environment, self._file)
 
     def sync(self) -> None:
         """Write everything to the disk. It waits for the disk and releases the GIL: call it in a thread."""
@@ -100,8 +108,9 @@ class Index:
         """Flush, sync and mark the end as orderly."""
         self.entries.flush_uses()
         self._environment.sync(True)
-        _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
-        self._environment.sync(True)
+        with suppress(IndexFullError):  # after a reboot it is not trusted then
+            _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
+            self._environment.sync(True)
         self._environment.close()
 
 
@@ -141,7 +150,7 @@ def _meta_of(environment: lmdb.Environment, key: bytes) -> bytes | None:
 
 
 def _write_meta(environment: lmdb.Environment, values: dict[bytes, bytes]) -> None:
-    with environment.begin(write=True) as transaction:
+    with writing(environment) as transaction:
         database = environment.open_db(b"meta", txn=transaction)
         for key, value in values.items():
             transaction.put(key, value, db=database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lmdb
 
 from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
+from holdfast.index.writing import writing
 
 
 class WorkdirRecords:
@@ -21,12 +22,12 @@ class WorkdirRecords:
 
     def put(self, path: bytes, record: WorkdirRecord) -> None:
         """Write the record of the directory at ``path``."""
-        with self._environment.begin(db=self._database, write=True) as transaction:
+        with writing(self._environment, self._database) as transaction:
             transaction.put(path, encoded(record))
 
     def discard(self, path: bytes) -> None:
         """Forget the directory at ``path``, if it is known."""
-        with self._environment.begin(db=self._database, write=True) as transaction:
+        with writing(self._environment, self._database) as transaction:
             transaction.delete(path)
 
     def all(self) -> list[tuple[bytes, WorkdirRecord]]:

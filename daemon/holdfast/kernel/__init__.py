@@ -9,11 +9,12 @@ It must not know what the file system is: nodes, names and policy are numbers an
 from holdfast.kernel.connection import Connection
 from holdfast.kernel.exchange import Exchange
 from holdfast.kernel.fallocation import Fallocation
-from holdfast.kernel.probe import PASSTHROUGH, Machine, forecast, takeover_forecast
+from holdfast.kernel.probe import PASSTHROUGH, TAKEOVER, Machine, forecast, takeover_forecast
 from holdfast.kernel.protocol import InitFlag, Opcode, OpenFlag
 
 __all__ = [
     "PASSTHROUGH",
+    "TAKEOVER",
     "Connection",
     "Exchange",
     "Fallocation",

@@ -51,6 +51,7 @@ class Connection:
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self._refusal = ""
         self._device = -1
+        self._tells_privileges: bool | None = None
         self.request = hooks.request
         """Return the number of the request whose handler runs. To be called before the handler's first await."""
         self.drops_privileges = hooks.drops
@@ -129,10 +130,20 @@ class Connection:
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 
     @property
+    def has_begun(self) -> bool:
+        """Whether kernel and daemon have come to terms, after which requests come; True where that can't be told."""
+        found = self.outcome
+        return found.mounted is not probe.Mounted.FULL or found.agreed is not None
+
+    @property
     def tells_privileges(self) -> bool:
         """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
-        agreed = self.outcome.agreed
-        return agreed is not None and InitFlag.DROP_PRIVILEGES in agreed
+        if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount
+            agreed = self.outcome.agreed
+            if agreed is None:
+                return False
+            self._tells_privileges = InitFlag.DROP_PRIVILEGES in agreed
+        return self._tells_privileges
 
     # --- passthrough -------------------------------------------------------------------------------------------------
 

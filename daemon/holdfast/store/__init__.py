@@ -4,6 +4,7 @@ from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.staging import Orphanage, Staging, Trash
+from holdfast.store.stamps import Stamps, stamp_of
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
 from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent
@@ -17,6 +18,7 @@ __all__ = [
     "Quarantine",
     "QuarantinedFile",
     "Staging",
+    "Stamps",
     "StoreDirectory",
     "Trash",
     "Tree",
@@ -24,5 +26,6 @@ __all__ = [
     "is_unsent",
     "mark_unsent",
     "rename_with_flags",
+    "stamp_of",
     "unmark_unsent",
 ]

@@ -27,6 +27,7 @@ from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
+from holdfast.store.stamps import Stamps
 from holdfast.store.tree import Tree
 
 FORMAT_VERSION = 1
@@ -57,6 +58,7 @@ class StoreDirectory:
     orphanage: Orphanage
     trash: Trash
     quarantine: Quarantine
+    stamps: Stamps
     _descriptors: tuple[int, ...]
 
     @classmethod
@@ -76,6 +78,7 @@ class StoreDirectory:
                 _check_hard_links(path, kind)
                 store_id = _read_format(path) or _write_format(path, undo)  # it may have come before the lock was ours
                 fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
+                stamps = Stamps.tried(fds["fetching"])
                 _sign(lock_fd)
             except OSError as problem:
                 what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
@@ -92,6 +95,7 @@ class StoreDirectory:
             Orphanage(fds["orphans"]),
             Trash(fds["trash"]),
             Quarantine(fds["quarantine"]),
+            stamps,
             (*fds.values(), lock_fd),
         )
 

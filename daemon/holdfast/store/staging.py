@@ -69,6 +69,14 @@ class Orphanage:
         """Remove the name here; the file ends with its last descriptor."""
         _unlink_if_there(b"%d" % inode, self.directory_fd)
 
+    def inodes(self) -> set[int]:
+        """Return which files are here."""
+        return {int(name) for name in os.listdir(self.directory_fd)}
+
+    def open(self, inode: int) -> int:
+        """Return a new descriptor, for reading and writing, of a file here. Raises ``OSError``."""
+        return os.open(b"%d" % inode, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.directory_fd)
+
     def clear(self) -> int:
         """Remove everything; return how many files there were."""
         return _clear(self.directory_fd)

@@ -1,15 +1,17 @@
 """Sending a file as an object, with its digest, so that a lost answer never turns success into failure.
 
-A PUT whose answer was lost may have been carried out. A second unconditional PUT of the same bytes does no harm; a second
-conditional one would find its own object and call it somebody else's. So every PUT carries a token of its own
-in the metadata, and when an attempt before it may have succeeded, the object that is in the way is asked for its token.
+A PUT whose answer was lost may have been carried out, by this daemon or by the one before it. A second unconditional PUT of
+the same bytes does no harm; a second conditional one would find its own object and call it somebody else's. So every PUT
+carries a token in the metadata, made of this node's store and the file's inode number and mtime, and the object that is in
+the way is asked for its token and digest. Two files never share a token: not those of two nodes, for the store's id is in
+it, and not two that have one inode number after each other, for no two writes have one time.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-import secrets
 from pathlib import Path
 
 import trio
@@ -21,14 +23,19 @@ from holdfast.telemetry import Counters
 from holdfast.transfer.remotes import Remote
 
 _TOKEN = "holdfast-put"
+_TOKEN_BYTES = 8
 _SMALL_BYTES = 64 * 1024
 
 
 class Uploader:
-    """Sends files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request."""
+    """Sends files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request.
 
-    def __init__(self, single_put_limit_bytes: int, counters: Counters) -> None:
+    ``owner`` tells the files of this node from all others: the local store's id.
+    """
+
+    def __init__(self, single_put_limit_bytes: int, owner: str, counters: Counters) -> None:
         self._single_put_limit_bytes = single_put_limit_bytes
+        self._owner = owner
         self._counters = counters
 
     async def send(self, fd: int, remote: Remote, key: str, *, create_only: bool) -> tuple[ObjectInfo, Fingerprint]:
@@ -37,11 +44,12 @@ class Uploader:
         A file that is written meanwhile may give an object that differs from its digest: compare mtime and size before
         and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, and ``RemoteError``.
         """
+        token = self._token(os.fstat(fd))
         prepared = self._prepare_at_once(fd)
         if prepared is None:
             prepared = await trio.to_thread.run_sync(self._prepare, fd)
         source, fingerprint = prepared
-        metadata = {**fingerprint.metadata(), _TOKEN: secrets.token_hex(8)}
+        metadata = {**fingerprint.metadata(), _TOKEN: token}
         deadline = remote.access.deadline()
         attempt = 0
         while True:
@@ -52,15 +60,19 @@ class Uploader:
                 await remote.access.pause(attempt, deadline, problem)
                 attempt += 1
             except ObjectExistsError:
-                if attempt == 0 or not remote.access.store.capabilities.metadata:
+                if not remote.access.store.capabilities.metadata:
                     raise
                 info = await remote.access.head(key)
-                if info.metadata.get(_TOKEN) != metadata[_TOKEN]:
+                if info.metadata != metadata:
                     raise
                 break
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
+
+    def _token(self, stat: os.stat_result) -> str:
+        file = f"{self._owner} {stat.st_ino} {stat.st_mtime_ns}"
+        return hashlib.blake2b(file.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
     def _prepare_at_once(self, fd: int) -> tuple[UploadSource, Fingerprint] | None:
         """Read and hash a small file that lies in the page cache, as one that was just written does; None for any other.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import trio
 
 from holdfast.config import RoleSection
-from holdfast.errors import LeaseHeldError, NoSuchEntryError
+from holdfast.errors import LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node, path_of
@@ -48,6 +48,7 @@ class Workdirs:
         self._tree = WorkdirTree(files)
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
+        files.creation.may_make = self._may_make
         files.creation.directory_made = self._directory_made
         files.opens.closed = self._file_closed
 
@@ -62,7 +63,7 @@ class Workdirs:
                 await self._tree.tell_kernel()
                 for path in removed:
                     self._core.events.emit("workdir-removed", path=os.fsdecode(path))
-                await trio.to_thread.run_sync(self._core.store.trash.empty)
+                await self._tree.empty_trash()
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
@@ -163,12 +164,25 @@ class Workdirs:
 
     # --- what happens in the mount -----------------------------------------------------------------------------------
 
+    def _may_make(self, place: Place, caller: Caller) -> None:
+        """Refuse a working directory to a process that nobody could watch (fuse(4): it has no number here)."""
+        if caller.pid or self._name_at(place) is None:
+            return
+        problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
+        self._core.events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
+        raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
+
     def _directory_made(self, place: Place, caller: Caller) -> None:
         """A process made a directory in a base by mkdir(2): it has acquired it."""
-        name = WorkdirName.parse(place.path.rsplit(b"/", 1)[-1])
-        if place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix and name is not None:
+        name = self._name_at(place)
+        if name is not None:
             self._tree.prepare(place.path, (caller.uid, caller.gid))
             self._hold(place.path, name, Process.find(caller.pid))
+
+    def _name_at(self, place: Place) -> WorkdirName | None:
+        """Return the working directory's name if ``place`` is one's."""
+        is_directly_in_base = place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix
+        return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None
 
     def _file_closed(self, node: Node) -> None:
         """The last handle of a file was closed; a lease file's ends the hold if the process is gone too."""

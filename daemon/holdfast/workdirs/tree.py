@@ -23,12 +23,21 @@ class WorkdirTree:
         self._files = files
         self._core = files.core
         self._untold: list[tuple[int, bytes]] = []
+        self._half_thrown: list[Node] = []
+        """Files with a name in the trash and another one in the tree."""
 
     async def tell_kernel(self) -> None:
         """Return when the kernel believes nothing any more that the changes until now have made wrong."""
         untold, self._untold = self._untold, []
         for parent, name in untold:
             await trio.to_thread.run_sync(self._files.presence.invalidate_now, parent, name)
+
+    async def empty_trash(self) -> None:
+        """Delete what was thrown away; when this returns the kernel knows that linked files have a name less."""
+        linked, self._half_thrown = self._half_thrown, []
+        await trio.to_thread.run_sync(self._core.store.trash.empty)
+        self._untold += [(parent.id, name) for node in linked for parent, name in node.names()]
+        await self.tell_kernel()
 
     def prepare(self, path: bytes, owner: tuple[int, int]) -> None:
         """Create the directory at ``path`` and its skeleton where missing; empty what is volatile. Raises ``OSError``.
@@ -137,7 +146,7 @@ class WorkdirTree:
     def _throw(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._core.store.trash.throw(parent_fd, name)
-        self._files.presence.directory_thrown(parent + b"/" + name, inode)
+        self._half_thrown += self._files.presence.directory_thrown(parent + b"/" + name, inode)
 
     def _tell(self, parent: bytes, name: bytes) -> None:
         """Note that the kernel must forget what it believes of a name: that it was not there, or led elsewhere."""

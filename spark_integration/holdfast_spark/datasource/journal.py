@@ -16,6 +16,8 @@ import msgspec
 
 from holdfast.errors import ConfigurationError
 
+_decode = msgspec.json.Decoder(dict[str, str | int | float | bool]).decode
+
 
 class Position(NamedTuple):
     """Where reading goes on; ``inode`` 0 is before the oldest line there is."""
@@ -79,7 +81,7 @@ def _read(stream: BinaryIO, first: int, last: int | None) -> tuple[list[JournalE
 def _event(line: bytes) -> JournalEvent | None:
     """Return the event of a line; None for one that a crash of the machine has damaged."""
     try:
-        fields = msgspec.json.decode(line, type=dict[str, str | int | float | bool])
+        fields = _decode(line)
         return JournalEvent(float(fields.pop("time")), str(fields.pop("kind")), shown(fields))
     except (msgspec.DecodeError, KeyError, ValueError):
         return None

@@ -82,7 +82,7 @@ class PeriodicSweeps:
             try:
                 await self.sweep_zone(zone)
                 pause_ns = await self._until_the_next_period(zone)
-            except HoldfastError as problem:
+            except (HoldfastError, OSError) as problem:
                 self._events.emit("sweep-failed", zone=zone, problem=str(problem))
                 pause_ns = min(self._every_ns, int(_RETRY_SECONDS * _SECOND_NS))
             await trio.sleep(pause_ns / _SECOND_NS)

@@ -34,6 +34,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     in_use: int = 0
 
 
+_decode_outcome = msgspec.json.Decoder(Outcome).decode
+
+
 def new_id() -> str:
     """Return an id for a plan: when it was made, and something random."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
@@ -71,7 +74,7 @@ class PlanShelf:
     def outcome(self, plan_id: str) -> Outcome:
         """Return how far a plan is."""
         try:
-            return msgspec.json.decode(self._file(plan_id, "outcome").read_bytes(), type=Outcome)
+            return _decode_outcome(self._file(plan_id, "outcome").read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
             return Outcome()
 

@@ -83,6 +83,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return Phase[self.phase.upper()]
 
 
+_decode_header = msgspec.json.Decoder(Header).decode  # here, as two threads must not meet a type for the first time
+_decode_item = msgspec.json.Decoder(Item).decode
+
+
 class StoredPlan(msgspec.Struct, frozen=True):
     """A whole plan."""
 
@@ -111,11 +115,10 @@ def read_plan(stream: BinaryIO) -> StoredPlan:
     """Read a stored plan. Raises ``PlanError`` for what is none, or is cut off."""
     first = stream.readline(_LONGEST_LINE_BYTES)
     try:
-        header = msgspec.json.decode(first, type=Header)
+        header = _decode_header(first)
         if header.holdfast_plan != FORMAT:
             raise PlanError(f"this plan has format {header.holdfast_plan}, this Holdfast reads format {FORMAT}")
-        decoder = msgspec.json.Decoder(Item)
-        items = tuple(_checked(decoder.decode(line)) for line in iter(lambda: stream.readline(_LONGEST_LINE_BYTES), b""))
+        items = tuple(_checked(_decode_item(line)) for line in iter(lambda: stream.readline(_LONGEST_LINE_BYTES), b""))
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as problem:
         raise PlanError(f"this is no plan of Holdfast's, or a damaged one: {problem}") from None
     if len(items) != header.count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -11,11 +12,19 @@ from holdfast.checkpoints.manifests.results import BrokenError, Trouble
 _T = TypeVar("_T")
 
 
-def decoded(text: bytes, kind: type[_T], what: str) -> _T:
-    """Return ``text`` as a ``kind``. Raises ``BrokenError``, which says ``what`` it is."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise BrokenError(Trouble.MALFORMED, f"{what}: {problem}") from None
-    except RecursionError:
-        raise BrokenError(Trouble.TOO_DEEP, what) from None
+def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:
+    """Return what makes a ``kind`` of a text. It raises ``BrokenError``, which says ``what`` the text was to be.
+
+    Modules make theirs when they are imported: msgspec 0.22 crashes when two threads meet a type for the first time.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(text: bytes) -> _T:
+        try:
+            return decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise BrokenError(Trouble.MALFORMED, f"{what}: {problem}") from None
+        except RecursionError:
+            raise BrokenError(Trouble.TOO_DEEP, what) from None
+
+    return decoded

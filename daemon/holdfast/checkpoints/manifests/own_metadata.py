@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.checkpoints.manifests.flink_references import Reference, ReferenceKind
-from holdfast.checkpoints.manifests.json_text import decoded
+from holdfast.checkpoints.manifests.json_text import decoder
 from holdfast.checkpoints.manifests.results import BrokenError, Readable, Trouble, Unreadable
 
 VERSION = 1
@@ -52,6 +52,10 @@ class _Metadata(_Version, frozen=True):
     files: list[OwnFile]
 
 
+_decode_version = decoder(_Version, "Holdfast's metadata")
+_decode_metadata = decoder(_Metadata, "Holdfast's metadata")
+
+
 def own_metadata(metadata: OwnMetadata) -> bytes:
     """Return the bytes of a metadata object."""
     return msgspec.json.encode(_Metadata(VERSION, metadata.checkpoint, list(metadata.files)))
@@ -71,10 +75,10 @@ def _read(stream: Readable, size_bytes: int) -> OwnMetadata:
     text = stream.read(size_bytes)
     if len(text) < size_bytes:
         raise BrokenError(Trouble.TRUNCATED, f"{len(text)} of {size_bytes} bytes")
-    version = decoded(text, _Version, "Holdfast's metadata").holdfast
+    version = _decode_version(text).holdfast
     if version != VERSION:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of Holdfast's metadata; {VERSION} can be read")
-    metadata = decoded(text, _Metadata, "Holdfast's metadata")
+    metadata = _decode_metadata(text)
     for file in metadata.files:
         if file.name.endswith("/") or not file.name:
             raise BrokenError(Trouble.MALFORMED, f"metadata names {file.name[:80]!r}")

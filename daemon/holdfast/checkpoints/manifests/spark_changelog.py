@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.checkpoints.manifests import lz4_blocks
-from holdfast.checkpoints.manifests.json_text import decoded
+from holdfast.checkpoints.manifests.json_text import decoder
 from holdfast.checkpoints.manifests.results import BrokenError, Readable, Trouble, Unreadable
 
 _LONGEST_TEXT_BYTES = 2**16
@@ -49,6 +49,9 @@ class _Item(msgspec.Struct, frozen=True):
     unique_id: str = msgspec.field(name="checkpointUniqueId")
 
 
+_decode_lineage = decoder(list[_Item], "a changelog's lineage")
+
+
 def read_spark_changelog(stream: Readable, size_bytes: int) -> SparkChangelog | Unreadable:
     """Read the head of a changelog of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
@@ -81,7 +84,7 @@ def _parse(text: bytes) -> SparkChangelog:
     lineage, _ = _text(rest)
     if lineage is None:
         raise BrokenError(Trouble.TRUNCATED, "a changelog whose lineage is cut")
-    items = decoded(lineage, list[_Item], "a changelog's lineage")
+    items = _decode_lineage(lineage)
     return SparkChangelog(version, tuple(LineageItem(item.version, item.unique_id.encode()) for item in items))
 
 

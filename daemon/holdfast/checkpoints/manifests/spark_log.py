@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.checkpoints.manifests.json_text import decoded
+from holdfast.checkpoints.manifests.json_text import decoder
 from holdfast.checkpoints.manifests.results import BrokenError, Readable, Trouble, Unreadable
 
 _LARGEST_BYTES = 32 * 2**20
@@ -49,11 +49,15 @@ class _Offsets(msgspec.Struct, frozen=True):
     settings: dict[str, str] = msgspec.field(name="conf", default_factory=dict)
 
 
+_decode_commit = decoder(_Commit, "a commit")
+_decode_offsets = decoder(_Offsets, "offsets")
+
+
 def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unreadable:
     """Read a commit of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
         version, lines = _lines(stream, size_bytes, _NEWEST_COMMIT)
-        ids = decoded(lines[0] or b"{}", _Commit, "a commit").unique_ids
+        ids = _decode_commit(lines[0] or b"{}").unique_ids
         if ids is None:
             return SparkCommit(version, None)
         by_partition = {
@@ -70,7 +74,7 @@ def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unre
     """Read an offsets file of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
         version, lines = _lines(stream, size_bytes, _NEWEST_OFFSETS)
-        return SparkOffsets(version, decoded(lines[0] or b"{}", _Offsets, "offsets").settings, len(lines) - 1)
+        return SparkOffsets(version, _decode_offsets(lines[0] or b"{}").settings, len(lines) - 1)
     except BrokenError as broken:
         return broken.result
 

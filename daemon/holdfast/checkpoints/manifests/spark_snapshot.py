@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from holdfast.checkpoints.manifests.json_text import decoded
+from holdfast.checkpoints.manifests.json_text import decoder
 from holdfast.checkpoints.manifests.results import BrokenError, Trouble, Unreadable
 
 _MEMBER = "metadata"
@@ -60,6 +60,9 @@ class _Metadata(msgspec.Struct, frozen=True):
     log_files: list[_LogFile] | None = msgspec.field(name="logFiles", default=None)
 
 
+_decode_metadata = decoder(_Metadata, "a snapshot's metadata")
+
+
 def read_spark_snapshot(stream: BinaryIO, size_bytes: int) -> SparkSnapshot | Unreadable:
     """Read a zip of ``size_bytes`` from ``stream``, which must be seekable. Raises only the stream's ``OSError``."""
     try:
@@ -73,7 +76,7 @@ def _read(stream: BinaryIO, size_bytes: int) -> SparkSnapshot:
     version, _, text = _member(stream).partition(b"\n")
     if version.rstrip(b"\r") != b"v1":
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version[:20]!r} in a snapshot's metadata; v1 can be read")
-    metadata = decoded(text, _Metadata, "a snapshot's metadata")
+    metadata = _decode_metadata(text)
     named: list[tuple[str, _SstFile | _LogFile]] = [("SSTs", file) for file in metadata.sst_files]
     named += [("logs", file) for file in metadata.log_files or ()]
     return SparkSnapshot(tuple(SharedFile(_path(where, file.name), file.size_bytes) for where, file in named))

@@ -143,7 +143,9 @@ class DirectAnswers:
         return self._opened(opened, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        self._files.release(self._files.opens.opened(node_of(wire.NODE.unpack_from(body)[0])))
+        opened = self._files.opens.opened(node_of(wire.NODE.unpack_from(body)[0]))
+        self._files.handles.released(opened, self._request)
+        self._files.release(opened)
         return 0
 
     # --- directories -------------------------------------------------------------------------------------------------
@@ -186,6 +188,7 @@ class DirectAnswers:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _opened(self, opened: OpenFile, *, reads_only: bool) -> bytes:
+        self._files.handles.opened(opened, self._request, writes=not reads_only)
         flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
         if reads_only or not self._files.committer.sends(opened):
             flags |= OpenFlag.NO_FLUSH

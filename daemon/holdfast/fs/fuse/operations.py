@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
+from holdfast.fs.attempts import Attempt
 from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
@@ -57,38 +58,41 @@ class Operations(pyfuse3.Operations):
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        request = self._connection.request()
+        request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx))
+        node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
         self._files.opens.handed_out(opened, writable=True)
         self._answer(request, opened, reads_only=False)
         return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._new_entry(*self._files.creation.directory(self._node(parent_inode), name, mode & 0o7777, _caller(ctx)))
+        parent, attempt = self._node(parent_inode), self._attempt()
+        return self._new_entry(*self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._new_entry(*self._files.creation.special(self._node(parent_inode), name, mode, rdev, _caller(ctx)))
+        parent, attempt = self._node(parent_inode), self._attempt()
+        return self._new_entry(*self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt))
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._new_entry(*self._files.creation.symlink(self._node(parent_inode), name, target, _caller(ctx)))
+        parent, attempt = self._node(parent_inode), self._attempt()
+        return self._new_entry(*self._files.creation.symlink(parent, name, target, _caller(ctx), attempt))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
-        node = self._node(inode)
-        stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx))
+        node, attempt = self._node(inode), self._attempt()
+        stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
         return self._new_entry(node, stat)
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        self._files.removal.unlink(self._node(parent_inode), name)
+        self._files.removal.unlink(self._node(parent_inode), name, self._attempt())
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.removal.rmdir(self._node(parent_inode), name)
+        await self._files.removal.rmdir(self._node(parent_inode), name, self._attempt())
 
     @replies
     async def rename(
@@ -100,8 +104,8 @@ class Operations(pyfuse3.Operations):
         flags: int,
         ctx: RequestContext,
     ) -> None:
-        source, target = self._node(parent_inode_old), self._node(parent_inode_new)
-        await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx))
+        source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
+        await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
@@ -144,7 +148,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
-        return self._files.xattrs.get(self._node(inode), name)
+        return self._files.xattrs.get(self._node(inode), name, self._attempt())
 
     @replies
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
@@ -156,11 +160,11 @@ class Operations(pyfuse3.Operations):
         if asked is not None:
             await self._files.data.allocate(self._opened(asked.handle), asked.apply)
         else:
-            await self._files.xattrs.set(self._node(inode), name, value)
+            await self._files.xattrs.set(self._node(inode), name, value, self._attempt())
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.xattrs.remove(self._node(inode), name)
+        await self._files.xattrs.remove(self._node(inode), name, self._attempt())
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +201,11 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def release(self, fh: int) -> None:
-        self._files.release(self._opened(fh))
+        request = self._connection.request()
+        if not self._files.handles.is_counted(request):
+            opened = self._opened(fh)
+            self._files.handles.released(opened, request)
+            self._files.release(opened)
 
     # --- directories -------------------------------------------------------------------------------------------------
 
@@ -234,8 +242,14 @@ class Operations(pyfuse3.Operations):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _answer(self, request: int, opened: OpenFile, *, reads_only: bool) -> None:
+        self._files.handles.opened(opened, request, writes=not reads_only)
         silent = reads_only or not self._files.committer.sends(opened)
         self._connection.answer(request, opened.backing_id, OpenFlag.NO_FLUSH if silent else OpenFlag.NONE)
+
+    def _attempt(self) -> Attempt:
+        """Return which request runs, and whether an earlier daemon may have carried it out; before the first await."""
+        request = self._connection.request()
+        return Attempt(self._connection.number(request), self._connection.is_resent(request))
 
     def _drops_privileges(self) -> bool:
         """Say whether what is asked for takes set-id bits away. To be called before the first await."""

@@ -6,17 +6,21 @@ import errno
 import logging
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import pyfuse3
+import trio
 
-from holdfast.errors import FuseUnavailableError, MountpointError
+from holdfast import mountpoint as mountpoints
+from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.direct import DirectAnswers
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
-from holdfast.kernel import Connection, InitFlag, Machine
+from holdfast.kernel import TAKEOVER, Connection, InitFlag, Machine
 
 _log = logging.getLogger("holdfast.fs")
+_MOMENT_SECONDS = 0.001
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
 
@@ -33,26 +37,44 @@ class _WithdrawnRequests(logging.Filter):
 
 
 class Session:
-    """One mount. There can be one in a process: libfuse's state is pyfuse3's and global."""
+    """One mount. There can be one in a process: libfuse's state is pyfuse3's and global.
 
-    def __init__(self, files: FileSystem, mountpoint: str, *, allow_other: bool, passthrough: bool) -> None:
+    ``keep`` is where its start is kept for a later daemon. With ``device``, the descriptor of a living mount, that one is
+    taken over; raises ``TakeoverError`` when it can't be, and leaves it as it is.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        mountpoint: str,
+        *,
+        allow_other: bool,
+        passthrough: bool,
+        keep: Path,
+        device: int | None = None,
+    ) -> None:
         self.mountpoint = mountpoint
+        self._is_inherited = device is not None
+        self._inherited = mountpoints.mounted_on(mountpoint) if self._is_inherited else None
         options = {"default_permissions", "fsname=holdfast", "subtype=holdfast"}
         if allow_other:
             options.add("allow_other")
         try:
-            device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-            os.close(device)
+            os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
         except OSError as problem:
             raise FuseUnavailableError(
                 f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
                 "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
             ) from None
         self._connection = Connection(Machine.this(), passthrough=passthrough)
-        self._connection.prepare(None, add=InitFlag.READDIRPLUS_WHEN_USED)  # READDIR is answered past pyfuse3
+        add = InitFlag.READDIRPLUS_WHEN_USED  # READDIR is answered past pyfuse3
+        self._connection.prepare(keep, takeover=self._is_inherited, add=add)
         try:
-            pyfuse3.init(Operations(files, self._connection), mountpoint, options)
+            where = mountpoint if device is None else f"/dev/fd/{device}"
+            pyfuse3.init(Operations(files, self._connection), where, options)
         except RuntimeError:
+            if self._is_inherited:
+                raise TakeoverError(self._connection.takeover) from None
             raise MountpointError(
                 f"the kernel refused to mount on {mountpoint}: mounting takes root, or the setuid helper fusermount3 "
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
@@ -73,6 +95,16 @@ class Session:
         return self._connection.mode
 
     @property
+    def takeover(self) -> str:
+        """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
+        return self._connection.takeover
+
+    @property
+    def device(self) -> int | None:
+        """The descriptor by which another daemon can take the mount over; None when none can."""
+        return self._connection.device if self.takeover == TAKEOVER else None
+
+    @property
     def requests(self) -> dict[str, int]:
         """How many requests of each kind the kernel has made; empty when that is not known."""
         return {opcode.name: count for opcode, count in self._connection.requests().items()}
@@ -85,14 +117,30 @@ class Session:
         except* ConnectionAbortedError:
             _log.info("the kernel has ended the connection")  # as it does at some unmounts, and when fusectl aborts it
 
+    async def wait_begun(self) -> None:
+        """Return when the mount answers, or is about to.
+
+        Nobody asks the mount itself: a thread that waits for its own daemon keeps the process from ending when it is
+        killed, and with it the descriptor, the store's lock, and whoever would start the next one.
+        """
+        while not self._connection.has_begun:  # noqa: ASYNC110 nobody tells when libfuse has answered
+            await trio.sleep(_MOMENT_SECONDS)
+
     def stop(self) -> None:
         """Let ``serve`` return."""
         pyfuse3.terminate()
 
     def close(self) -> None:
         """Unmount and end the session."""
+        if self._is_inherited and mountpoints.mounted_on(self.mountpoint) == self._inherited:
+            mountpoints.detach(self.mountpoint)  # libfuse knows nothing of a mount that it has not made
         self._connection.close()
         pyfuse3.close()
+
+    def leave(self) -> None:
+        """End the session and leave the mount to the next daemon."""
+        self._connection.close()
+        pyfuse3.close(unmount=False)
 
 
 def _attributes_changed(node_id: int) -> None:

@@ -1,0 +1,89 @@
+"""Taking over from an earlier daemon what the kernel goes on using: nodes, and the files that are open.
+
+A file that was open is opened again and keeps its backing id, which the kernel holds it by. One that was still arriving is
+fetched anew. One whose last handle was released, but not seen to, is seen to now. What was written meanwhile is known by
+size and time, as ever (``unseen``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.inherit import InheritedNodes
+from holdfast.fs.nodes import Node
+from holdfast.fs.openfile import OpenFile
+from holdfast.session import OpenRecord
+
+_log = logging.getLogger("holdfast.fs")
+
+
+class Takeover:
+    """Carried out once, before the first request is read. ``run`` needs the fetcher; ``finish`` all background work."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._core = files.core
+        self._released: list[OpenFile] = []
+
+    async def run(self) -> int:
+        """Find the nodes and open the files; return how many files are open."""
+        core = self._core
+        await InheritedNodes.of(core)
+        records = list(core.session.opens.records())
+        for record in records:
+            opened = await self._opened(record)
+            opened.handles = max(1, record.handles)
+            opened.has_kind = True
+            opened.slot = record.slot
+            opened.exclusive = record.exclusive
+            opened.writes = record.writes
+            opened.backing_id = record.backing_id or None
+            if record.writes:
+                self._files.unseen.resume(opened)
+            if not record.handles:
+                self._released.append(opened)
+        open_inodes = {node.backing for node in core.nodes.all() if node.opened is not None and not node.is_named}
+        for inode in core.store.orphanage.inodes() - open_inodes:
+            core.store.orphanage.release(inode)
+        return len(records)
+
+    def finish(self) -> None:
+        """Carry out the releases that the earlier daemon had begun."""
+        for opened in self._released:
+            self._files.release(opened)
+
+    async def _opened(self, record: OpenRecord) -> OpenFile:
+        try:
+            node = self._core.nodes.get(record.node_id)
+            return await self._reopened(node)
+        except (HoldfastError, OSError) as problem:
+            _log.warning("a file that was open (node %d) can't be opened again: %s", record.node_id, problem)
+            return self._lost(record.node_id)
+
+    async def _reopened(self, node: Node) -> OpenFile:
+        core = self._core
+        if not node.backing and node.is_named:
+            opened = await self._files.opens.open(node, os.O_RDONLY)
+            if opened.backing_id is not None:
+                self._files.opens.backing.unregister(opened.backing_id)  # the kernel's handles are of the other kind
+            return opened
+        if node.is_named:
+            opened = self._files.opens.open_local(node, writable=False)
+        else:
+            fd = core.store.orphanage.open(node.backing)
+            opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+        node.opened = opened
+        return opened
+
+    def _lost(self, node_id: int) -> OpenFile:
+        """Return what stands for a file whose bytes are out of reach: whoever reads it by the daemon is told so."""
+        core = self._core
+        node = core.nodes.known(node_id) or core.nodes.inherit(node_id, 0, False, [])
+        name, fd = core.store.staging.create(0)
+        core.store.staging.discard(name)
+        node.opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+        node.opened.corrupt = True
+        return node.opened

@@ -1,0 +1,206 @@
+"""``holdfast mount --supervise``: a small process that keeps the mount alive while there is no daemon.
+
+It starts holdfastd, holds the descriptors that the daemon gives it, and starts it again with them when it dies. To the
+daemon it looks like systemd (``service_manager``). It ends with the daemon when that ends in order, and when the mount is
+gone; it imports next to nothing, so that little can go wrong and an upgrade need not touch it.
+
+A daemon that has never been ready is not started again: whoever waits for it must learn why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import fcntl
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from holdfast import mountpoint
+from holdfast.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
+
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+_MOST_DESCRIPTORS = 16
+_OUT_OF_THE_WAY = 100
+"""Descriptors from here on are in nobody's way: those that the daemon gets begin at 3."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_KILLED = 128  # as shells say it
+
+
+class Keeper:
+    """Runs ``command`` for the mount at ``path``; ``directory`` is for the notification socket."""
+
+    def __init__(self, command: list[str], directory: Path, path: str, ready_fd: int | None) -> None:
+        self._command = command
+        self._path = path
+        self._ready_fd = ready_fd
+        self._held: dict[str, int] = {}
+        self._stopping = False
+        self._was_ready = False
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._address = str(directory / f"keeper-{os.getpid()}.sock")
+        self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._messages.bind(self._address)
+        self._woken, waker = socket.socketpair()
+        self._woken.setblocking(False)
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.detach())
+        for number in _SIGNALS:
+            signal.signal(number, lambda *_: None)  # it is read from the other end
+
+    def run(self) -> int:
+        """Return the exit status, once the daemon has ended for good."""
+        try:
+            while True:
+                status = self._run_daemon()
+                if status == 0 or self._stopping or not self._was_ready or not self._pause(status):
+                    return status if status >= 0 else _KILLED - status
+        finally:
+            self._messages.close()
+            os.unlink(self._address)
+            self._clear_away()
+
+    def _run_daemon(self) -> int:
+        """Start the daemon and wait until it has ended; return its exit status, or minus a signal's number."""
+        pid = self._start()
+        ended = os.pidfd_open(pid)
+        was_told = False
+        try:
+            while not self._wait([ended], None):
+                if self._stopping and not was_told:
+                    signal.pidfd_send_signal(ended, signal.SIGTERM)
+                    was_told = True
+        finally:
+            os.close(ended)
+        self._take_messages()
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def _start(self) -> int:
+        command = list(self._command)
+        if self._ready_fd is not None:
+            command += ["--ready-fd", str(self._ready_fd)]
+        pid = os.fork()
+        if pid == 0:
+            self._become(command)
+        if self._ready_fd is not None:
+            os.close(self._ready_fd)
+            self._ready_fd = None
+        return pid
+
+    def _become(self, command: list[str]) -> NoReturn:
+        try:
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            environment = {**os.environ, "NOTIFY_SOCKET": self._address}
+            if self._held:
+                for at, fd in enumerate(self._held.values()):
+                    os.dup2(fd, FIRST_DESCRIPTOR + at)
+                environment["LISTEN_PID"] = str(os.getpid())
+                environment["LISTEN_FDS"] = str(len(self._held))
+                environment["LISTEN_FDNAMES"] = ":".join(self._held)
+            if self._ready_fd is not None:
+                os.set_inheritable(self._ready_fd, True)
+            os.execvpe(command[0], command, environment)
+        finally:
+            os._exit(127)
+
+    def _wait(self, readable: list[int], seconds: float | None) -> bool:
+        """Wait for one of ``readable``, and take what comes meanwhile; return whether one is ready."""
+        poll = select.poll()
+        for fd in (*readable, self._messages.fileno(), self._woken.fileno()):
+            poll.register(fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
+        self._take_messages()
+        with suppress(BlockingIOError):
+            self._stopping = self._stopping or any(number in _SIGNALS for number in self._woken.recv(64))
+        return not ready.isdisjoint(readable)
+
+    def _take_messages(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                data, ancillary, _, _ = self._messages.recvmsg(4096, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
+                self._take(dict(line.partition("=")[::2] for line in data.decode().splitlines()), _descriptors(ancillary))
+
+    def _take(self, message: dict[str, str], descriptors: list[int]) -> None:
+        name = message.get("FDNAME", "stored")
+        if "FDSTORE" in message and descriptors:
+            self._let_go(name)
+            self._held[name] = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        if "FDSTOREREMOVE" in message:
+            self._let_go(name)
+        if "READY" in message:
+            self._was_ready = True
+            self._pause_seconds = _FIRST_PAUSE_SECONDS
+        for fd in descriptors:
+            os.close(fd)
+
+    def _let_go(self, name: str) -> None:
+        if name in self._held:
+            os.close(self._held.pop(name))
+
+    def _pause(self, status: int) -> bool:
+        """Wait before the daemon is started again; False when it need not be any more."""
+        if status != RESTART_STATUS:
+            _say(f"the daemon has ended with {status}; it is started again in {self._pause_seconds:g} s")
+            until = time.monotonic() + self._pause_seconds
+            self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * 2)
+            while not self._stopping and (left := until - time.monotonic()) > 0:
+                self._wait([], left)
+        return not self._stopping and not self._mount_is_gone()
+
+    def _mount_is_gone(self) -> bool:
+        """Say whether what is held is worth nothing any more, because somebody has unmounted."""
+        if not self._held:
+            return False
+        poll = select.poll()
+        for fd in self._held.values():
+            poll.register(fd, 0)
+        return len(poll.poll(0)) == len(self._held)
+
+    def _clear_away(self) -> None:
+        """Leave no mount behind that nobody serves."""
+        if self._held and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
+            _say(f"nobody serves {self._path} any more: unmounting it")
+            mountpoint.detach(self._path)
+        for name in list(self._held):
+            self._let_go(name)
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"holdfast keeper: {text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Run the command that comes after the options."""
+    parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
+    parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
+    parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
+    parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    ready_fd = options.ready_fd
+    if ready_fd is not None:
+        ready_fd = fcntl.fcntl(options.ready_fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        os.close(options.ready_fd)
+    options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return Keeper(options.command, options.directory, options.mountpoint, ready_fd).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Whoever started this daemon and starts it again: systemd, or ``holdfast.keeper``, which speaks the same protocol.
+
+Messages go to its notification socket (sd_notify(3)). Descriptors that it is given to hold come back at the next start
+(sd_listen_fds(3)): so they outlive the daemon. Where there is no such socket nobody holds anything.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, MutableMapping
+
+RESTART_STATUS = 75
+"""Exit status of a daemon that wants to be started again: EX_TEMPFAIL of sysexits.h."""
+FIRST_DESCRIPTOR = 3
+_SECONDS = 5.0
+
+
+class ServiceManager:
+    """The manager that the environment tells of. ``unit`` is the daemon's name with systemd; empty: it is not systemd."""
+
+    def __init__(self, environment: Mapping[str, str], unit: str = "") -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._unit = unit
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a manager at all."""
+        return bool(self._address)
+
+    def tell(self, message: str, *descriptors: int) -> bool:
+        """Send a message, with descriptors; say whether there was anybody to send it to."""
+        if not self._address:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            try:
+                channel.connect(self._address)
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False  # it has ended
+            socket.send_fds(channel, [message.encode()], list(descriptors))
+        return True
+
+    def hold(self, name: str, fd: int) -> bool:
+        """Have a descriptor held; say whether there is anybody to hold it.
+
+        systemd holds as many as the unit's FileDescriptorStoreMax allows and says nothing when that is 0.
+        """
+        return self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
+
+    def let_go(self, name: str) -> None:
+        """Have the descriptors of this name closed."""
+        self.tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def is_restarting(self) -> bool:
+        """Ask systemd whether the stop that it has just asked for is the first half of a restart."""
+        if not self._unit:
+            return False
+        command = ["systemctl", "list-jobs", "--no-legend", "--plain", self._unit]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return any(fields[1:3] == [self._unit, "restart"] for fields in map(str.split, told.stdout.splitlines()))
+
+
+def received(environment: MutableMapping[str, str]) -> dict[str, int]:
+    """Return the descriptors that the manager held, by name; they are this process's own from now on."""
+    pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "0")
+    names = environment.pop("LISTEN_FDNAMES", "").split(":")
+    if pid != str(os.getpid()):
+        return {}
+    descriptors = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    return dict(zip(names, descriptors, strict=False))

@@ -1,0 +1,103 @@
+"""The session's directory: which mount it belongs to, and where its parts lie.
+
+``mount`` is written last at the start of a mount and removed first at its end: without it nothing else counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import ConfigurationError, TakeoverError
+from holdfast.session.opens import OpenTable
+from holdfast.session.records import SessionRecords
+
+_FORMAT = 1
+_UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which mount a session belongs to.
+
+    ``mountpoint`` has no symbolic links, ``asked_for`` is how the setting names it; ``device`` is the mount's st_dev,
+    which no two mounts of one boot share while they live; ``store`` is the local store's id.
+    """
+
+    mountpoint: str
+    asked_for: str
+    device: int
+    store: str
+    format: int = _FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTables:
+    """What a session consists of."""
+
+    opens: OpenTable
+    records: SessionRecords
+
+    def close(self) -> None:
+        """Close the files; they stay as they are."""
+        self.opens.close()
+        self.records.close()
+
+
+class SessionArea:
+    """The directory ``directory``. ``open_tables`` gives its tables; ``begin`` makes it the session of a new mount."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.exchange = directory / "start"
+        """Where the C module keeps how kernel and daemon came to terms."""
+        self._identity = directory / "mount"
+
+    @classmethod
+    def beside(cls, control_socket: Path) -> SessionArea:
+        """Return the session of the daemon with this control socket."""
+        return cls(control_socket.with_suffix(".session"))
+
+    def read(self) -> Identity | None:
+        """Return whose session was left here; None when there is none. Raises ``TakeoverError``."""
+        try:
+            identity = msgspec.json.decode(self._identity.read_bytes(), type=Identity)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            raise TakeoverError(_UNREADABLE.format(self.directory)) from None
+        if identity.format != _FORMAT:
+            raise TakeoverError(_UNREADABLE.format(self.directory))
+        return identity
+
+    def begin(self) -> None:
+        """Empty the directory, for a mount that is about to be made; create it if need be."""
+        self.end()
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise ConfigurationError(
+                f"control.socket: {self.directory}, where the state of the mount is kept, can't be made: {problem.strerror}"
+            ) from None
+
+    def sign(self, identity: Identity) -> None:
+        """Write down whose session this is, once the mount is there."""
+        unfinished = self._identity.with_suffix(".new")
+        unfinished.write_bytes(msgspec.json.encode(identity))
+        unfinished.rename(self._identity)
+
+    def open_tables(self) -> SessionTables:
+        """Open the tables, as they were left or empty. Raises ``TakeoverError`` when they can't be read."""
+        opens = OpenTable(self.directory / "opens")
+        try:
+            return SessionTables(opens, SessionRecords(self.directory / "records"))
+        except BaseException:
+            opens.close()
+            raise
+
+    def end(self) -> None:
+        """Remove everything: the mount is gone."""
+        self._identity.unlink(missing_ok=True)
+        shutil.rmtree(self.directory, ignore_errors=True)

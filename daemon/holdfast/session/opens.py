@@ -1,0 +1,125 @@
+"""Open files, as the kernel counts them: a table of fixed slots in a mapped file.
+
+A slot is three words of 64 bits, and each change is one aligned store of one word, so that a daemon that is killed between
+any two leaves a table that is right:
+
+- the node's id; 0 while the slot is free;
+- how many handles the kernel has, and the number of the request that changed this last: so the next daemon knows whether
+  that request, sent again, is counted already;
+- the backing id, and two flags.
+
+A new slot gets its node's id last but one and its first handle last; one that is left with a node and no handles is of a
+file whose last handle is released and whose end is not complete. A store takes about 0.1 µs, a record in LMDB 4.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import TakeoverError
+
+_MAGIC = int.from_bytes(b"HFOPENS1", "little")
+_WORDS = 3
+_WORD_BYTES = 8
+_FIRST_SLOTS = 1024
+_NUMBER_BITS = 40
+NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+"""What is kept of a request's number: enough for months of requests."""
+
+
+_ID_MASK = (1 << 32) - 1
+_WRITES = 1 << 32
+_EXCLUSIVE = 1 << 33
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecord:
+    """One slot. ``backing_id`` is 0 where the daemon serves the data.
+
+    What the next daemon can't see in the file: ``writes``, a handle that may write was handed out; ``exclusive``, the file
+    was created with O_EXCL.
+    """
+
+    slot: int
+    node_id: int
+    handles: int
+    backing_id: int
+    writes: bool
+    exclusive: bool
+
+
+class OpenTable:
+    """The table in the file ``path``, which is created if it is missing. Raises ``TakeoverError`` when it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        size = os.fstat(self._fd).st_size
+        self._map(size or (_FIRST_SLOTS + 1) * _WORDS * _WORD_BYTES)
+        if not size:
+            self._words[0] = _MAGIC
+        elif self._words[0] != _MAGIC:
+            self.close()
+            raise TakeoverError(f"{path} is no table of open files of this version")
+        self._free = [slot for slot in range(self._slots, 0, -1) if not self._words[slot * _WORDS]]
+
+    def add(self, node_id: int, backing_id: int, *, writes: bool, exclusive: bool) -> int:
+        """Return a slot for a node, without handles yet. Raises ``OSError`` when there is no memory for more."""
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        at = slot * _WORDS
+        self._words[at + 1] = 0
+        self._words[at + 2] = backing_id | (_WRITES if writes else 0) | (_EXCLUSIVE if exclusive else 0)
+        self._words[at] = node_id
+        return slot
+
+    def count(self, slot: int, change: int, number: int) -> None:
+        """Count ``change`` handles more, because of the request ``number``."""
+        at = slot * _WORDS + 1
+        self._words[at] = (self._words[at] >> _NUMBER_BITS) + change << _NUMBER_BITS | number & NUMBER_MASK
+
+    def note_writes(self, slot: int) -> None:
+        """A handle that may write is about to be handed out."""
+        self._words[slot * _WORDS + 2] |= _WRITES
+
+    def free(self, slot: int) -> None:
+        """Let go of a slot. The number of its last request stays, until the slot is used again."""
+        self._words[slot * _WORDS] = 0
+        self._free.append(slot)
+
+    def records(self) -> Iterator[OpenRecord]:
+        """Yield all slots that are in use."""
+        words = self._words
+        for slot in range(1, self._slots + 1):
+            node_id, counted, told = words[slot * _WORDS : slot * _WORDS + _WORDS]
+            if node_id:
+                yield OpenRecord(
+                    slot, node_id, counted >> _NUMBER_BITS, told & _ID_MASK, bool(told & _WRITES), bool(told & _EXCLUSIVE)
+                )
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the requests that changed each slot last, free ones included."""
+        return {self._words[slot * _WORDS + 1] & NUMBER_MASK for slot in range(1, self._slots + 1)} - {0}
+
+    def close(self) -> None:
+        """Close the file; it stays as it is."""
+        self._words.release()
+        self._mapped.close()
+        os.close(self._fd)
+
+    def _map(self, size_bytes: int) -> None:
+        os.posix_fallocate(self._fd, 0, size_bytes)  # a store into a hole of a full tmpfs would end the process
+        self._mapped = mmap.mmap(self._fd, size_bytes)
+        self._words = memoryview(self._mapped).cast("@Q")
+        self._slots = size_bytes // (_WORDS * _WORD_BYTES) - 1
+
+    def _grow(self) -> None:
+        before = self._slots
+        self._words.release()
+        self._mapped.close()
+        self._map((2 * before + 1) * _WORDS * _WORD_BYTES)
+        self._free.extend(range(self._slots, before, -1))

@@ -1,0 +1,105 @@
+"""The rarer things that a next daemon must know: LMDB on tmpfs, never synced.
+
+- ``nodes``: those whose id is not the inode number of their file, so that the tree does not tell whose the id is;
+- ``notes``: what a request was about to do that can't be seen afterwards, by its number;
+- ``numbers``: requests that earlier daemons of this mount had counted when they ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from holdfast.errors import TakeoverError
+
+_MAP_BYTES = 2**30
+_MOST_NOTES = 4096
+"""More than there can be requests in flight."""
+
+
+class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A node: the inode number of its file; where that is 0, the id of its directory and its name there."""
+
+    backing: int
+    is_directory: bool
+    parent: int
+    name: bytes
+
+
+class SessionRecords:
+    """The records in the directory ``path``, which is created if it is missing. A call is done when it returns."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            self._environment = lmdb.open(
+                str(path), map_size=_MAP_BYTES, max_dbs=3, sync=False, metasync=False, lock=False, readahead=False
+            )
+            self._nodes, self._notes, self._numbers = (
+                self._environment.open_db(name) for name in (b"nodes", b"notes", b"numbers")
+            )
+            self._kept = {node_id for node_id, _ in self.nodes()}
+        except (lmdb.Error, msgspec.DecodeError) as problem:
+            raise TakeoverError(f"{path} can't be read: {problem}") from None
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def keep(self, node_id: int, record: NodeRecord) -> None:
+        """Write down what the id stands for."""
+        self._kept.add(node_id)
+        self._put(self._nodes, node_id, msgspec.msgpack.encode(record))
+
+    def drop(self, node_id: int) -> None:
+        """Forget the id, if it is written down."""
+        if node_id in self._kept:
+            self._kept.discard(node_id)
+            with self._environment.begin(db=self._nodes, write=True) as transaction:
+                transaction.delete(_key(node_id))
+
+    def nodes(self) -> Iterator[tuple[int, NodeRecord]]:
+        """Yield ids and what they stand for."""
+        with self._environment.begin(db=self._nodes) as transaction:
+            for key, data in transaction.cursor():
+                yield int.from_bytes(key, "big"), msgspec.msgpack.decode(data, type=NodeRecord)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def note(self, number: int, text: bytes = b"") -> None:
+        """Write down that the request ``number`` is about to take effect."""
+        self._put(self._notes, number, text)
+        with self._environment.begin(db=self._notes, write=True) as transaction:
+            if transaction.stat(self._notes)["entries"] > _MOST_NOTES:
+                cursor = transaction.cursor()
+                cursor.first()
+                cursor.delete()
+
+    def noted(self, number: int) -> bytes | None:
+        """Return what was noted of a request; None when nothing was."""
+        with self._environment.begin(db=self._notes) as transaction:
+            return transaction.get(_key(number))
+
+    def add_numbers(self, numbers: Iterable[int]) -> None:
+        """Write down the numbers of requests that were counted."""
+        with self._environment.begin(db=self._numbers, write=True) as transaction:
+            for number in numbers:
+                transaction.put(_key(number), b"")
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of all requests that earlier daemons had counted."""
+        with self._environment.begin(db=self._numbers) as transaction:
+            return {int.from_bytes(key, "big") for key in transaction.cursor().iternext(values=False)}
+
+    def close(self) -> None:
+        """Close the environment; its files stay."""
+        self._environment.close()
+
+    def _put(self, database: lmdb._Database, number: int, data: bytes) -> None:
+        with self._environment.begin(db=database, write=True) as transaction:
+            transaction.put(_key(number), data)
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")

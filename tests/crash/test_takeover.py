@@ -1,0 +1,209 @@
+"""A mount that outlives its daemon: nobody who works in it notices a SIGKILL but by a short wait."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.node import Node, wait_until
+
+
+def supervised(make_node: NodeFactory) -> Node:
+    node = make_node()
+    node.supervised = True
+    return node.start()
+
+
+@contextmanager
+def no_daemon(node: Node) -> Iterator[None]:
+    """The daemon is dead, and its keeper does not get to start another one."""
+    node.signal_keeper(signal.SIGSTOP)
+    try:
+        node.kill_daemon()
+        yield
+    finally:
+        node.signal_keeper(signal.SIGCONT)
+
+
+def test_names_and_open_files_go_on_after_a_kill(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    directory = node.work / "one"
+    directory.mkdir()
+    (directory / "file").write_bytes(b"before")
+    inode = (directory / "file").stat().st_ino
+    with (directory / "file").open("r+b", buffering=0) as file:
+        node.kill_daemon()
+        assert file.read() == b"before"
+        file.write(b" and after")
+        assert os.fstat(file.fileno()).st_size == 16
+        assert sorted(os.listdir(directory)) == ["file"]
+        assert (directory / "file").stat().st_ino == inode
+    assert (directory / "file").read_bytes() == b"before and after"
+    (directory / "file").rename(directory / "moved")
+    assert [fields["open_files"] for fields in node.events("taken-over")] == [1]
+
+
+def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    if node.status().data_mode != "passthrough":
+        pytest.skip("the daemon serves the data")
+    (node.work / "file").write_bytes(bytes(8192))
+    with (node.work / "file").open("r+b", buffering=0) as file, mmap.mmap(file.fileno(), 8192) as mapped:
+        os.pwrite(file.fileno(), b"before", 0)
+        with no_daemon(node):
+            os.pwrite(file.fileno(), b"while", 4096)
+            assert os.pread(file.fileno(), 6, 0) == b"before"
+            mapped[0:6] = b"mapped"
+        assert (node.work / "file").read_bytes()[0:6] == b"mapped"
+    assert (node.work / "file").read_bytes()[4096:4101] == b"while"
+
+
+def test_what_was_written_without_a_daemon_is_sent(make_node: NodeFactory, remote_files: Path) -> None:
+    node = supervised(make_node)
+    with (node.checkpoints / "file").open("w+b", buffering=0) as file:
+        file.write(b"before")
+        node.kill_daemon()
+        file.write(b" and after")
+    assert (remote_files / "file").read_bytes() == b"before and after"
+    with (node.checkpoints / "file").open("r+b", buffering=0) as file:
+        node.kill_daemon()
+        assert file.read() == b"before and after"
+    wait_until(lambda: node.status().unsent == [])
+
+
+def test_links_locks_and_files_without_a_name_stay(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    at = node.work / "one"
+    at.mkdir()
+    (at / "a").write_bytes(b"linked")
+    os.link(at / "a", at / "b")
+    with (at / "locked").open("w+b") as locked, (at / "nameless").open("w+b", buffering=0) as nameless:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        fcntl.lockf(locked, fcntl.LOCK_EX)
+        os.unlink(at / "nameless")
+        nameless.write(b"kept")
+        node.kill_daemon()
+        assert os.pread(nameless.fileno(), 10, 0) == b"kept"
+        assert os.fstat(nameless.fileno()).st_nlink == 0
+        assert (at / "a").stat().st_nlink == 2
+        assert (at / "a").samefile(at / "b")
+        os.unlink(at / "a")
+        assert ((at / "b").stat().st_nlink, (at / "b").read_bytes()) == (1, b"linked")
+        with (at / "locked").open("rb") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    wait_until(lambda: not os.listdir(node.store / "orphans"))
+
+
+def test_a_working_directory_is_still_held(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with node.client() as client:
+        client.acquire("worker", "1", os.getpid())
+    (node.work / "worker_1/tmp/file").write_bytes(b"kept")
+    node.kill_daemon()
+    wait_until(node.answers)
+    with node.client() as client:
+        assert client.workdirs()[0].holder is not None
+        client.acquire("worker", "1", os.getpid())
+    assert (node.work / "worker_1/tmp/file").read_bytes() == b"kept"
+
+
+def test_one_mount_over_many_daemons_leaks_nothing(make_node: NodeFactory) -> None:
+    """Handles, descriptors and ids: what each daemon inherits ends with the last handle."""
+    node = supervised(make_node)
+    at = node.work / "one"
+    at.mkdir()
+    for number in range(5):
+        with (at / "file").open("w+b", buffering=0) as first, (at / "file").open("rb") as second:
+            first.write(b"%d" % number)
+            node.kill_daemon()
+            assert second.read() == b"%d" % number
+        (at / "file").rename(at / "other")
+        os.unlink(at / "other")
+    wait_until(node.answers)
+    node.kill_daemon()
+    wait_until(node.answers)
+    assert [fields["open_files"] for fields in node.events("taken-over")] == [0]
+
+
+# --- when it can't be ------------------------------------------------------------------------------------------------
+
+
+def other_session(node: Node) -> None:
+    (node.session / "mount").write_text('{"format": 0}')
+
+
+def no_session(node: Node) -> None:
+    (node.session / "mount").unlink()
+
+
+def other_start(node: Node) -> None:
+    (node.session / "start").write_bytes(b"of another program")
+
+
+def other_opens(node: Node) -> None:
+    (node.session / "opens").write_bytes(bytes(48))
+
+
+def other_store(node: Node) -> None:
+    node.lose_disk()
+
+
+@pytest.mark.parametrize("break_it", [other_session, no_session, other_start, other_opens, other_store])
+def test_a_mount_that_can_not_be_taken_over_is_made_afresh(break_it: Callable[[Node], None], make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    (node.checkpoints / "file").write_bytes(b"stored")
+    with (node.checkpoints / "file").open("rb", buffering=0) as old:
+        with no_daemon(node):
+            break_it(node)
+        wait_until(node.answers)
+        assert (node.checkpoints / "file").read_bytes() == b"stored"
+        with pytest.raises(OSError, match=os.strerror(errno.ENOTCONN)):
+            os.fstat(old.fileno())
+    assert bool(node.events("takeover-failed")) == (break_it is not no_session)
+    node.kill_daemon()
+    assert (node.checkpoints / "file").read_bytes() == b"stored"
+    assert node.events("taken-over")
+
+
+def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    (node.work / "file").write_bytes(b"kept")
+    node.signal_keeper(signal.SIGKILL)
+    node.kill_orphan()
+    node.start()
+    assert (node.work / "file").read_bytes() == b"kept"
+    assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
+
+
+def test_a_keeper_that_is_told_to_end_leaves_no_mount(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    node.terminate()
+    assert not node.mountpoint.is_mount()
+    assert list(node.socket.parent.iterdir()) == []
+
+
+def test_a_keeper_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    node.signal_keeper(signal.SIGSTOP)
+    node.kill_daemon()
+    node.signal_keeper(signal.SIGTERM)
+    node.signal_keeper(signal.SIGCONT)
+    node.wait_end()
+    assert not node.mountpoint.is_mount()
+
+
+def test_an_unmount_without_a_daemon_ends_the_keeper(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with no_daemon(node):
+        node.unmount()
+    node.wait_end()
+    assert not node.mountpoint.is_mount()

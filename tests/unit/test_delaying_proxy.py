@@ -1,0 +1,43 @@
+"""The proxy that makes the benchmark's store far away: all bytes, in order, later."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import trio
+
+from tests.support.delaying_proxy import delaying
+
+_DELAY_SECONDS = 0.02
+_BYTES = bytes(range(256)) * 20_000
+
+
+async def _echo(stream: trio.SocketStream) -> None:
+    async with stream:
+        while data := await stream.receive_some():
+            await stream.send_all(data)
+
+
+async def _receive(stream: trio.SocketStream, size_bytes: int) -> bytes:
+    received = bytearray()
+    while len(received) < size_bytes:
+        received += await stream.receive_some()
+    return bytes(received)
+
+
+async def test_bytes_come_back_whole_and_a_round_trip_later() -> None:
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, _echo, listeners)
+        with delaying(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}", _DELAY_SECONDS) as far:
+            async with await trio.open_tcp_stream("127.0.0.1", urlsplit(far).port or 0) as stream:
+                began = trio.current_time()
+                await stream.send_all(b"first")
+                assert await _receive(stream, 5) == b"first"
+                assert trio.current_time() - began >= 3 * _DELAY_SECONDS, "with the handshake's round trip"
+                began = trio.current_time()
+                async with trio.open_nursery() as transfer:
+                    transfer.start_soon(stream.send_all, _BYTES)
+                    assert await _receive(stream, len(_BYTES)) == _BYTES
+                assert trio.current_time() - began >= 2 * _DELAY_SECONDS
+        nursery.cancel_scope.cancel()
