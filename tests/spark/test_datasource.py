@@ -34,7 +34,7 @@ def test_what_a_store_holds_on_s3(spark: SparkSession, s3_versitygw: Versitygw) 
         assert (row.size_bytes, row.etag, row.modified_ns, row.is_directory) == (
             info.size_bytes,
             info.etag,
-            info.modified_ns,  # type: ignore[union-attr]
+            info.modified_ns,
             False,
         )
     assert reader.load(server.url).where("not startswith(key, '.holdfast/')").count() == 12

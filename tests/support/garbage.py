@@ -56,6 +56,7 @@ def fill(directory: Path) -> None:
         write(Root.of_sample(samples.sample(name)), good / name)
     for number, shape in enumerate(_SHAPES):
         write(history(shape, number), good / f"history-{number}")
+    _plant_late_versions(good)
     for name in samples.names():
         if name.startswith("spark-rocksdb"):
             _plant_in_a_query(good / name)
@@ -76,6 +77,15 @@ def _plant_in_a_query(location: Path) -> None:
     put(store / f".901.zip.{UUID}.tmp")
     put(location / "state/0/1/1.zip", b"no zip at all", age_days=20)
     put(location / "notes/metadata", age_days=20)
+
+
+def _plant_late_versions(directory: Path) -> None:
+    """Put files of versions there that their queries have expired long ago."""
+    put(directory / "history-0/q/state/0/0/1.zip", age_days=20)
+    put(directory / "history-0/q/state/0/0/1.changelog", age_days=20)
+    put(directory / f"history-1/q/state/0/0/1_{UUID}.zip", age_days=20)
+    put(directory / f"history-1/q/state/0/0/15_{UUID}.changelog", age_days=20)
+    put(directory / "history-3/q/state/0/0/1.delta", age_days=20)
 
 
 def _plant_outside(directory: Path) -> None:

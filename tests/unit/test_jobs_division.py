@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.remote import RemoteStore, UploadSource
@@ -37,12 +37,15 @@ def _three_objects_are_many() -> Iterator[None]:
         yield
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     keys=st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join), max_size=30, unique=True),
     wanted=st.integers(1, 12),
     prefix=st.sampled_from(["", "a", "a/b", "nothing/here"]),
 )
-def test_the_units_are_the_whole(tmp_path_factory: pytest.TempPathFactory, keys: list[str], wanted: int, prefix: str) -> None:
+def test_the_units_are_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[str], wanted: int, prefix: str
+) -> None:
     store = DirectoryStore(tmp_path_factory.mktemp("store"))
     put(store, *(f"{key}.x" for key in keys))
     assert_whole(store, prefix, wanted)

@@ -11,6 +11,8 @@ from holdfast.errors import ConfigurationError
 from holdfast.telemetry import EventLog
 from holdfast_spark.datasource.journal import Position, events_between
 
+OLDEST = Position()
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -22,13 +24,13 @@ async def log(file: Path, max_bytes: int = 10**6) -> EventLog:
     return EventLog(lambda: 1.5, file, max_bytes)
 
 
-def kinds(file: Path, start: Position = Position(), end: Position | None = None) -> list[str]:
+def kinds(file: Path, start: Position = OLDEST, end: Position | None = None) -> list[str]:
     return [event.kind for event in events_between(file, start, end)[0]]
 
 
 async def test_what_the_daemon_writes_is_read(file: Path) -> None:
     (await log(file)).emit("swept", zone="checkpoints", removed=3, ratio=0.5, whole=True)
-    (event,), _ = events_between(file, Position())
+    (event,), _ = events_between(file, OLDEST)
     assert (event.time, event.kind) == (1.5, "swept")
     assert event.fields == {"zone": "checkpoints", "removed": "3", "ratio": "0.5", "whole": "true"}
 
@@ -36,7 +38,7 @@ async def test_what_the_daemon_writes_is_read(file: Path) -> None:
 async def test_reading_goes_on_where_it_stopped_and_a_batch_can_be_read_again(file: Path) -> None:
     events = await log(file)
     events.emit("one")
-    _, first = events_between(file, Position())
+    _, first = events_between(file, OLDEST)
     events.emit("two")
     events.emit("three")
     _, second = events_between(file, first)
@@ -49,7 +51,7 @@ async def test_reading_goes_on_where_it_stopped_and_a_batch_can_be_read_again(fi
 async def test_a_change_of_files_loses_nothing(file: Path) -> None:
     events = await log(file, max_bytes=120)
     events.emit("one")
-    _, position = events_between(file, Position())
+    _, position = events_between(file, OLDEST)
     while not file.with_suffix(".jsonl.1").exists():
         events.emit("filler")
     events.emit("last")
@@ -64,12 +66,12 @@ async def test_a_change_of_files_loses_nothing(file: Path) -> None:
 def test_half_a_line_waits_and_a_damaged_one_is_left_out(file: Path) -> None:
     file.write_text('{"time": 1, "kind": "whole"}\n\x00\x00\n{"kind": "no time"}\n{"time": 2, "ki')
     assert kinds(file) == ["whole"]
-    _, position = events_between(file, Position())
+    _, position = events_between(file, OLDEST)
     with file.open("a") as stream:
         stream.write('nd": "rest"}\n')
     assert kinds(file, position) == ["rest"]
 
 
 def test_no_journal_is_told_in_one_line(file: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no journal; it is events.jsonl in the daemon's store"):
-        events_between(file, Position())
+    with pytest.raises(ConfigurationError, match=r"there is no journal; it is events\.jsonl in the daemon's store"):
+        events_between(file, OLDEST)
