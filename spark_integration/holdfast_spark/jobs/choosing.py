@@ -19,7 +19,9 @@ from holdfast_spark.forms import Form
 from holdfast_spark.stores import RemoteStore, StoreAddress, patiently
 
 PLACED = Form(location="string", name="string", size_bytes="bigint")
-STATE = PLACED.with_columns(operator="bigint", partition="bigint", store="string", kind="string", number="bigint")
+STATE = PLACED.with_columns(
+    operator="bigint", partition="bigint", store="string", kind="string", number="bigint", unique_id="string"
+)
 """What a name below a checkpoint location says; of a commit there is only the number."""
 
 UNIT = Form(location="string", operator="bigint", partition="bigint", version="bigint", name="string", size_bytes="bigint")

@@ -18,6 +18,7 @@ from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.stores import StoreAddress
 
 _OURS = re.compile(r"holdfast\.errors\.(?:\w+): (.+)")
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _MOST_SECONDS = 2**33  # in nanoseconds they fit into 64 bits
 _ATTEMPTS = 4
 """Of a task, as on a cluster: a listing that breaks off is begun anew."""
@@ -96,10 +97,11 @@ def _session(name: str) -> SparkSession:
 
 
 def _told(problem: Exception) -> str:
-    """Return what a task's error says: ours if one of ours was its cause, else Spark's first line."""
+    """Return what a task's error says: ours if one of ours was its cause, else Python's, else Spark's first line."""
     text = str(problem)
-    ours = _OURS.search(text)
-    return ours[1] if ours else next(iter(text.strip().splitlines()), type(problem).__name__)
+    if ours := _OURS.search(text):
+        return ours[1]
+    return next(iter([*_PYTHON.findall(text)[-1:], *text.strip().splitlines()]), type(problem).__name__)
 
 
 def seconds(text: str) -> float:
