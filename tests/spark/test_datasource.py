@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.remote import UploadSource
 from holdfast_spark.datasource import register
@@ -37,7 +38,32 @@ def test_what_a_store_holds_on_s3(spark: SparkSession, s3_versitygw: Versitygw) 
             info.modified_ns,
             False,
         )
-    assert reader.load(server.url).where("not startswith(key, '.holdfast/')").count() == 12
+    everything = reader.option("prefix", "").load(server.url)
+    assert everything.where("not startswith(key, '.holdfast/')").count() == 12
+
+
+def test_what_has_come_or_changed_in_a_store_as_a_stream(spark: SparkSession, workspace: Path) -> None:
+    (workspace / "store").mkdir()
+    store = StoreAddress(f"file://{workspace}/store").open()
+    register(spark)
+
+    def put(*keys: str) -> None:
+        for key in keys:
+            store.write(key, UploadSource(1, data=b"x"), {}, create_only=False)
+
+    def come() -> set[str]:
+        """Carry the stream on to now, and return what there was in the batch."""
+        objects = spark.readStream.format("holdfast").option("lag", "0").load(store.url).where("not is_directory")
+        batches = objects.writeStream.trigger(availableNow=True).option("checkpointLocation", str(workspace / "progress"))
+        keys: set[str] = set()
+        batches.foreachBatch(lambda batch, _: keys.update(row.key for row in batch.collect())).start().awaitTermination()
+        return keys
+
+    put("a/1", "a/2", "b/1")
+    assert come() == {"a/1", "a/2", "b/1"}
+    put("a/2", "c/1")
+    assert come() == {"a/2", "c/1"}
+    assert come() == set()
 
 
 def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node, workspace: Path) -> None:
@@ -49,21 +75,21 @@ def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node, work
     (mounted,) = now.where("kind = 'mounted'").collect()
     assert mounted.fields["mountpoint"] == str(node.mountpoint)
 
-    def start(name: str, **options: str) -> object:
+    def start(name: str, **options: str) -> StreamingQuery:
         source = spark.readStream.format("holdfast").options(**options).load()
         sink = source.writeStream.format("memory").queryName(name).option("checkpointLocation", str(workspace / name))
-        return sink.start()
+        query = sink.start()
+        query.processAllAvailable()
+        return query
 
-    journal = start("of_journal", journal=str(node.store / "events.jsonl"))
-    socket = start("of_socket", socket=str(node.socket))
+    queries = [start("of_journal", journal=str(node.store / "events.jsonl")), start("of_socket", socket=str(node.socket))]
     with node.client() as client:
         client.acquire("worker", "7", os.getpid())
     node.wait_event("workdir-acquired")
-    for query in (journal, socket):
-        query.processAllAvailable()  # type: ignore[attr-defined]
-        query.stop()  # type: ignore[attr-defined]
-    for name in ("of_journal", "of_socket"):
-        kinds = [row.kind for row in spark.table(name).collect()]
+    for query in queries:
+        query.processAllAvailable()
+        query.stop()
+        kinds = [row.kind for row in spark.table(query.name).collect()]
         assert kinds.count("workdir-acquired") == 1
         assert kinds[: len(expected)] == [kind for _, kind in expected]
 
@@ -72,5 +98,5 @@ def test_what_can_not_be_is_told(spark: SparkSession, node: Node) -> None:
     register(spark)
     with pytest.raises(PySparkException, match="takes one of the options store, journal and socket"):
         spark.read.format("holdfast").load()
-    with pytest.raises(PySparkException, match="only events can be read as a stream"):
-        spark.readStream.format("holdfast").option("store", f"file://{node.store}").load().writeStream.format("noop").start()
+    with pytest.raises(PySparkException, match="the option parts must be a whole number, not 'x'"):
+        spark.read.format("holdfast").option("parts", "x").load(f"file://{node.store}").collect()

@@ -53,6 +53,11 @@ def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInf
         yield DirectoryInfo(f"{unit.prefix}/{name}" if unit.prefix else name, changed_ns)
 
 
+def is_private(key: str) -> bool:
+    """Tell what is the stores' own: objects that are on their way to their names, clocks, elections."""
+    return key.partition("/")[0] == _PRIVATE
+
+
 def _worth_dividing(store: RemoteStore, directory: str) -> list[str]:
     """Return the subdirectories if there is much below them. What begins as one flat directory is taken for one."""
     first = list(islice(store.survey(directory), _SMALL + 1))
