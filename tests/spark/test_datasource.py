@@ -38,8 +38,6 @@ def test_what_a_store_holds_on_s3(spark: SparkSession, s3_versitygw: Versitygw) 
             info.modified_ns,
             False,
         )
-    everything = reader.option("prefix", "").load(server.url)
-    assert everything.where("not startswith(key, '.holdfast/')").count() == 12
 
 
 def test_what_has_come_or_changed_in_a_store_as_a_stream(spark: SparkSession, workspace: Path) -> None:
@@ -63,7 +61,6 @@ def test_what_has_come_or_changed_in_a_store_as_a_stream(spark: SparkSession, wo
     assert come() == {"a/1", "a/2", "b/1"}
     put("a/2", "c/1")
     assert come() == {"a/2", "c/1"}
-    assert come() == set()
 
 
 def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node, workspace: Path) -> None:
