@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints.hooks.reading import ObjectStream
 from holdfast.checkpoints.hooks.shelf import PlanShelf, new_id
 from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
+from holdfast.checkpoints.hooks.streams import ObjectStream
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
 from holdfast.checkpoints.reachability import Policy
 from holdfast.errors import ObjectChangedError, PlanError, PlanOutdatedError, RemoteRefusedError
@@ -370,7 +370,7 @@ def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_stream_asks_for_what_is_read_only(root: Root, store: RootStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.checkpoints.hooks.reading._BLOCK_BYTES", 10)
+    monkeypatch.setattr("holdfast.checkpoints.hooks.streams._BLOCK_BYTES", 10)
     content = bytes(range(95))
     root.write("large", content)
     stream = ObjectStream(store, "large")

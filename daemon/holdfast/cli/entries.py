@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -17,6 +18,7 @@ from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the mount.")]
+PathArguments = Annotated[list[str], typer.Argument(metavar="PATH…", help="Paths in the mount.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -93,10 +95,11 @@ def verify(
         raise typer.Exit(1)
 
 
-def prefetch(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Fetch what is not here, a whole directory at a time. Exits with 1 if something could not be fetched."""
+def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Fetch what is not here, files and whole directories. Exits with 1 if something could not be fetched."""
     with ControlClient(socket) as daemon:
-        problems = _follow("fetching", daemon.prefetch(absolute(path)), "fetched", as_json=as_json)
+        steps = _one_after_the_other(daemon.prefetch(absolute(path)) for path in paths)
+        problems = _follow("fetching", steps, "fetched", as_json=as_json)
     if problems:
         raise typer.Exit(1)
 
@@ -126,6 +129,18 @@ def _done(sentence: str, *, as_json: bool) -> None:
         print_json({"done": sentence})
     else:
         console.print(sentence, markup=False)
+
+
+def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Progress]:
+    """Yield the steps of actions as if they were one."""
+    done = total = bytes_done = 0
+    for steps in actions:
+        last = Progress(done=0, total=0, bytes_done=0)
+        for last in steps:
+            yield msgspec.structs.replace(
+                last, done=done + last.done, total=total + last.total, bytes_done=bytes_done + last.bytes_done
+            )
+        done, total, bytes_done = done + last.done, total + last.total, bytes_done + last.bytes_done
 
 
 def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -> int:

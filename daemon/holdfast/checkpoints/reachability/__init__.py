@@ -6,7 +6,7 @@
 
 from holdfast.checkpoints.reachability.asking import Examination, Wanted, examined, missing
 from holdfast.checkpoints.reachability.census import Found, census
-from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, Plan, PlanEntry, Policy, Reason
+from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, Plan, PlanBuilder, PlanEntry, Policy, Reason
 from holdfast.checkpoints.reachability.spark_drop import batch_of
 from holdfast.checkpoints.reachability.sweep import drop, drop_batches, sweep, up_to
 
@@ -17,6 +17,7 @@ __all__ = [
     "Listed",
     "Phase",
     "Plan",
+    "PlanBuilder",
     "PlanEntry",
     "Policy",
     "Reason",

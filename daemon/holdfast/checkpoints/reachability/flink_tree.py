@@ -19,12 +19,21 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from holdfast.checkpoints.layouts import FlinkKind, FlinkName
-from holdfast.checkpoints.manifests import FlinkMetadata, ManifestKind, OwnMetadata, ReferenceKind, Trouble, Unreadable
+from holdfast.checkpoints.manifests import (
+    FlinkMetadata,
+    Manifest,
+    ManifestKind,
+    OwnMetadata,
+    Reference,
+    ReferenceKind,
+    Trouble,
+    Unreadable,
+)
 from holdfast.checkpoints.reachability.asking import Asking, Wanted
 from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, PlanBuilder, Reason
 
-_METADATA = (FlinkKind.METADATA, FlinkKind.SAVEPOINT_METADATA, FlinkKind.OTHER_METADATA)
-_JUDGED = (FlinkKind.EXCLUSIVE, FlinkKind.SHARED, FlinkKind.SHARED_SEGMENTS)
+METADATA = (FlinkKind.METADATA, FlinkKind.SAVEPOINT_METADATA, FlinkKind.OTHER_METADATA)
+JUDGED = (FlinkKind.EXCLUSIVE, FlinkKind.SHARED, FlinkKind.SHARED_SEGMENTS)
 _JOB_ID = re.compile(rb"(?:.*/)?[0-9a-f]{32}", re.DOTALL)
 
 
@@ -65,8 +74,12 @@ class Tree:
 
     def job(self, name: FlinkName) -> Job | None:
         """Return the job of ``name``; None where nothing shows that its directory is a job's."""
-        known = self.jobs.get(name.job)
-        return Job() if known is None and _JOB_ID.fullmatch(name.job) else known
+        return job_of(name, self.jobs.get(name.job))
+
+
+def job_of(name: FlinkName, known: Job | None) -> Job | None:
+    """Return the job of ``name``, which is ``known`` by its complete checkpoints or shows by its directory's name."""
+    return Job() if known is None and _JOB_ID.fullmatch(name.job) else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +97,20 @@ class Reached:
 
 def plan_tree(tree: Tree, builder: PlanBuilder) -> Asking[None]:
     """Plan what may go of Flink's below a root."""
-    judged = [(listed, name) for listed, name in tree.files if name.kind in _JUDGED]
+    judged = [(listed, name) for listed, name in tree.files if name.kind in JUDGED]
     reached = yield from _reached(tree, frozenset(), builder)
     if reached is not None:
         _plan_unreached(tree, judged, reached, builder)
-    builder.retain(listed.name for listed, name in tree.files if name.kind not in (*_JUDGED, FlinkKind.UNFINISHED_METADATA))
+    builder.retain(listed.name for listed, name in tree.files if name.kind not in (*JUDGED, FlinkKind.UNFINISHED_METADATA))
     for listed, name in tree.files:
-        if name.kind is FlinkKind.UNFINISHED_METADATA and builder.is_old(listed):
-            builder.add(listed, Reason.TEMPORARY, about(name))
+        if name.kind is FlinkKind.UNFINISHED_METADATA:
+            plan_unfinished(listed, name, builder)
+
+
+def plan_unfinished(listed: Listed, name: FlinkName, builder: PlanBuilder) -> None:
+    """Plan to remove metadata that was never finished."""
+    if builder.is_old(listed):
+        builder.add(listed, Reason.TEMPORARY, about(name))
 
 
 def plan_drop(tree: Tree, dropped: Collection[bytes], builder: PlanBuilder) -> Asking[None]:
@@ -113,24 +132,32 @@ def plan_drop(tree: Tree, dropped: Collection[bytes], builder: PlanBuilder) -> A
 def _reached(tree: Tree, dropped: Collection[bytes], builder: PlanBuilder) -> Asking[Reached | None]:
     """Read all metadata but that of the dropped checkpoints. None when a single one can't be read."""
     metadata = [
-        (listed, name) for listed, name in tree.files if name.kind in _METADATA and name.checkpoint_name not in dropped
+        (listed, name) for listed, name in tree.files if name.kind in METADATA and name.checkpoint_name not in dropped
     ]
     answers = yield [Wanted(listed.name, ManifestKind.CHECKPOINT, listed.size_bytes) for listed, _ in metadata]
     files: set[bytes] = set()
     directories: set[bytes] = set()
     whole = True
     for listed, name in metadata:
-        answer = answers[listed.name]
-        if isinstance(answer, FlinkMetadata | OwnMetadata):
-            for reference in answer.references:
-                found = directories if reference.kind is ReferenceKind.DIRECTORY else files
-                found.add(reference.last_component)
-        elif isinstance(answer, Unreadable) and not _is_nobodys(answer, name):
-            builder.keep(Kept(listed.name, f"{answer}; nothing of Flink's below the root is judged", answer.trouble))
+        found = references_of(name, answers[listed.name])
+        if isinstance(found, Kept):
+            builder.keep(found)
             whole = False
+        for reference in () if isinstance(found, Kept) else found:
+            of_kind = directories if reference.kind is ReferenceKind.DIRECTORY else files
+            of_kind.add(reference.last_component)
     reached = Reached(frozenset(files), frozenset(directories))
     builder.retain(listed.name for listed, name in tree.files if not whole or reached.reaches(name))
     return reached if whole else None
+
+
+def references_of(name: FlinkName, answer: Manifest) -> Collection[Reference] | Kept:
+    """Return what the metadata ``name`` refers to, or why nothing below the root can be judged."""
+    if isinstance(answer, FlinkMetadata | OwnMetadata):
+        return answer.references
+    if isinstance(answer, Unreadable) and not _is_nobodys(answer, name):
+        return Kept(name.name, f"{answer}; nothing of Flink's below the root is judged", answer.trouble)
+    return ()
 
 
 def _is_nobodys(answer: Unreadable, name: FlinkName) -> bool:
@@ -144,17 +171,22 @@ def _plan_unreached(tree: Tree, judged: Iterable[tuple[Listed, FlinkName]], reac
         directory = listed.name.rpartition(b"/")[0]
         silent_since[directory] = max(silent_since[directory], listed.mtime_ns)
     for listed, name in judged:
-        job = tree.job(name)
-        if job is None or reached.reaches(name) or not builder.is_old(listed):
-            continue
-        if name.kind is FlinkKind.EXCLUSIVE:
-            _plan_exclusive(listed, name, job, builder)
-        elif name.kind is FlinkKind.SHARED:
-            if job.completed_after(listed) or builder.is_abandoned(listed):
-                builder.add(listed, Reason.UNREFERENCED, about(name))
-        elif builder.is_abandoned(Listed(b"", 0, silent_since[listed.name.rpartition(b"/")[0]])):
-            # A TaskManager appends to these, and may hold one that is not referred to at the moment.
+        if not reached.reaches(name):
+            plan_unreached(listed, name, tree.job(name), silent_since[listed.name.rpartition(b"/")[0]], builder)
+
+
+def plan_unreached(listed: Listed, name: FlinkName, job: Job | None, silent_since_ns: int, builder: PlanBuilder) -> None:
+    """Plan what becomes of a file that nobody refers to. ``silent_since_ns``: when a file beside it was last written."""
+    if job is None or not builder.is_old(listed):
+        return
+    if name.kind is FlinkKind.EXCLUSIVE:
+        _plan_exclusive(listed, name, job, builder)
+    elif name.kind is FlinkKind.SHARED:
+        if job.completed_after(listed) or builder.is_abandoned(listed):
             builder.add(listed, Reason.UNREFERENCED, about(name))
+    elif builder.is_abandoned(Listed(b"", 0, silent_since_ns)):
+        # A TaskManager appends to these, and may hold one that is not referred to at the moment.
+        builder.add(listed, Reason.UNREFERENCED, about(name))
 
 
 def _plan_exclusive(listed: Listed, name: FlinkName, job: Job, builder: PlanBuilder) -> None:
@@ -169,14 +201,17 @@ def _plan_exclusive(listed: Listed, name: FlinkName, job: Job, builder: PlanBuil
 
 def superfluous_directories(tree: Tree, builder: PlanBuilder) -> list[tuple[Listed, str]]:
     """Return the directories that nobody is going to write into any more, each with what it was for."""
-    found = []
-    for listed, name in tree.directories:
-        job = tree.job(name)
-        if job is not None and builder.is_old(listed):
-            is_over = name.checkpoint is not None and job.completed_after(listed, above=name.checkpoint)
-            if is_over or builder.is_abandoned(listed):
-                found.append((listed, about(name)))
-    return found
+    return [
+        (listed, about(name)) for listed, name in tree.directories if is_superfluous(listed, name, tree.job(name), builder)
+    ]
+
+
+def is_superfluous(listed: Listed, name: FlinkName, job: Job | None, builder: PlanBuilder) -> bool:
+    """Whether nobody is going to write into the directory ``listed`` any more."""
+    if job is None or not builder.is_old(listed):
+        return False
+    is_over = name.checkpoint is not None and job.completed_after(listed, above=name.checkpoint)
+    return is_over or builder.is_abandoned(listed)
 
 
 def about(name: FlinkName) -> str:

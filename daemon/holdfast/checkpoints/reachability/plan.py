@@ -171,6 +171,10 @@ class PlanBuilder:
         entry = self._entries.get(name)
         return entry.reason if entry else None
 
+    def goes(self, name: bytes) -> bool:
+        """Whether ``name`` would go: it was added, and nothing retained reaches it."""
+        return name in self._entries and name not in self._retained
+
     def plan(self) -> Plan:
         """Return the plan. What is retained is never in it, whatever was added."""
         entries = [entry for name, entry in self._entries.items() if name not in self._retained]

@@ -6,9 +6,11 @@ at as Flink's; there a file counts only inside a directory that shows to be a jo
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.checkpoints.layouts import FlinkName, SparkKind, SparkName, parse_flink, parse_flink_directory, parse_spark
 from holdfast.checkpoints.reachability.flink_tree import Tree
@@ -18,6 +20,22 @@ from holdfast.checkpoints.reachability.spark_query import Query
 _LOG_ENTRY = re.compile(rb"(?:(?P<location>.*)/)?(?:offsets|commits)/[0-9]+", re.DOTALL)
 _STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+)")
 """Objects on their way, and the claims of those who led past sweeps."""
+
+
+class Evidence(NamedTuple):
+    """What a name says of ``location``, which is one of Spark's if it has both: ``metadata`` and an entry of a log."""
+
+    location: bytes
+    is_metadata: bool
+
+
+class Part(enum.Enum):
+    """Whose a name outside Spark's checkpoint locations is."""
+
+    STAGED = "staged"
+    FLINK = "flink"
+    SINK_LOG = "sink log"
+    UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)
@@ -45,16 +63,19 @@ def sorted_by_root(listing: Iterable[Listed]) -> Roots:
     return roots
 
 
+def evidence_of(listed: Listed) -> Evidence | None:
+    """Say which directory ``listed`` makes a checkpoint location of Spark's, if any."""
+    directory, _, last = listed.name.rpartition(b"/")
+    if last == b"metadata" and not listed.is_directory:
+        return Evidence(directory, is_metadata=True)
+    match = _LOG_ENTRY.fullmatch(listed.name)
+    return Evidence(match["location"] or b"", is_metadata=False) if match else None
+
+
 def _locations(listing: Iterable[Listed]) -> set[bytes]:
-    with_metadata: set[bytes] = set()
-    with_logs: set[bytes] = set()
-    for listed in listing:
-        directory, _, last = listed.name.rpartition(b"/")
-        if last == b"metadata" and not listed.is_directory:
-            with_metadata.add(directory)
-        elif match := _LOG_ENTRY.fullmatch(listed.name):
-            with_logs.add(match["location"] or b"")
-    return with_metadata & with_logs
+    evidence = [found for found in map(evidence_of, listing) if found is not None]
+    with_metadata = {found.location for found in evidence if found.is_metadata}
+    return with_metadata & {found.location for found in evidence if not found.is_metadata}
 
 
 class _Above:
@@ -74,6 +95,14 @@ class _Above:
         return query
 
 
+def query_of(location: bytes, listing: Iterable[Listed]) -> Query:
+    """Return the query at ``location``, of what belongs to it and to no location within it."""
+    roots = Roots({location: Query(location)})
+    for listed in listing:
+        _add_to_query(listed, roots.queries[location], roots)
+    return roots.queries[location]
+
+
 def _add_to_query(listed: Listed, query: Query, roots: Roots) -> None:
     name = parse_spark(listed.name[len(query.location) + 1 :] if query.location else listed.name)
     if isinstance(name, SparkName) and not listed.is_directory:
@@ -82,16 +111,24 @@ def _add_to_query(listed: Listed, query: Query, roots: Roots) -> None:
         roots.unknown.append(listed)
 
 
-def _add(listed: Listed, roots: Roots) -> None:
+def part_of(listed: Listed) -> tuple[Part, FlinkName | SparkName | None]:
+    """Say whose ``listed``, which lies in no checkpoint location of Spark's, is, and what its name says."""
     if _STAGED.fullmatch(listed.name) and not listed.is_directory:
-        roots.staged.append(listed)
-        return
+        return Part.STAGED, None
     flink = parse_flink_directory(listed.name) if listed.is_directory else parse_flink(listed.name)
     if isinstance(flink, FlinkName):
-        roots.flink.add(listed, flink)
-        return
+        return Part.FLINK, flink
     spark = parse_spark(listed.name)
     if isinstance(spark, SparkName) and spark.kind is SparkKind.SINK_LOG and not listed.is_directory:
-        roots.sink_logs.append((listed, spark))
+        return Part.SINK_LOG, spark
+    return Part.UNKNOWN, None
+
+
+def _add(listed: Listed, roots: Roots) -> None:
+    part, name = part_of(listed)
+    if isinstance(name, FlinkName):
+        roots.flink.add(listed, name)
+    elif isinstance(name, SparkName):
+        roots.sink_logs.append((listed, name))
     else:
-        roots.unknown.append(listed)
+        (roots.staged if part is Part.STAGED else roots.unknown).append(listed)

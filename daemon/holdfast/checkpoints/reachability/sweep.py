@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from holdfast.checkpoints.layouts import FlinkKind, FlinkName, parse_flink
+from holdfast.checkpoints.layouts import FlinkKind, FlinkName, SparkName, parse_flink
 from holdfast.checkpoints.reachability.asking import Asking, Examination, together
 from holdfast.checkpoints.reachability.flink_tree import about, plan_drop, plan_tree, superfluous_directories
 from holdfast.checkpoints.reachability.plan import Listed, Phase, Plan, PlanBuilder, Policy, Reason
@@ -57,14 +57,25 @@ def up_to(listing: Iterable[Listed], checkpoint: bytes) -> frozenset[bytes]:
 def _sweep(listing: list[Listed], roots: Roots, builder: PlanBuilder) -> Asking[Plan]:
     queries = [plan_query(query, builder) for query in roots.queries.values()]
     yield from together([*queries, plan_tree(roots.flink, builder)])
-    entries = {listed.name for listed, name in roots.sink_logs if not name.layers}
-    plan_wrapped([each for each in roots.sink_logs if each[1].layers], entries, builder)
-    builder.retain(entries)
+    plan_sink_logs(roots.sink_logs, builder)
     for listed in roots.staged:
-        if builder.is_old(listed):
-            builder.add(listed, Reason.STAGED_UPLOAD, "of Holdfast")
+        plan_staged(listed, builder)
     _plan_directories(listing, superfluous_directories(roots.flink, builder), builder)
     return builder.plan()
+
+
+def plan_sink_logs(files: Iterable[tuple[Listed, SparkName]], builder: PlanBuilder) -> None:
+    """Plan to remove temporary files and checksums beside the logs of file sinks; each directory is judged by itself."""
+    files = list(files)
+    entries = {listed.name for listed, name in files if not name.layers}
+    plan_wrapped([each for each in files if each[1].layers], entries, builder)
+    builder.retain(entries)
+
+
+def plan_staged(listed: Listed, builder: PlanBuilder) -> None:
+    """Plan to remove an object that was on its way to its name."""
+    if builder.is_old(listed):
+        builder.add(listed, Reason.STAGED_UPLOAD, "of Holdfast")
 
 
 def _drop(listing: list[Listed], roots: Roots, checkpoints: frozenset[bytes], builder: PlanBuilder) -> Asking[Plan]:
@@ -84,7 +95,7 @@ def _plan_directories(listing: list[Listed], superfluous: list[tuple[Listed, str
     names = {listed.name for listed, _ in superfluous}
     occupied: set[bytes] = set()
     for listed in listing:
-        if builder.reason_of(listed.name) is None and listed.name not in names:
+        if not builder.goes(listed.name) and listed.name not in names:
             directory = listed.name.rpartition(b"/")[0]
             while directory and directory not in occupied:
                 occupied.add(directory)

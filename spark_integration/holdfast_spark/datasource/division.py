@@ -1,0 +1,68 @@
+"""A store divided by prefixes, so that its parts can be listed by many tasks.
+
+A unit is a directory: with everything below it (``is_deep``), or with only what lies directly in it, where its
+subdirectories are units of their own. Together the units give what ``RemoteStore.survey`` gives. Who divides asks for a few
+directories near the root, and holds no more names than a few pages of a listing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from holdfast_spark.stores import DirectoryInfo, ObjectInfo, RemoteStore
+
+_SMALL = 2000
+"""A directory with no more below it than two pages of S3's are is not worth dividing."""
+_MOST_SUBDIRECTORIES = 10_000
+"""More are listed together: that is cheaper than one request for each, and their names stay off the driver."""
+_PRIVATE = ".holdfast"
+
+
+class Unit(NamedTuple):
+    """A part of a store: a directory, with or without its subdirectories."""
+
+    prefix: str
+    is_deep: bool
+
+
+def divided(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
+    """Divide what lies below ``prefix`` (``""``: the whole store) into about ``wanted`` units, fewer where it is small."""
+    units: list[Unit] = []
+    waiting = deque([prefix])
+    while waiting and len(units) + len(waiting) < wanted:
+        directory = waiting.popleft()
+        below = _worth_dividing(store, directory)
+        units.append(Unit(directory, is_deep=not below))
+        waiting.extend(f"{directory}/{name}" if directory else name for name in below)
+        if below and not directory:
+            units.append(Unit(_PRIVATE, is_deep=True))
+    return units + [Unit(directory, is_deep=True) for directory in waiting]
+
+
+def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInfo]:
+    """Yield what a unit holds."""
+    if unit.is_deep:
+        yield from store.survey(unit.prefix)
+        return
+    listing = store.list_directory(unit.prefix)
+    yield from listing.objects.values()
+    for name, changed_ns in listing.changed_ns.items():
+        yield DirectoryInfo(f"{unit.prefix}/{name}" if unit.prefix else name, changed_ns)
+
+
+def is_private(key: str) -> bool:
+    """Tell what is the stores' own: objects that are on their way to their names, clocks, elections."""
+    return key.partition("/")[0] == _PRIVATE
+
+
+def _worth_dividing(store: RemoteStore, directory: str) -> list[str]:
+    """Return the subdirectories if there is much below them. What begins as one flat directory is taken for one."""
+    first = list(islice(store.survey(directory), _SMALL + 1))
+    skip = len(directory) + 1 if directory else 0
+    if len(first) <= _SMALL or not any("/" in info.key[skip:] or isinstance(info, DirectoryInfo) for info in first):
+        return []
+    names = store.list_directory(directory).directories
+    return sorted(names) if len(names) <= _MOST_SUBDIRECTORIES else []

@@ -1,0 +1,60 @@
+"""The columns of rows that tasks make and take: the same words for Spark (DDL) and for Arrow (a schema)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow
+
+_TYPES = {
+    "string": pyarrow.string(),
+    "bigint": pyarrow.int64(),
+    "int": pyarrow.int32(),
+    "boolean": pyarrow.bool_(),
+    "array<bigint>": pyarrow.list_(pyarrow.int64()),
+}
+_ROWS_PER_BATCH = 10_000
+
+
+class Form:
+    """Columns by name, each with a Spark type: ``Form(key="string", size_bytes="bigint")``."""
+
+    def __init__(self, **columns: str) -> None:
+        self.columns = columns
+        self.ddl = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+    def with_columns(self, **columns: str) -> Form:
+        """Return a form with further columns."""
+        return Form(**self.columns, **columns)
+
+    @property
+    def schema(self) -> Any:
+        """The same for Arrow."""
+        return pyarrow.schema([(name, _TYPES[kind]) for name, kind in self.columns.items()])
+
+    def batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """Yield rows, in the order of the columns, as Arrow's batches; no more are held than one batch has."""
+        schema = self.schema
+        waiting = iter(rows)
+        while some := list(islice(waiting, _ROWS_PER_BATCH)):
+            columns = [
+                pyarrow.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)
+            ]
+            yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+    def table(self, rows: Iterable[tuple[Any, ...]]) -> Any:
+        """Return rows as one table of Arrow's."""
+        return pyarrow.Table.from_batches(self.batches(rows), self.schema)
+
+    def rows(self, batch: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a batch or table that has at least these columns."""
+        return zip(*(batch.column(name).to_pylist() for name in self.columns), strict=True)
+
+
+OBJECTS = Form(key="string", size_bytes="bigint", modified_ns="bigint", etag="string", is_directory="boolean")
+"""What a store holds. ``modified_ns`` is by the store's clock, 0 if it does not tell; directories if they are real."""
+
+LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="string", is_directory="boolean")
+"""The same for a sweep: names are relative to its root, and everything has a time."""

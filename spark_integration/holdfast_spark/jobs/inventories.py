@@ -1,0 +1,102 @@
+"""An inventory as it lies there: ``objects/``, what the store held, and ``about/``, one row on the whole, written last.
+
+Both are Parquet, on any file system that Spark knows. Without ``about/`` an inventory is not complete: a job that was cut
+off leaves none, and nobody takes its part for the whole.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from holdfast.errors import ConfigurationError
+from holdfast_spark.datasource import register
+from holdfast_spark.stores import StoreAddress
+
+OBJECTS_PER_FILE = 10_000
+"""A scrub that is cut off repeats no more than one file of an inventory."""
+
+
+class About(NamedTuple):
+    """What was listed: below ``prefix`` of ``store``, begun at ``began_ns`` by the store's clock."""
+
+    store: str
+    prefix: str
+    began_ns: int
+    objects: int
+    directories: int
+    size_bytes: int
+
+
+class Inventory:
+    """An inventory that is complete. Raises ``ConfigurationError`` when there is none at ``path``."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path.rstrip("/")
+        self._spark = spark
+        try:
+            row = spark.read.parquet(f"{self.path}/about").select(*About._fields).first()
+        except AnalysisException:
+            row = None
+        if row is None:
+            raise ConfigurationError(
+                f"{path}: there is no complete inventory; 'python -m holdfast_spark.jobs.inventory STORE {path}' makes one"
+            )
+        self.about = About(*row)
+
+    def check_store(self, url: str) -> None:
+        """Raise ``ConfigurationError`` when this is an inventory of another store than ``url``."""
+        if url != self.about.store:
+            raise ConfigurationError(f"{self.path} is an inventory of {self.about.store}, not of {url}")
+
+    @property
+    def objects(self) -> DataFrame:
+        """What the store held: ``forms.OBJECTS``."""
+        return self._spark.read.parquet(f"{self.path}/objects")
+
+    def listed(self, root: str) -> DataFrame:
+        """Return what lay below ``root``: ``forms.LISTED``. Raises ``ConfigurationError`` when that was not listed."""
+        if root != self.about.prefix and not f"{root}/".startswith(f"{self.about.prefix}/" if self.about.prefix else ""):
+            raise ConfigurationError(f"{self.path} is of {self.about.prefix}/ only, and {root or 'the whole store'} is more")
+        below = self.objects.where(f.col("key").startswith(f"{root}/")) if root else self.objects
+        began_ns = f.lit(self.about.began_ns)  # what the store has no time of never grows old
+        return below.select(
+            f.substring("key", len(root) + 2 if root else 1, 2**31 - 1).alias("name"),
+            "size_bytes",
+            f.when(f.col("modified_ns") == 0, began_ns).otherwise(f.col("modified_ns")).alias("mtime_ns"),
+            "etag",
+            "is_directory",
+        )
+
+
+def take(spark: SparkSession, address: StoreAddress, prefix: str, path: str, parts: int) -> Inventory:
+    """List what lies below ``prefix`` of a store, in about ``parts`` tasks. ``path`` must not exist yet.
+
+    Raises ``HoldfastError`` when the store does not answer, ``ConfigurationError`` when something is at ``path``.
+    """
+    path = path.rstrip("/")
+    store = address.open()
+    began_ns = store.now_ns()
+    register(spark)
+    options = {f"store.{name}": value for name, value in address.options.items()}
+    reader = spark.read.format("holdfast").option("store", address.url).option("prefix", prefix).option("parts", parts)
+    try:
+        reader.options(**options).load().write.option("maxRecordsPerFile", OBJECTS_PER_FILE).parquet(f"{path}/objects")
+    except AnalysisException as problem:
+        if "PATH_ALREADY_EXISTS" not in str(problem):
+            raise
+        raise ConfigurationError(f"{path} holds something already; name a directory that is not there yet") from None
+    is_directory = f.col("is_directory")
+    counts = spark.read.parquet(f"{path}/objects").select(
+        f.lit(store.url).alias("store"),
+        f.lit(prefix).alias("prefix"),
+        f.lit(began_ns).alias("began_ns"),
+        f.count_if(~is_directory).alias("objects"),
+        f.count_if(is_directory).alias("directories"),
+        f.coalesce(f.sum("size_bytes"), f.lit(0)).alias("size_bytes"),
+    )
+    counts.coalesce(1).write.parquet(f"{path}/about")
+    return Inventory(spark, path)

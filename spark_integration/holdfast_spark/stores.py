@@ -1,0 +1,78 @@
+"""Stores as tasks use them: an address that travels to executors, and requests that are tried again.
+
+The only module of the Spark side that opens stores: jobs list and read what is too much for one machine, so they can't go
+through a daemon's mount. Executors need the ``holdfast`` package and credentials, the latter in their environment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.remote import DirectoryInfo, ObjectInfo, RemoteStore, directory_of, open_store
+
+__all__ = ["DirectoryInfo", "ObjectInfo", "RemoteStore", "StoreAddress", "in_parallel", "patiently"]
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+_REQUEST_SECONDS = 30.0
+_CONNECT_SECONDS = 10.0
+_PATIENCE_SECONDS = 60.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+_PARALLEL = 8
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """Where a store is. ``options`` go to the library behind its scheme, as in the daemon's configuration."""
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self) -> RemoteStore:
+        """Open the store. Raises ``ConfigurationError``, ``RemoteRefusedError``; makes no directory where there is none."""
+        if self.url.startswith("file://") and not directory_of(self.url).is_dir():
+            raise ConfigurationError(f"{self.url}: there is no such directory")
+        return open_store(
+            self.url,
+            self.options,
+            os.environ,
+            request_timeout_seconds=_REQUEST_SECONDS,
+            connect_timeout_seconds=_CONNECT_SECONDS,
+        )
+
+
+def patiently(
+    ask: Callable[[], _T],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> _T:
+    """Return ``ask()``, tried again after passing errors for a minute. Raises the last one, and what can't pass at once."""
+    deadline = clock() + _PATIENCE_SECONDS
+    pause_seconds = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return ask()
+        except HoldfastError as problem:
+            if not problem.transient or clock() + pause_seconds > deadline:
+                raise
+        sleep(pause_seconds * random.uniform(0.5, 1.0))
+        pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+
+def in_parallel(function: Callable[[_T], _R], items: Iterable[_T], parallel: int = _PARALLEL) -> Iterator[_R]:
+    """Yield ``function`` of each item, in order, a few at a time; no more results are held than that."""
+    waiting = iter(items)
+    with ThreadPoolExecutor(parallel) as pool:
+        while some := list(islice(waiting, parallel)):
+            yield from pool.map(function, some)

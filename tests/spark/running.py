@@ -1,0 +1,26 @@
+"""Commands of jobs run within the tests' session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
+from holdfast_spark.jobs import orphans
+
+
+def run(job: ModuleType, spark: SparkSession, *arguments: object) -> None:
+    """Run a job's command, which must succeed."""
+    assert SparkSession.getActiveSession() is spark
+    assert job.main([str(argument) for argument in arguments]) == 0
+
+
+def plan_of(spark: SparkSession, url: str, inventory: Path, directory: Path, *options: str) -> StoredPlan:
+    """Run the job ``orphans`` and read its plan from ``directory``, which is made."""
+    directory.mkdir()
+    run(orphans, spark, url, inventory, "--plans", directory, *options)
+    (file,) = directory.iterdir()
+    with file.open("rb") as stream:
+        return read_plan(stream)
