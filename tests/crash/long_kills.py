@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run python -m tests.crash.long_kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="at least so many")
     parser.add_argument("--batches", type=int, default=60, help="of the Spark job")
+    parser.add_argument("--life", type=float, default=4.0, help="how many seconds a daemon serves at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", default="/var/tmp", help="on the disk that is to be used")
     options = parser.parse_args()
@@ -56,7 +57,7 @@ def _run(node: Node, directory: Path, options: argparse.Namespace) -> None:
 
     try:
         driver.run_until_entered(0, note)
-        with KillTest(node, options.seed) as test, ThreadPoolExecutor(1) as executor:
+        with KillTest(node, options.seed, options.life) as test, ThreadPoolExecutor(1) as executor:
             job = executor.submit(driver.run_to_end, note)
             kills = 0
             while kills < options.kills or not job.done():

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support.node import Node, StartError, wait_until
 
 
 def supervised(make_node: NodeFactory) -> Node:
@@ -182,6 +183,24 @@ def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     node.start()
     assert (node.work / "file").read_bytes() == b"kept"
     assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
+
+
+def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: NodeFactory) -> None:
+    """Else whoever works there would find, and fill, the empty directory underneath."""
+    node = supervised(make_node)
+    (node.work / "file").write_bytes(b"kept")
+    node.signal_keeper(signal.SIGKILL)
+    node.kill_orphan()
+    in_use = StoreDirectory.open(node.store)
+    try:
+        with pytest.raises(StartError, match="in use"):
+            node.start()
+        with pytest.raises(OSError, match=os.strerror(errno.ENOTCONN)):
+            os.listdir(node.mountpoint)
+    finally:
+        in_use.close()
+    node.start()
+    assert (node.work / "file").read_bytes() == b"kept"
 
 
 def test_a_keeper_that_is_told_to_end_leaves_no_mount(make_node: NodeFactory) -> None:

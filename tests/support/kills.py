@@ -17,7 +17,6 @@ from typing import IO, Self
 from tests.support.node import Node, wait_until
 
 _SECONDS = 60.0
-_LONGEST_ALIVE_SECONDS = 0.5
 _EARLY = 0.2  # how many are killed while they start
 
 
@@ -72,11 +71,14 @@ class Worker:
 class KillTest:
     """Workers of all kinds on ``node``, which is started already, and moments to kill its daemon at.
 
+    A daemon lives for ``longest_life_seconds`` at most once it serves: Spark needs some to get on.
+
     Used in a ``with`` statement; what still runs at its end is killed.
     """
 
-    def __init__(self, node: Node, seed: int) -> None:
+    def __init__(self, node: Node, seed: int, longest_life_seconds: float = 0.5) -> None:
         self._node = node
+        self._longest_life_seconds = longest_life_seconds
         self._moments = random.Random(seed)
         self._ends = ExitStack()
         self.workers = [
@@ -103,7 +105,7 @@ class KillTest:
         if self._moments.random() > _EARLY:
             os.statvfs(self._node.mountpoint)  # returns once a daemon serves requests
         ends = [worker.output for worker in self.workers]
-        select.select(ends, [], [], self._moments.uniform(0.0, _LONGEST_ALIVE_SECONDS))
+        select.select(ends, [], [], self._moments.uniform(0.0, self._longest_life_seconds))
         complaints = [complaint for worker in self.workers if (complaint := worker.complaint())]
         assert not complaints, "\n".join(complaints)
         self._node.kill_daemon()
