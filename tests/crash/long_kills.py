@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -55,21 +56,20 @@ def _run(node: Node, directory: Path, options: argparse.Namespace) -> None:
     def note(batch: Batch) -> None:
         seconds.append(batch.milliseconds / 1000)
 
-    try:
+    with ThreadPoolExecutor(1) as executor, ExitStack() as ends:
+        ends.callback(driver.kill)
         driver.run_until_entered(0, note)
-        with KillTest(node, options.seed, options.life) as test, ThreadPoolExecutor(1) as executor:
-            job = executor.submit(driver.run_to_end, note)
-            kills = 0
-            while kills < options.kills or not job.done():
-                test.kill()
-                kills += 1
-                if job.done() and job.exception() is not None:
-                    break
-            print(f"{kills} kills; Spark: {len(seconds)} batches, the longest {max(seconds, default=0):.1f} s")
-            job.result()
-            test.stop(print)
-    finally:
-        driver.kill()
+        test = ends.enter_context(KillTest(node, options.seed, options.life))
+        job = executor.submit(driver.run_to_end, note)
+        kills = 0
+        while kills < options.kills or not job.done():
+            test.kill()
+            kills += 1
+            if job.done() and job.exception() is not None:
+                break
+        print(f"{kills} kills; Spark: {len(seconds)} batches, the longest {max(seconds, default=0):.1f} s")
+        job.result()
+        test.stop(print)
     command = [sys.executable, "-m", "holdfast_spark.pipeline.check", *paths]
     with (directory / "driver.log").open("ab") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
