@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
+from tests.support import crashing_daemon, waiting_daemon
 from tests.support.node import Node, StartError, wait_until
 
 
@@ -133,6 +135,25 @@ def test_one_mount_over_many_daemons_leaks_nothing(make_node: NodeFactory) -> No
     node.kill_daemon()
     wait_until(node.answers)
     assert [fields["open_files"] for fields in node.events("taken-over")] == [0]
+
+
+def test_a_daemon_dies_while_the_kernel_is_to_forget_a_name_in_a_locked_directory(make_node: NodeFactory) -> None:
+    """The lock's holder waits for the next daemon; nothing that holds up the end of this one may wait for the lock."""
+    node = make_node()
+    node.supervised = True
+    node.module = waiting_daemon.__name__
+    armed = node.directory / "armed"
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.start()
+    (node.work / "here").mkdir()
+    (node.work / "here/a").write_bytes(b"kept")
+    before = node.pid
+    armed.write_text(str((node.work / "here").stat().st_ino))
+    subprocess.run(["ln", "-s", "a", node.work / "here/link"], check=True, timeout=60)
+    assert not armed.exists()
+    wait_until(node.answers)
+    assert node.pid != before
+    assert (node.work / "here/link").read_bytes() == b"kept"
 
 
 # --- when it can't be ------------------------------------------------------------------------------------------------
