@@ -65,30 +65,31 @@ def mounted_on(real_path: str) -> Mount | None:
     return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
 
 
-def prepare(path: str) -> str:
-    """Make ``path`` fit to mount on: a directory, and free; what a dead daemon left mounted is taken away.
+def check(path: str) -> None:
+    """Make sure that ``path`` can be mounted on: a directory that is free, or where a dead daemon left its mount.
 
-    Returns the path without symbolic links: once mounted, resolving it would ask the daemon itself.
     Raises ``MountpointError``, which says what to do.
     """
     if not path:
         raise MountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
-    while (mount := mount_at(path)) is not None:
-        if mount.file_system != FILE_SYSTEM:
-            raise MountpointError(
-                f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
-            )
-        if is_alive(path):
-            raise MountpointError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
+    mount = mount_at(path)
+    if mount is None:
+        _check_directory(path)
+    else:
+        _check_dead(path, mount)
+
+
+def prepare(path: str) -> str:
+    """Take away what a dead daemon left mounted on ``path``.
+
+    It comes last before the new mount: between the two everybody sees the empty directory underneath.
+    Returns the path without symbolic links: once mounted, resolving it would ask the daemon itself.
+    Raises ``MountpointError``.
+    """
+    check(path)
+    while mount_at(path) is not None:
         detach(path)
-    try:
-        os.scandir(path).close()
-    except FileNotFoundError:
-        raise MountpointError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
-    except NotADirectoryError:
-        raise MountpointError(f"the mountpoint {path} is not a directory") from None
-    except OSError as problem:
-        raise MountpointError(f"the mountpoint {path} can't be used: {problem.strerror}") from None
+        check(path)
     return os.path.realpath(path)
 
 
@@ -101,6 +102,26 @@ def is_alive(path: str) -> bool:
             return False
         raise MountpointError(f"the mount at {path} does not answer: {problem.strerror}") from None
     return True
+
+
+def _check_dead(path: str, mount: Mount) -> None:
+    if mount.file_system != FILE_SYSTEM:
+        raise MountpointError(
+            f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
+        )
+    if is_alive(path):
+        raise MountpointError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
+
+
+def _check_directory(path: str) -> None:
+    try:
+        os.scandir(path).close()
+    except FileNotFoundError:
+        raise MountpointError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
+    except NotADirectoryError:
+        raise MountpointError(f"the mountpoint {path} is not a directory") from None
+    except OSError as problem:
+        raise MountpointError(f"the mountpoint {path} can't be used: {problem.strerror}") from None
 
 
 def unmount(path: str) -> None:

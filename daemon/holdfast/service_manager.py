@@ -43,11 +43,8 @@ class ServiceManager:
         return True
 
     def hold(self, name: str, fd: int) -> bool:
-        """Have a descriptor held; say whether there is anybody to hold it.
-
-        systemd holds as many as the unit's FileDescriptorStoreMax allows and says nothing when that is 0.
-        """
-        return self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
+        """Have a descriptor held; say whether there is anybody to hold it."""
+        return self._has_room() and self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
 
     def let_go(self, name: str) -> None:
         """Have the descriptors of this name closed."""
@@ -57,12 +54,23 @@ class ServiceManager:
         """Ask systemd whether the stop that it has just asked for is the first half of a restart."""
         if not self._unit:
             return False
-        command = ["systemctl", "list-jobs", "--no-legend", "--plain", self._unit]
+        jobs = self._systemctl("list-jobs", "--no-legend", "--plain", self._unit)
+        return any(fields[1:3] == [self._unit, "restart"] for fields in map(str.split, jobs.splitlines()))
+
+    def _has_room(self) -> bool:
+        """Ask systemd whether the unit has room for descriptors: of one too many it says nothing."""
+        if not self._unit:
+            return True
+        return self._systemctl("show", "--property=FileDescriptorStoreMax", "--value", self._unit).strip() != "0"
+
+    def _systemctl(self, *arguments: str) -> str:
+        """Return what it says; nothing when it can't be asked."""
         try:
-            told = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            return subprocess.run(
+                ["systemctl", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
+            ).stdout
         except (OSError, subprocess.TimeoutExpired):
-            return False
-        return any(fields[1:3] == [self._unit, "restart"] for fields in map(str.split, told.stdout.splitlines()))
+            return ""
 
 
 def received(environment: MutableMapping[str, str]) -> dict[str, int]:

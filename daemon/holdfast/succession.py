@@ -35,10 +35,13 @@ class Inheritance:
         if self.identity.store != store_id:
             raise TakeoverError("it belongs to another store directory")
 
-    def clear_away(self) -> None:
-        """Take the mount away: it has no future. Open files in it end with errors."""
+    def clear_away(self, asked_for: str) -> None:
+        """Let go of the mount: it has no future. What is open in it ends with errors.
+
+        If it is where the next one will be, it stays until then, dead: nobody may take the empty directory for it.
+        """
         mount = mountpoint.mounted_on(self.identity.mountpoint)
-        if mount is not None and mount.device == self.identity.device:
+        if self.identity.asked_for != asked_for and mount is not None and mount.device == self.identity.device:
             mountpoint.detach(self.identity.mountpoint)
         os.close(self.device)
 

@@ -17,31 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import mountpoint
-from holdfast.capacity import Limits, Room
-from holdfast.config import Config, LoadedConfig, ZoneSection
-from holdfast.errors import RemoteUnavailableError, TakeoverError
-from holdfast.fs.core import Core
+from holdfast.assembly import assembled
+from holdfast.config import Config, LoadedConfig
+from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
 from holdfast.index import Index
-from holdfast.remote import open_store
 from holdfast.service_manager import ServiceManager
 from holdfast.session import SessionArea, SessionTables
-from holdfast.store import StoreDirectory, disk_space
+from holdfast.store import StoreDirectory
 from holdfast.succession import Inheritance, Succession
 from holdfast.telemetry import Counters, EventLog
 from holdfast.tenure import Tenure
-from holdfast.transfer import (
-    Deletions,
-    Fetcher,
-    Ownership,
-    Remote,
-    RemoteAccess,
-    RemoteDirectories,
-    Residence,
-    Uploader,
-)
-from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
 _UMASK = (
@@ -65,7 +52,7 @@ async def run(
         return await _run(loaded.config, succession, inheritance, "", ready)
     except TakeoverError as problem:
         if inheritance is not None:
-            inheritance.clear_away()
+            inheritance.clear_away(loaded.config.mount.mountpoint)
         succession.abandon()
         return await _run(loaded.config, succession, None, str(problem), ready)
 
@@ -74,7 +61,8 @@ async def _run(
     config: Config, succession: Succession, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
     """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
-    path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
+    if inheritance is None:
+        mountpoint.check(config.mount.mountpoint)
     counters = Counters()
     with _store(config, inheritance) as store, _index(store) as index, _session(succession, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
@@ -85,8 +73,9 @@ async def _run(
             events.emit("takeover-failed", why=refusal)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
-        core = await _assemble(config, store, index, tables, events, counters)
+        core = await assembled(config, store, index, tables, events, counters)
         files = FileSystem(core)
+        path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
         session = Session(
             files,
             path,
@@ -140,108 +129,3 @@ def _session(succession: Succession, inheritance: Inheritance | None) -> Iterato
         yield tables
     finally:
         tables.close()
-
-
-async def _assemble(
-    config: Config, store: StoreDirectory, index: Index, tables: SessionTables, events: EventLog, counters: Counters
-) -> Core:
-    zones = ZoneMap(_bases(config), config.checkpoints.durability, config.blobs.durability)
-    remotes = {
-        name: await _remote(name, section, config, index, events, counters)
-        for name, section in (("checkpoints", config.checkpoints), ("blobs", config.blobs))
-    }
-    _make_zone_roots(config, store, zones)
-    residence = Residence(store, index, events, counters)
-    cache = config.cache
-    room = Room(
-        Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
-        index,
-        residence,
-        space=lambda: disk_space(store.tree.root_fd),
-        events=events,
-        counters=counters,
-    )
-    fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
-    for path in index.marks.deletions():
-        place = zones.place_of(path.rpartition(b"/")[0])
-        if place is not None and place.zone.remote is not None:
-            remotes[place.zone.remote].deletions.restore(path)
-    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
-    return Core(
-        config,
-        store,
-        index,
-        tables,
-        zones,
-        names,
-        remotes,
-        residence,
-        room,
-        fetcher,
-        Uploader(config.remote.single_put_limit_bytes, store.store_id, counters),
-        events,
-        counters,
-    )
-
-
-async def _remote(
-    name: str,
-    section: ZoneSection,
-    config: Config,
-    index: Index,
-    events: EventLog,
-    counters: Counters,
-) -> Remote:
-    settings = config.remote
-    store = open_store(
-        section.url,
-        section.options,
-        os.environ,
-        request_timeout_seconds=settings.request_timeout_seconds,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-    )
-    access = RemoteAccess(
-        name,
-        store,
-        deadline_seconds=settings.retry_deadline_seconds,
-        parallel=settings.parallel_transfers,
-        events=events,
-        counters=counters,
-        clock=time.time,
-    )
-    try:
-        await access.probe()
-    except RemoteUnavailableError as problem:
-        _log.warning("starting without the store %s: %s", store.url, problem)
-    skip = len(name) + 1
-    directories = RemoteDirectories(access)
-    deletions = Deletions(
-        access,
-        index.marks,
-        lambda path: path[skip:].decode(),
-        settings.delete_delay_seconds,
-        events,
-        directories.deleted,
-    )
-    ownership = Ownership(section.uid, section.gid, section.file_mode, section.directory_mode)
-    return Remote(access, directories, deletions, ownership)
-
-
-def _bases(config: Config) -> list[bytes]:
-    names = [config.workdirs.base, *(role.base for role in config.workdirs.roles.values() if role.base)]
-    return list(dict.fromkeys(name.encode() for name in names))
-
-
-def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> None:
-    """Create the directories in the root of the mount. Bases are open to everybody, sticky, like /tmp."""
-    sections = {b"checkpoints": config.checkpoints, b"blobs": config.blobs}
-    for name in zones.top_names:
-        section = sections.get(name)
-        try:
-            os.mkdir(name, dir_fd=store.tree.root_fd)
-        except FileExistsError:
-            continue
-        os.chmod(name, section.directory_mode if section else 0o1777, dir_fd=store.tree.root_fd)
-        if section and os.geteuid() == 0:
-            os.chown(name, section.uid, section.gid, dir_fd=store.tree.root_fd)
-    os.chmod(".", 0o755, dir_fd=store.tree.root_fd)

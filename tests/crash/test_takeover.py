@@ -7,14 +7,17 @@ import fcntl
 import mmap
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support import crashing_daemon, waiting_daemon
+from tests.support.node import Node, StartError, wait_until
 
 
 def supervised(make_node: NodeFactory) -> Node:
@@ -134,6 +137,25 @@ def test_one_mount_over_many_daemons_leaks_nothing(make_node: NodeFactory) -> No
     assert [fields["open_files"] for fields in node.events("taken-over")] == [0]
 
 
+def test_a_daemon_dies_while_the_kernel_is_to_forget_a_name_in_a_locked_directory(make_node: NodeFactory) -> None:
+    """The lock's holder waits for the next daemon; nothing that holds up the end of this one may wait for the lock."""
+    node = make_node()
+    node.supervised = True
+    node.module = waiting_daemon.__name__
+    armed = node.directory / "armed"
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.start()
+    (node.work / "here").mkdir()
+    (node.work / "here/a").write_bytes(b"kept")
+    before = node.pid
+    armed.write_text(str((node.work / "here").stat().st_ino))
+    subprocess.run(["ln", "-s", "a", node.work / "here/link"], check=True, timeout=60)
+    assert not armed.exists()
+    wait_until(node.answers)
+    assert node.pid != before
+    assert (node.work / "here/link").read_bytes() == b"kept"
+
+
 # --- when it can't be ------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +204,24 @@ def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     node.start()
     assert (node.work / "file").read_bytes() == b"kept"
     assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
+
+
+def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: NodeFactory) -> None:
+    """Else whoever works there would find, and fill, the empty directory underneath."""
+    node = supervised(make_node)
+    (node.work / "file").write_bytes(b"kept")
+    node.signal_keeper(signal.SIGKILL)
+    node.kill_orphan()
+    in_use = StoreDirectory.open(node.store)
+    try:
+        with pytest.raises(StartError, match="in use"):
+            node.start()
+        with pytest.raises(OSError, match=os.strerror(errno.ENOTCONN)):
+            os.listdir(node.mountpoint)
+    finally:
+        in_use.close()
+    node.start()
+    assert (node.work / "file").read_bytes() == b"kept"
 
 
 def test_a_keeper_that_is_told_to_end_leaves_no_mount(make_node: NodeFactory) -> None:

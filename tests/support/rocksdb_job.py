@@ -12,7 +12,9 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import count, islice
 from pathlib import Path
 
 from rocksdict import AccessType, Checkpoint, Options, Rdict, WriteOptions
@@ -82,12 +84,15 @@ def restore(checkpoint: Path, database: Path) -> None:
             shutil.copyfile(path, database / path.name)
 
 
-def run(workdir: Path, first: int, last: int, io: str) -> None:
-    """Go from generation ``first`` to ``last``; keep the two newest checkpoints."""
+def generations(workdir: Path, first: int, io: str) -> Generator[int, None, None]:
+    """Go from generation to generation, beginning with ``first``; yield each once it is synced and has its checkpoint.
+
+    The two newest checkpoints are kept. Closing the generator closes the database.
+    """
     synced = WriteOptions()
     synced.sync = True
     with Rdict(str(workdir / "rocksdb" / "db"), options(io)) as database:
-        for generation in range(first, last + 1):
+        for generation in count(first):
             for key, value in changes(generation):
                 if value is None:
                     database.delete(key)
@@ -97,6 +102,13 @@ def run(workdir: Path, first: int, last: int, io: str) -> None:
             database.delete(b"~generation", synced)
             Checkpoint(database).create_checkpoint(str(workdir / "localState" / f"chk_{generation}"))
             shutil.rmtree(workdir / "localState" / f"chk_{generation - 2}", ignore_errors=True)
+            yield generation
+
+
+def run(workdir: Path, first: int, last: int, io: str) -> None:
+    """Go from generation ``first`` to ``last``, and say so."""
+    with closing(generations(workdir, first, io)) as steps:
+        for generation in islice(steps, last + 1 - first):
             print(json.dumps({"done": generation}), flush=True)
 
 

@@ -1,9 +1,10 @@
 """A process that works in a directory until it is told to stop, and checks everything that it sees.
 
 ``python -m tests.support.steady_load KIND DIRECTORY SEED``: says ``ready``, works until its input ends, then says how many
-rounds it did, and the median of those that took longer than a daemon that lives needs. The first thing that is not as it
-should be ends it with a traceback. Kinds: ``names`` (create, link, rename, exchange, unlink, list), ``data`` (write, read,
-map), ``objects`` (a sending zone: write, publish by rename, replace, read, remove).
+rounds it did, the median of those that took longer than a daemon that lives needs, and the longest. The first thing that is
+not as it should be ends it with a traceback. Kinds: ``names`` (create, link, rename, exchange, unlink, list), ``bytes``
+(write, read, map what is open), ``data`` (the same, and attributes, locks and other handles), ``objects`` (a sending zone:
+write, publish by rename, replace, read, remove), ``rocksdb`` (a database with checkpoints).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
+from tests.support import rocksdb_job
 
 _FILE_BYTES = 64 * 1024
 _WAIT_SECONDS = 0.15
@@ -32,6 +34,15 @@ class Load:
         self.directory = directory
         self.random = random.Random(seed)
         self.model: dict[str, bytes] = {}
+
+    def round(self) -> None:
+        """Do something, and check it."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Check everything."""
+        for name, data in self.model.items():
+            assert (self.directory / name).read_bytes() == data, name
 
     def name(self) -> str:
         return f"f{self.random.randrange(20)}"
@@ -111,8 +122,8 @@ class Names(Load):
             assert (self.directory / name).read_bytes() == self.model[name], name
 
 
-class Data(Load):
-    """Files that stay open for long, one of them without a name, one locked."""
+class Bytes(Load):
+    """Files that stay open for long, one of them without a name, one locked: nothing but their bytes."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         super().__init__(directory, seed)
@@ -123,6 +134,7 @@ class Data(Load):
         self.contents = {self.file: bytearray(_FILE_BYTES), self.nameless: bytearray()}
         self.map = mmap.mmap(self.file.fileno(), _FILE_BYTES)
         fcntl.flock(self.file, fcntl.LOCK_EX)
+        Bytes.round(self)  # the first write may ask for the attributes
 
     def round(self) -> None:
         for file, content in self.contents.items():
@@ -133,11 +145,17 @@ class Data(Load):
             assert os.pread(file.fileno(), 200, at) == bytes(content[at : at + 200])
         at = self.random.randrange(_FILE_BYTES)
         assert self.map[at : at + 100] == bytes(self.contents[self.file][at : at + 100])
+
+
+class Data(Bytes):
+    """The same files, through handles of their own too, and by metadata."""
+
+    def round(self) -> None:
+        super().round()
         if self.random.random() < 0.02:
             self.whole()
 
     def whole(self) -> None:
-        """Through handles of their own, and by metadata."""
         assert (self.directory / "open").read_bytes() == self.contents[self.file]
         assert os.fstat(self.nameless.fileno()).st_nlink == 0
         assert os.fstat(self.nameless.fileno()).st_size == len(self.contents[self.nameless])
@@ -186,7 +204,34 @@ class Objects(Load):
             del self.model[name]
 
 
-KINDS: dict[str, Callable[[Path, int], Names | Data | Objects]] = {"names": Names, "data": Data, "objects": Objects}
+class RocksDb(Load):
+    """A database that changes and makes a checkpoint by hard links in each round."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        super().__init__(directory, seed)
+        for name in ("rocksdb", "localState"):
+            (directory / name).mkdir(exist_ok=True)
+        self.steps = rocksdb_job.generations(directory, 0, "buffered")
+        self.generation = next(self.steps)
+
+    def round(self) -> None:
+        self.generation = next(self.steps)
+
+    def finish(self) -> None:
+        self.steps.close()
+        for path in ("rocksdb/db", f"localState/chk_{self.generation}"):
+            found = rocksdb_job.differences(self.directory / path, self.generation)
+            assert found.pop("keys"), path
+            assert not any(found.values()), (path, found)
+
+
+KINDS: dict[str, Callable[[Path, int], Load]] = {
+    "names": Names,
+    "bytes": Bytes,
+    "data": Data,
+    "objects": Objects,
+    "rocksdb": RocksDb,
+}
 
 
 def main(kind: str, directory: str, seed: str) -> None:
@@ -198,10 +243,9 @@ def main(kind: str, directory: str, seed: str) -> None:
         began = time.monotonic()
         load.round()
         seconds.append(time.monotonic() - began)
-    for name, data in load.model.items():
-        assert (load.directory / name).read_bytes() == data, name
+    load.finish()
     waits = [each for each in seconds if each > _WAIT_SECONDS]
-    print(len(seconds), statistics.median(waits) if waits else 0.0, flush=True)
+    print(len(seconds), statistics.median(waits) if waits else 0.0, max(seconds, default=0.0), flush=True)
 
 
 if __name__ == "__main__":

@@ -96,8 +96,9 @@ class InheritedNodes:
         return names
 
     def _directory(self, inode: int) -> Node | None:
-        nodes = self._core.nodes
-        return nodes.of_backing(inode) or self.find(self._ids.get(inode, inode))
+        """Return the directory that had this inode number; None when it is gone, and perhaps a file has the number now."""
+        node = self._core.nodes.of_backing(inode) or self.find(self._ids.get(inode, inode))
+        return node if node is not None and node.is_directory else None
 
     def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:
         try:

@@ -9,6 +9,7 @@ It must not know what the file system is: nodes, names and policy are numbers an
 from holdfast.kernel.connection import Connection
 from holdfast.kernel.exchange import Exchange
 from holdfast.kernel.fallocation import Fallocation
+from holdfast.kernel.invalidator import Invalidator
 from holdfast.kernel.probe import PASSTHROUGH, TAKEOVER, Machine, forecast, takeover_forecast
 from holdfast.kernel.protocol import InitFlag, Opcode, OpenFlag
 
@@ -19,6 +20,7 @@ __all__ = [
     "Exchange",
     "Fallocation",
     "InitFlag",
+    "Invalidator",
     "Machine",
     "Opcode",
     "OpenFlag",

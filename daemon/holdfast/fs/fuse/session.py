@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyfuse3
@@ -17,7 +18,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.direct import DirectAnswers
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
-from holdfast.kernel import TAKEOVER, Connection, InitFlag, Machine
+from holdfast.kernel import TAKEOVER, Connection, InitFlag, Invalidator, Machine
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
@@ -86,8 +87,13 @@ class Session:
         files.core.directories.lend_to(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.attributes_changed = _attributes_changed
-        files.presence.invalidate = _invalidate
-        files.presence.invalidate_now = _invalidate_now
+        self._invalidator = None if self.device is None else Invalidator(self.device)
+        if self._invalidator is None:  # no takeover, so nobody waits for the end of this process
+            files.presence.invalidate = _invalidate
+            files.presence.invalidate_now = _invalidate_now
+        else:
+            files.presence.invalidate = self._invalidator.invalidate
+            files.presence.invalidate_now = partial(_forget_now, self._invalidator)
 
     @property
     def data_mode(self) -> str:
@@ -134,13 +140,17 @@ class Session:
         """Unmount and end the session."""
         if self._is_inherited and mountpoints.mounted_on(self.mountpoint) == self._inherited:
             mountpoints.detach(self.mountpoint)  # libfuse knows nothing of a mount that it has not made
-        self._connection.close()
-        pyfuse3.close()
+        self._end(unmount=True)
 
     def leave(self) -> None:
         """End the session and leave the mount to the next daemon."""
+        self._end(unmount=False)
+
+    def _end(self, *, unmount: bool) -> None:
+        if self._invalidator is not None:
+            self._invalidator.close()
         self._connection.close()
-        pyfuse3.close(unmount=False)
+        pyfuse3.close(unmount=unmount)
 
 
 def _attributes_changed(node_id: int) -> None:
@@ -154,5 +164,14 @@ def _invalidate(parent: int, name: bytes) -> None:
 def _invalidate_now(parent: int, name: bytes) -> None:
     with suppress(FileNotFoundError):  # the kernel knew nothing of it
         pyfuse3.invalidate_entry(parent, name)
+    _listing_changed(parent)
+
+
+def _forget_now(invalidator: Invalidator, parent: int, name: bytes) -> None:
+    invalidator.invalidate_now(parent, name)
+    _listing_changed(parent)
+
+
+def _listing_changed(directory: int) -> None:
     with suppress(FileNotFoundError):
-        pyfuse3.invalidate_inode(parent, attr_only=True)  # from which follows that its listing is not kept
+        pyfuse3.invalidate_inode(directory, attr_only=True)  # from which follows that its listing is not kept
