@@ -11,7 +11,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import commit, objects
-from tests.support.node import Node
+from tests.support import hostile_zips, spark_files
+from tests.support.checkpoint_roots import put
+from tests.support.node import Node, wait_until
 
 
 def flip(path: Path, offset: int = 0) -> None:
@@ -226,3 +228,20 @@ def test_quarantine_expires(node: Node) -> None:
     node.start(integrity__quarantine_seconds=0)
     assert node.wait_event("quarantine-expired") == {"files": 1}
     assert list((node.store / "quarantine").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a" * 300, r"a\u0000b", "a" * 100_000])
+def test_a_snapshot_that_names_what_no_file_can_be_called_does_not_end_the_daemon(
+    node: Node, remote_files: Path, name: str
+) -> None:
+    store = Path("q/state/0/0")
+    ssts = [put(remote_files / store / f"SSTs/{number}-a.sst", b"a table").name for number in (1, 3)]
+    put(remote_files / store / "1.zip", spark_files.snapshot(ssts[:1]))
+    put(remote_files / store / "2.zip", hostile_zips.snapshot_of([name]))
+    put(remote_files / store / "3.zip", spark_files.snapshot(ssts[1:]))
+    here = node.store / "tree/checkpoints" / store / "SSTs"
+    (node.checkpoints / store / "1.zip").read_bytes()
+    wait_until((here / ssts[0]).exists)
+    (node.checkpoints / store / "2.zip").read_bytes()
+    (node.checkpoints / store / "3.zip").read_bytes()
+    wait_until((here / ssts[1]).exists)

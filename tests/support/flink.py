@@ -1,0 +1,121 @@
+"""A real Flink: its jars from PyPI, once, into ``$HOLDFAST_CACHE``; jobs in processes of their own that can be killed.
+
+The jars are those of ``apache-flink-libraries``, got by pip and checked by their hash. Jobs are Java, compiled against them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+VERSION = "2.3.0"
+_HASH = "sha256:38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151"
+_OPEN = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")]
+_TESTS = Path(__file__).parent.parent
+_SOURCES = (_TESTS / "support/flink/Counting.java", _TESTS / "data/checkpoints/flink/Expected.java")
+
+
+def jars() -> Path:
+    """Return the directory of Flink's jars; skip the test where they, or a JDK, can't be had."""
+    if shutil.which("javac") is None:
+        pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
+    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    directory = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast")) / f"flink-{VERSION}"
+    lib = directory / "pyflink/lib"
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not lib.exists():
+            _install(directory)
+    return lib
+
+
+def _install(directory: Path) -> None:
+    """Install beside, then rename: what is there is whole."""
+    fresh = directory.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    requirement = fresh / "requirement.txt"
+    requirement.write_text(f"apache-flink-libraries=={VERSION} --hash={_HASH}\n")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
+    command += ["--require-hashes", "--no-compile", "--target", str(fresh), "--requirement", str(requirement)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"Flink's jars can't be had: {done.stderr.strip().splitlines()[-1]}")
+    fresh.rename(directory)
+
+
+class Flink:
+    """Flink's jars, with the tests' classes compiled into ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        lib = jars()
+        self._classpath = f"{directory / 'classes'}:{lib}/*"
+        self._directory = directory
+        command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", self._classpath, *map(str, _SOURCES)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def references(self, *metadata: Path) -> dict[Path, set[str]]:
+        """Return what Flink itself reads in ``_metadata`` files: a word for the kind, and the path."""
+        command = ["java", "-Xmx512m", *_OPEN, "-cp", self._classpath, "Expected", *map(str, metadata)]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found: dict[Path, set[str]] = {}
+        lines: set[str] = set()
+        for line in printed.splitlines():
+            word, _, rest = line.partition(" ")
+            if word == "metadata":
+                lines = found[Path(rest)] = set()
+            elif word != "checkpoint":
+                lines.add(line)
+        return found
+
+    @contextmanager
+    def counting(self, settings: dict[str, str]) -> Iterator[Counting]:
+        """Run the counting job; SIGKILL it at the end."""
+        command = ["java", "-Xmx512m", *_OPEN, "-cp", self._classpath, "Counting"]
+        command += [f"{key}={value}" for key, value in settings.items()]
+        log = self._directory / "flink.log"
+        with log.open("ab") as stream:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream, text=True)
+        job = Counting(process, log)
+        try:
+            yield job
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+class Counting:
+    """The counting job as it runs."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def first(self) -> int:
+        """Wait for the first number that this run is given: 0, or where the checkpoint stands from which it goes on."""
+        return int(self._line("first"))
+
+    def goes_on(self) -> int:
+        """Wait until more numbers have been counted, rightly; return how far it is."""
+        return int(self._line("at"))
+
+    def _line(self, wanted: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            word, _, rest = line.strip().partition(" ")
+            if word == wanted:
+                return rest
+            assert word != "wrong", line
+        raise AssertionError(f"the job ended: {self._log.read_text(errors='replace')[-3000:]}")
