@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, cast
 
-from holdfast.checkpoints.hooks.reading import ObjectStream
+from holdfast.checkpoints.hooks.streams import ObjectStream
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable, read_manifest
 from holdfast.remote.files import DirectoryStore
 
