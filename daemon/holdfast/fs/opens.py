@@ -13,13 +13,10 @@ from contextlib import contextmanager
 
 import trio
 
-from holdfast.errors import (
-    StaleNodeError,
-    WriteOnceError,
-)
 from holdfast.fs.attributes import NamelessStat, Stat
 from holdfast.fs.backing import BackingFiles, NoBackingFiles
 from holdfast.fs.core import Core
+from holdfast.fs.descriptors import check_writable, is_dirty, open_local, upgrade
 from holdfast.fs.handles import Handles
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.missing import TRIES, Missing, restless
@@ -28,8 +25,7 @@ from holdfast.fs.openfile import OpenFile
 from holdfast.fs.prefetch import Prefetcher
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
-from holdfast.index import EntryState
-from holdfast.zones import NameKind, Place
+from holdfast.zones import Place
 
 
 class Opens:
@@ -79,7 +75,7 @@ class Opens:
         """``open`` of a file that is here, and known to be intact. Raises ``trio.WouldBlock`` for all others."""
         writable = _writes(flags)
         if writable:
-            self._check_writable(node)
+            check_writable(self._core, node)
         opened = node.opened
         if opened is None:
             opened = self._open_nowait(node, writable, truncate=bool(flags & os.O_TRUNC))
@@ -144,7 +140,7 @@ class Opens:
         """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""
         opened = node.opened
         if opened is None:
-            opened = node.opened = self.open_local(node, writable=False)
+            opened = node.opened = open_local(self._core, node, writable=False)
         opened.handles += 1
         try:
             yield opened.fd
@@ -174,7 +170,7 @@ class Opens:
         """Do what is left to do for an open that has been counted."""
         writable = _writes(flags)
         if writable and not opened.unsent:
-            opened.unsent = self._is_dirty(opened.node)  # an earlier attempt to send it failed
+            opened.unsent = is_dirty(self._core, opened.node)  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
             self._truncate(opened, 0)
         self.handed_out(opened, writable=writable)
@@ -183,7 +179,7 @@ class Opens:
     def _open_nowait(self, node: Node, writable: bool, *, truncate: bool) -> OpenFile:
         if node.backing == 0 or self._core.lock(node).locked():
             raise trio.WouldBlock
-        opened = self.open_local(node, writable)
+        opened = open_local(self._core, node, writable)
         path = path_of(node)
         if (
             not truncate
@@ -213,7 +209,7 @@ class Opens:
             if node.backing == 0 and not await self._missing.open(node, truncate, was_corrupt):
                 continue
             if node.opened is None:
-                opened = self.open_local(node, writable)
+                opened = open_local(self._core, node, writable)
                 try:
                     intact = await self._intact(node, opened, truncate)
                 except BaseException:
@@ -228,7 +224,7 @@ class Opens:
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
             if writable and not node.opened.writable:
-                self._upgrade(node.opened)  # somebody else opened it meanwhile
+                upgrade(node.opened)  # somebody else opened it meanwhile
             return node.opened
         raise restless(node)
 
@@ -238,7 +234,7 @@ class Opens:
             if opened.failed:
                 await self._missing.fetch_again(opened)
             if writable and not opened.writable:
-                self._upgrade(opened)
+                upgrade(opened)
         except BaseException:
             self._uncount(opened)
             raise
@@ -249,7 +245,7 @@ class Opens:
     async def _closed_is_intact(self, node: Node) -> bool:
         if not self._core.has_digest(node):
             return True
-        opened = self.open_local(node, writable=False)
+        opened = open_local(self._core, node, writable=False)
         try:
             return await self._intact(node, opened, truncate=False)
         finally:
@@ -261,42 +257,6 @@ class Opens:
             return True
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
-
-    def open_local(self, node: Node, writable: bool) -> OpenFile:
-        """Open the file of a node that has one; for writing too, if that can be. Raises ``OSError``."""
-        if node.parent is None:
-            raise StaleNodeError("the file was removed")
-        directory_fd = self._core.directories.descriptor(node.parent)
-        flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        try:
-            fd = os.open(node.name, flags | os.O_RDWR, dir_fd=directory_fd)
-            can_write = True
-        except (PermissionError, OSError) as problem:
-            if writable or problem.errno not in (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS):
-                raise
-            fd = os.open(node.name, flags | os.O_RDONLY, dir_fd=directory_fd)
-            can_write = False
-        return OpenFile(node, fd, os.fstat(fd), can_write)
-
-    def _upgrade(self, opened: OpenFile) -> None:
-        fd = os.open(f"/proc/self/fd/{opened.fd}", os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(fd, opened.fd, inheritable=False)
-        os.close(fd)
-        opened.writable = True
-
-    def _check_writable(self, node: Node) -> None:
-        core = self._core
-        for parent, name in node.names():
-            place = core.directories.place(parent)
-            if not place.zone.sends or core.kind_of(place, name) is not NameKind.WRITE_ONCE:
-                continue
-            entry = core.index.entries.get(node.backing) if node.backing else None
-            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # with a digest: it was sent, and is open
-                raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
-
-    def _is_dirty(self, node: Node) -> bool:
-        entry = self._core.index.entries.get(node.backing) if node.backing else None
-        return entry is not None and entry.state is EntryState.DIRTY and not entry.digest
 
     def _count_open(self, node: Node, *, hit: bool) -> None:
         if hit and node.backing and self._core.has_digest(node):

@@ -11,6 +11,7 @@ import logging
 import os
 
 from holdfast.errors import HoldfastError
+from holdfast.fs.descriptors import open_local
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inherit import InheritedNodes
 from holdfast.fs.nodes import Node
@@ -71,7 +72,7 @@ class Takeover:
                 self._files.opens.backing.unregister(opened.backing_id)  # the kernel's handles are of the other kind
             return opened
         if node.is_named:
-            opened = self._files.opens.open_local(node, writable=False)
+            opened = open_local(core, node, writable=False)
         else:
             fd = core.store.orphanage.open(node.backing)
             opened = OpenFile(node, fd, os.fstat(fd), writable=True)

@@ -74,8 +74,8 @@ class SessionArea:
 
     def begin(self) -> None:
         """Empty the directory, for a mount that is about to be made; create it if need be."""
-        self.end()
         try:
+            self.end()
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as problem:
             raise ConfigurationError(

@@ -1,0 +1,89 @@
+"""When the keeper starts its daemon again, after which pause, with what, and when it gives up."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import scripted_daemon
+
+_SECONDS = 30.0
+
+
+class Kept:
+    """What a keeper did with a daemon that carried out ``runs``, one at each start."""
+
+    def __init__(self, directory: Path, *runs: str) -> None:
+        self._log = directory / "starts"
+        self._directory = directory / "run"
+        daemon = [sys.executable, scripted_daemon.__file__, str(self._log), *runs]
+        options = ["--directory", str(self._directory), "--mountpoint", str(directory)]
+        command = [sys.executable, "-m", "holdfast.keeper", *options, "--", *daemon]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def end(self) -> int:
+        """Wait for the keeper's end; return its exit status."""
+        _, self.said = self.process.communicate(timeout=_SECONDS)
+        assert list(self._directory.iterdir()) == []
+        return self.process.returncode
+
+    @property
+    def starts(self) -> list[str]:
+        """The names of the descriptors that came with each start."""
+        return self._log.read_text().splitlines()
+
+    @property
+    def pauses(self) -> list[float]:
+        return [float(seconds) for seconds in re.findall(r"started again in ([\d.]+) s", self.said)]
+
+
+def test_a_daemon_that_ends_in_order_is_not_started_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,exit=0")
+    assert (kept.end(), kept.starts, kept.said) == (0, ["-"], "")
+
+
+@pytest.mark.parametrize(("run", "status"), [("exit=3", 3), ("kill", 128 + signal.SIGKILL)])
+def test_a_daemon_that_was_never_ready_is_not_started_again(run: str, status: int, tmp_path: Path) -> None:
+    kept = Kept(tmp_path, run)
+    assert (kept.end(), kept.starts) == (status, ["-"])
+
+
+def test_pauses_grow_until_a_daemon_is_ready(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,kill", "exit=1", "kill", "ready,exit=1", "exit=1", "exit=0")
+    assert kept.end() == 0
+    assert kept.pauses == [0.02, 0.04, 0.08, 0.02, 0.04]
+
+
+def test_no_pause_is_longer_than_a_second(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,exit=1", *["exit=1"] * 7, "exit=0")
+    assert kept.end() == 0
+    assert kept.pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1]
+
+
+def test_a_daemon_that_asks_for_it_is_started_at_once(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,exit=75", "exit=75", "exit=0")
+    assert (kept.end(), len(kept.starts), kept.pauses) == (0, 3, [])
+
+
+def test_what_is_held_comes_with_each_start_until_it_is_let_go(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,hold,kill", "kill", "let-go=third,hold-dead,exit=75", "exit=0")
+    assert kept.end() == 0
+    assert kept.starts == ["-", "first:second:third", "first:second:third", "first:second:dead"]
+
+
+def test_it_gives_up_when_all_that_is_held_is_dead(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,hold-dead,exit=1", "exit=0")
+    assert (kept.end(), kept.starts) == (1, ["-"])
+
+
+def test_one_that_is_told_to_end_tells_the_daemon(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "wait,exit=7")
+    assert kept.process.stderr is not None
+    assert kept.process.stderr.readline() == "waiting\n"
+    kept.process.terminate()
+    assert (kept.end(), kept.starts) == (7, ["-"])

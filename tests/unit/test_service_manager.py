@@ -1,0 +1,93 @@
+"""The protocol of systemd, spoken to a socket and a systemctl of the test's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.service_manager import ServiceManager, received
+
+UNIT = "holdfastd.service"
+
+
+@pytest.fixture
+def manager_socket(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        yield listener
+
+
+@pytest.fixture
+def environment(tmp_path: Path, manager_socket: socket.socket) -> dict[str, str]:
+    return {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+
+
+def systemctl_says(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "systemctl"
+    command.write_text(f"#!/bin/sh\necho '{words}'\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_a_descriptor_is_held_under_a_name(environment: dict[str, str], manager_socket: socket.socket) -> None:
+    reader, writer = os.pipe()
+    assert ServiceManager(environment).hold("holdfast-7", writer)
+    os.close(writer)
+    message, descriptors, _, _ = socket.recv_fds(manager_socket, 100, 2)
+    assert message == b"FDSTORE=1\nFDNAME=holdfast-7"
+    os.write(descriptors[0], b"x")
+    assert os.read(reader, 1) == b"x"
+    for fd in (reader, *descriptors):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("address", ["", "/nowhere/notify"])
+def test_nobody_holds_where_nobody_listens(address: str) -> None:
+    manager = ServiceManager({"NOTIFY_SOCKET": address})
+    assert manager.listens == bool(address)
+    assert not manager.hold("holdfast-7", 0)
+
+
+@pytest.mark.parametrize(("room", "holds"), [("0", False), ("2", True), ("", True)])
+def test_a_unit_without_room_holds_nothing(
+    room: str,
+    holds: bool,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    manager_socket: socket.socket,
+) -> None:
+    systemctl_says(room, tmp_path, monkeypatch)
+    assert ServiceManager(environment, UNIT).hold("holdfast-7", 0) is holds
+
+
+@pytest.mark.parametrize(
+    ("jobs", "restarting"),
+    [
+        (f"71 {UNIT} restart running", True),
+        (f"71 {UNIT} stop running", False),
+        ("71 other.service restart waiting", False),
+        ("", False),
+    ],
+)
+def test_only_a_restart_of_this_unit_is_half_a_restart(
+    jobs: str, restarting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl_says(jobs, tmp_path, monkeypatch)
+    assert ServiceManager({}, UNIT).is_restarting() is restarting
+    assert not ServiceManager({}).is_restarting()
+
+
+def test_without_systemctl_it_is_no_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not ServiceManager({}, UNIT).is_restarting()
+
+
+def test_descriptors_of_another_process_are_not_received() -> None:
+    environment = {"LISTEN_PID": str(os.getpid() + 1), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "holdfast-7", "OTHER": "stays"}
+    assert received(environment) == {}
+    assert environment == {"OTHER": "stays"}

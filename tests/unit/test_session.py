@@ -1,0 +1,152 @@
+"""What outlives the daemon is right after every step, and refused when it is of somebody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ConfigurationError, TakeoverError
+from holdfast.session import Identity, NodeRecord, OpenRecord, OpenTable, SessionArea, SessionRecords
+
+IDENTITY = Identity(mountpoint="/mnt/real", asked_for="/mnt/link", device=41, store="store-1")
+
+
+@pytest.fixture
+def area(tmp_path: Path) -> SessionArea:
+    made = SessionArea.beside(tmp_path / "run/control.sock")
+    made.begin()
+    return made
+
+
+# --- area ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_area_lies_beside_its_socket(area: SessionArea, tmp_path: Path) -> None:
+    assert area.directory == tmp_path / "run/control.session"
+    assert area.directory.stat().st_mode & 0o777 == 0o700
+    assert area.read() is None
+
+
+def test_a_signed_area_says_whose_it_is(area: SessionArea) -> None:
+    area.sign(IDENTITY)
+    assert area.read() == IDENTITY
+    assert SessionArea(area.directory).read() == IDENTITY
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"format": 1}', '{"mountpoint":"/m","asked_for":"/m","device":1,"store":"s","format":2}']
+)
+def test_an_area_of_another_version_is_refused(text: str, area: SessionArea) -> None:
+    (area.directory / "mount").write_text(text)
+    with pytest.raises(TakeoverError, match=r"another version, or damaged"):
+        area.read()
+
+
+def test_what_was_left_unsigned_counts_for_nothing(area: SessionArea) -> None:
+    tables = area.open_tables()
+    tables.opens.count(tables.opens.add(7, 1, writes=True, exclusive=False), 1, 5)
+    tables.close()
+    assert area.read() is None
+    area.begin()
+    tables = area.open_tables()
+    assert list(tables.opens.records()) == []
+    tables.close()
+
+
+def test_an_area_that_ends_leaves_nothing(area: SessionArea) -> None:
+    area.open_tables().close()
+    area.sign(IDENTITY)
+    area.end()
+    assert not area.directory.exists()
+    area.end()
+
+
+def test_a_place_where_no_area_can_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"control\.socket: .*file/control\.session"):
+        SessionArea.beside(tmp_path / "file/control.sock").begin()
+
+
+# --- open files ------------------------------------------------------------------------------------------------------
+
+
+def test_open_files_are_found_again(tmp_path: Path) -> None:
+    table = OpenTable(tmp_path / "opens")
+    first, second = table.add(7, 3, writes=False, exclusive=True), table.add(8, 0, writes=True, exclusive=False)
+    table.count(first, 2, 100)
+    table.count(first, -1, 101)
+    table.note_writes(first)
+    table.close()
+    table = OpenTable(tmp_path / "opens")
+    assert list(table.records()) == [OpenRecord(first, 7, 1, 3, True, True), OpenRecord(second, 8, 0, 0, True, False)]
+    assert table.numbers() == {101}
+    table.close()
+
+
+def test_a_freed_slot_is_used_again_and_keeps_its_number_until_then(tmp_path: Path) -> None:
+    table = OpenTable(tmp_path / "opens")
+    slot = table.add(7, 3, writes=True, exclusive=True)
+    table.count(slot, 1, 100)
+    table.count(slot, -1, 101)
+    table.free(slot)
+    assert list(table.records()) == []
+    assert table.numbers() == {101}
+    assert table.add(9, 0, writes=False, exclusive=False) == slot
+    assert list(table.records()) == [OpenRecord(slot, 9, 0, 0, False, False)]
+    assert table.numbers() == set()
+    table.close()
+
+
+def test_the_table_grows_and_keeps_what_is_in_it(tmp_path: Path) -> None:
+    table = OpenTable(tmp_path / "opens")
+    slots = [table.add(node_id, 0, writes=False, exclusive=False) for node_id in range(1, 3001)]
+    assert len(set(slots)) == 3000
+    table.close()
+    table = OpenTable(tmp_path / "opens")
+    assert {record.slot: record.node_id for record in table.records()} == dict(zip(slots, range(1, 3001), strict=True))
+    table.close()
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "opens").write_bytes(bytes(48))
+    with pytest.raises(TakeoverError, match="no table of open files"):
+        OpenTable(tmp_path / "opens")
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_found_again(tmp_path: Path) -> None:
+    records = SessionRecords(tmp_path / "records")
+    kept, dropped = NodeRecord(0, True, 1, b"name"), NodeRecord(12, False, 0, b"")
+    records.keep(2**63, kept)
+    records.keep(11, dropped)
+    records.drop(11)
+    records.drop(12)
+    records.note(100, b"text")
+    records.add_numbers([5, 6])
+    records.close()
+    records = SessionRecords(tmp_path / "records")
+    assert list(records.nodes()) == [(2**63, kept)]
+    assert (records.noted(100), records.noted(101)) == (b"text", None)
+    assert records.numbers() == {5, 6}
+    records.drop(2**63)
+    assert list(records.nodes()) == []
+    records.close()
+
+
+def test_the_oldest_notes_go_when_there_are_more_than_requests(tmp_path: Path) -> None:
+    records = SessionRecords(tmp_path / "records")
+    for number in range(5000):
+        records.note(number)
+    assert records.noted(0) is None
+    assert records.noted(4999) == b""
+    records.close()
+
+
+def test_records_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records/data.mdb").write_bytes(b"of another program" * 1000)
+    with pytest.raises(TakeoverError, match="can't be read"):
+        SessionRecords(tmp_path / "records")
