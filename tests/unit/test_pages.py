@@ -67,9 +67,9 @@ def test_the_table_of_states_has_every_state() -> None:
 
 @pytest.mark.parametrize("file", [*PAGES, *CODE], ids=lambda file: str(file.relative_to(ROOT)))
 def test_sections_that_are_referred_to_exist(file: Path) -> None:
-    pattern = r"(?:`+docs/(\w+\.md)`+|\]\((?:docs/)?(\w+\.md)\)), \"([^\"]+)\""
-    for first, second, section in re.findall(pattern, file.read_text()):
-        page = ROOT / "docs" / (first or second)
+    pattern = r"(?:`+(docs/[\w/]+\.md)`+|\]\(([\w/.]+\.md)\)), \"([^\"]+)\""
+    for named, linked, section in re.findall(pattern, file.read_text()):
+        page = ROOT / named if named else file.parent / linked
         assert any(heading.startswith(section) for heading in headings(page)), f"{page.name}, {section!r}"
 
 
