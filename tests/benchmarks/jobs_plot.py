@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_WIDTH, _HEIGHT, _MARGIN = 640, 360, 70
+_WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
 _COLOURS = ("#0072b2", "#e69f00", "#009e73")
 
 
