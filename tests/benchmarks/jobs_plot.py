@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
-_COLOURS = ("#0072b2", "#e69f00", "#009e73")
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
 
 
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
@@ -39,9 +39,9 @@ def plot(found: Sequence[Mapping[str, Any]]) -> str:
         colour = _COLOURS[index % len(_COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
         drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn.append(_text(_WIDTH - _MARGIN, 30 + 16 * index, job, "end", colour))
+        drawn.append(_text(_WIDTH - _MARGIN, 20 + 15 * index, job, "end", colour))
     drawn.append(_text(_WIDTH / 2, _HEIGHT - 20, "objects in the store"))
-    drawn.append(_text(_MARGIN, 30, "processor time for each object", "start"))
+    drawn.append(_text(_MARGIN, 20, "processor time for each object", "start"))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
     return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12">', *drawn, "</svg>", ""])
 
