@@ -13,12 +13,12 @@ _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
     """Draw microseconds of processors an object against the number of objects, both logarithmic.
 
-    Each of ``found`` has ``objects`` and, by job, ``processor_seconds``.
+    Each of ``found`` has ``objects`` and, for those jobs that were measured, ``processor_seconds``.
     """
-    each_object = {
-        job: [(each["objects"], each["processor_seconds"][job] / each["objects"] * 10**6) for each in found]
-        for job in found[0]["processor_seconds"]
-    }
+    each_object: dict[str, list[tuple[int, float]]] = {}
+    for objects, costs in ((each["objects"], each["processor_seconds"]) for each in found):
+        for job, seconds in costs.items():
+            each_object.setdefault(job, []).append((objects, seconds / objects * 10**6))
     values = [value for line in each_object.values() for _, value in line]
     bottom, top = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     left, right = math.log10(found[0]["objects"]), math.log10(max(found[-1]["objects"], found[0]["objects"] + 1))
