@@ -24,11 +24,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
-from holdfast_spark.jobs import inventory, orphans, usage
+from holdfast_spark.jobs import inventory, orphans, scrub, usage, warm
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from tests.benchmarks.jobs_plot import plot
 from tests.support import spark_files
 
+_JOBS = ("inventory", "orphans", "usage", "warm", "scrub")
 _PER_OWNER = 1000
 _AGE_SECONDS = 30 * 86400
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure each size, after one small run that warms everything up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--jobs", nargs="+", default=_JOBS, choices=_JOBS, help="an inventory is always made")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp/holdfast-jobs"))
     parser.add_argument("--output", type=Path, default=Path("jobs"), help="without the ending: .json and .svg")
     parser.add_argument("--master", default="local-cluster[2,1,640]")
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spark = _session(options.master)
     found: list[dict[str, Any]] = []
     for index, size in enumerate([min(options.sizes), *options.sizes]):
-        measured = _measure(spark, size, options.directory / f"{index}")
+        measured = _measure(spark, size, options.directory / f"{index}", options.jobs)
         if index:
             found.append(measured)
             print(json.dumps(measured), flush=True)
@@ -70,7 +72,7 @@ def _session(master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _measure(spark: SparkSession, size: int, directory: Path) -> dict[str, Any]:
+def _measure(spark: SparkSession, size: int, directory: Path, jobs: Sequence[str]) -> dict[str, Any]:
     """Return what each job costs, and the driver's peaks in MiB."""
     store = directory / "store"
     fill(store, size)
@@ -82,17 +84,18 @@ def _measure(spark: SparkSession, size: int, directory: Path) -> dict[str, Any]:
         pool.resetPeakUsage()
     listed, plans = str(directory / "inventory"), directory / "plans"
     plans.mkdir()
-    costs = {
-        "inventory": _cost(inventory.main, f"file://{store}", listed),
-        "orphans": _cost(orphans.main, f"file://{store}", listed, "--plans", str(plans)),
-        "usage": _cost(usage.main, listed, "--report", str(directory / "usage.html")),
+    address = f"file://{store}"
+    lines: dict[str, tuple[Any, list[str]]] = {
+        "inventory": (inventory, [address, listed]),
+        "orphans": (orphans, [address, listed, "--plans", str(plans)]),
+        "usage": (usage, [listed, "--report", str(directory / "usage.html")]),
+        "warm": (warm, [address, listed, "--nodes", "a,b,c", "--output", str(directory)]),
+        "scrub": (scrub, [address, listed, str(directory / "scrubbed")]),
     }
-    with next(plans.glob("*.plan")).open() as stream:
-        planned = json.loads(stream.readline())["count"]
+    costs = {name: _cost(job.main, *arguments) for name, (job, arguments) in lines.items() if name in ("inventory", *jobs)}
     shutil.rmtree(directory)
     return {
         "objects": size,
-        "planned": planned,
         "seconds": {job: seconds for job, (seconds, _) in costs.items()},
         "processor_seconds": {job: seconds for job, (_, seconds) in costs.items()},
         "driver_heap_peak_mib": round(sum(pool.getPeakUsage().getUsed() for pool in heap) / 2**20),

@@ -6,19 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_WIDTH, _HEIGHT, _MARGIN = 640, 360, 70
-_COLOURS = ("#0072b2", "#e69f00", "#009e73")
+_WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
 
 
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
     """Draw microseconds of processors an object against the number of objects, both logarithmic.
 
-    Each of ``found`` has ``objects`` and, by job, ``processor_seconds``.
+    Each of ``found`` has ``objects`` and, for those jobs that were measured, ``processor_seconds``.
     """
-    each_object = {
-        job: [(each["objects"], each["processor_seconds"][job] / each["objects"] * 10**6) for each in found]
-        for job in found[0]["processor_seconds"]
-    }
+    each_object: dict[str, list[tuple[int, float]]] = {}
+    for objects, costs in ((each["objects"], each["processor_seconds"]) for each in found):
+        for job, seconds in costs.items():
+            each_object.setdefault(job, []).append((objects, seconds / objects * 10**6))
     values = [value for line in each_object.values() for _, value in line]
     bottom, top = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     left, right = math.log10(found[0]["objects"]), math.log10(max(found[-1]["objects"], found[0]["objects"] + 1))
@@ -39,9 +39,9 @@ def plot(found: Sequence[Mapping[str, Any]]) -> str:
         colour = _COLOURS[index % len(_COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
         drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn.append(_text(_WIDTH - _MARGIN, 30 + 16 * index, job, "end", colour))
+        drawn.append(_text(_WIDTH - _MARGIN, 20 + 15 * index, job, "end", colour))
     drawn.append(_text(_WIDTH / 2, _HEIGHT - 20, "objects in the store"))
-    drawn.append(_text(_MARGIN, 30, "processor time for each object", "start"))
+    drawn.append(_text(_MARGIN, 20, "processor time for each object", "start"))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
     return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12">', *drawn, "</svg>", ""])
 

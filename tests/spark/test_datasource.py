@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.remote import UploadSource
 from holdfast_spark.datasource import register
 from holdfast_spark.stores import StoreAddress
+from tests.spark.running import started
 from tests.support.node import Node
 from tests.support.s3 import Versitygw
 
@@ -54,7 +55,8 @@ def test_what_has_come_or_changed_in_a_store_as_a_stream(spark: SparkSession, wo
         objects = spark.readStream.format("holdfast").option("lag", "0").load(store.url).where("not is_directory")
         batches = objects.writeStream.trigger(availableNow=True).option("checkpointLocation", str(workspace / "progress"))
         keys: set[str] = set()
-        batches.foreachBatch(lambda batch, _: keys.update(row.key for row in batch.collect())).start().awaitTermination()
+        sink = batches.foreachBatch(lambda batch, _: keys.update(row.key for row in batch.collect()))
+        started(sink.start, StreamingQuery.awaitTermination)
         return keys
 
     put("a/1", "a/2", "b/1")
@@ -63,7 +65,7 @@ def test_what_has_come_or_changed_in_a_store_as_a_stream(spark: SparkSession, wo
     assert come() == {"a/2", "c/1"}
 
 
-def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node, workspace: Path) -> None:
+def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node) -> None:
     register(spark)
     now = spark.read.format("holdfast").option("socket", str(node.socket)).load()
     with node.client() as client:
@@ -74,10 +76,8 @@ def test_events_as_a_batch_and_as_a_stream(spark: SparkSession, node: Node, work
 
     def start(name: str, **options: str) -> StreamingQuery:
         source = spark.readStream.format("holdfast").options(**options).load()
-        sink = source.writeStream.format("memory").queryName(name).option("checkpointLocation", str(workspace / name))
-        query = sink.start()
-        query.processAllAvailable()
-        return query
+        sink = source.writeStream.format("memory").queryName(name)
+        return started(sink.start, StreamingQuery.processAllAvailable)
 
     queries = [start("of_journal", journal=str(node.store / "events.jsonl")), start("of_socket", socket=str(node.socket))]
     with node.client() as client:

@@ -8,7 +8,7 @@ restart of the daemon it goes on with the new one's first event.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -69,14 +69,19 @@ class JournalEvents:
 
 
 class EventReader(DataSourceReader):
-    """All events that there are now."""
+    """All events that there are now. The driver reads them: no executor's node need have this daemon."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
-    def read(self, partition: InputPartition) -> Iterator[Row]:  # noqa: ARG002 there is only one
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the events, as one task's."""
+        return [InputPartition(self._events.between(self._events.beginning, None)[0])]
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
         """Yield the events."""
-        return iter(self._events.between(self._events.beginning, None)[0])
+        rows: Iterable[Row] = partition.value
+        return iter(rows)
 
 
 class EventStreamReader(SimpleDataSourceStreamReader):

@@ -1,4 +1,4 @@
-"""How far a job is, for people: lines on stderr, at a terminal one that moves."""
+"""How far a job is, for people: on stderr a line now and then, at a terminal one that moves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Progress:
     @contextmanager
     def step(self, what: str, *, follow: bool = True) -> Iterator[None]:
         """Say how long the block takes; with ``follow``, how far the Spark jobs are that this thread starts within it."""
-        began = time.monotonic()
+        began = self._told = time.monotonic()
         over = threading.Event()
         follower = threading.Thread(target=self._follow, args=(what, self._group(what), over), daemon=True)
         if follow:
@@ -63,10 +63,9 @@ class Progress:
         return group
 
     def _follow(self, what: str, group: str, over: threading.Event) -> None:
-        while self._stream.isatty() and not over.wait(_SECONDS):
+        while not over.wait(_SECONDS):
             done, total = self._tasks(group)
-            self._stream.write(f"\r\033[K{self._name}: {what} … " + (f"{done} of {total} tasks" if total else ""))
-            self._stream.flush()
+            self.tell(f"{what}: {done} of {total} tasks" if total else what)
 
     def _tasks(self, group: str) -> tuple[int, int]:
         if self._context is None:
