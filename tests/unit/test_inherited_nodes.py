@@ -7,6 +7,9 @@ import stat as stat_module
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from holdfast.errors import StaleNodeError
 from holdfast.fs.inherit import InheritedNodes, Names
 from holdfast.fs.nodes import Node, NodeTable
 
@@ -19,12 +22,13 @@ class Disk:
 
     def __init__(self, names: Names) -> None:
         self.entries: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self.orphans: set[int] = set()
         self.nodes = NodeTable(ROOT)
         core: Any = SimpleNamespace(
             nodes=self.nodes,
             local_stat=self._stat,
             session=SimpleNamespace(records=SimpleNamespace(nodes=list)),
-            store=SimpleNamespace(orphanage=SimpleNamespace(inodes=set)),
+            store=SimpleNamespace(orphanage=SimpleNamespace(inodes=lambda: self.orphans)),
             directories=SimpleNamespace(forget=lambda node: None),
         )
         inherited = InheritedNodes(core, names)
@@ -56,3 +60,13 @@ def test_numbers_of_a_file_and_its_directory_that_new_files_have_got_mean_nothin
     first = disk.nodes.local(disk.nodes.root, b"new", DIRECTORY, FILE_MODE)
     second = disk.nodes.local(disk.nodes.root, b"newer", FILE, FILE_MODE)
     assert [[name for _, name in node.names()] for node in (first, second)] == [[b"new"], [b"newer"]]
+
+
+def test_a_file_without_a_name_is_found_as_long_as_it_is_sheltered() -> None:
+    disk = Disk({})
+    disk.orphans.add(FILE)
+    assert not disk.nodes.get(FILE).is_named
+    disk.nodes.forget(FILE, 1)
+    disk.orphans.clear()
+    with pytest.raises(StaleNodeError):
+        disk.nodes.get(FILE)

@@ -34,7 +34,6 @@ class InheritedNodes:
         self._names = names
         self._records = dict(core.session.records.nodes())
         self._ids = {record.backing: node_id for node_id, record in self._records.items() if record.backing}
-        self._orphans = core.store.orphanage.inodes()
 
     @classmethod
     async def of(cls, core: Core) -> InheritedNodes:
@@ -80,7 +79,8 @@ class InheritedNodes:
     def _with_file(self, node_id: int, inode: int) -> Node | None:
         names = self._still(inode)
         if not names:
-            return self._core.nodes.inherit(node_id, inode, False, []) if inode in self._orphans else None
+            is_orphan = inode in self._core.store.orphanage.inodes()
+            return self._core.nodes.inherit(node_id, inode, False, []) if is_orphan else None
         stat = self._stat(*names[0])
         is_directory = stat is not None and stat_module.S_ISDIR(stat.st_mode)
         return self._core.nodes.inherit(node_id, inode, is_directory, names)

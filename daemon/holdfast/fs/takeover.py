@@ -49,6 +49,9 @@ class Takeover:
         open_inodes = {node.backing for node in core.nodes.all() if node.opened is not None and not node.is_named}
         for inode in core.store.orphanage.inodes() - open_inodes:
             core.store.orphanage.release(inode)
+            node = core.nodes.of_backing(inode)
+            if node is not None:
+                core.nodes.unbind(node)  # the number is free: another file may get it
         return len(records)
 
     def finish(self) -> None:
