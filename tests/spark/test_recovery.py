@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast_spark.demo.driver import Driver
-from holdfast_spark.pipeline.data import FLIGHTS, arrive, split_flights
+from holdfast_spark.pipeline.data import FLIGHTS
 from tests.conftest import NodeFactory
 from tests.mount.test_faults import flip
+from tests.support.flights_job import FILES, Job
 from tests.support.node import Node
 from tests.support.s3 import Versitygw
 
-FILES = 60  # of which the tests take the first few: small batches show requests as well as large ones
 BATCHES = 10
-
-
-class Job:
-    """The flights job of one test: its files, its result, and drivers on any node."""
-
-    def __init__(self, directory: Path) -> None:
-        self.input, self.output, self.log = directory / "arriving", directory / "output", directory / "driver.log"
-        self._staged = split_flights(directory / "flights", FILES)
-
-    def arrive(self, first: int, last: int) -> None:
-        for path in self._staged[first : last + 1]:
-            arrive(path, self.input)
-
-    def run(self, node: Node, until: int, *, kill_in: int | None = None) -> None:
-        """Run to the end of batch ``until``, or SIGKILL everything in the middle of batch ``kill_in``."""
-        paths = ["--input", str(self.input), "--output", str(self.output)]
-        driver = Driver([*paths, "--until", str(until), "--socket", str(node.socket)], self.log)
-        try:
-            if kill_in is None:
-                driver.run_to_end(_nothing)
-            else:
-                driver.run_until_entered(kill_in, _nothing)
-        finally:
-            driver.kill()
-
-    def differences(self) -> dict[str, int]:
-        """Compare with a batch computation over the same files."""
-        command = [sys.executable, "-m", "holdfast_spark.pipeline.check"]
-        paths = ["--input", str(self.input), "--output", str(self.output)]
-        with self.log.open("ab") as log:
-            done = subprocess.run([*command, *paths], stdout=subprocess.PIPE, stderr=log, text=True, check=False)
-        answer: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-        return answer
-
-
-def _nothing(batch: Any) -> None:
-    del batch
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from pathlib import Path
 from typing import BinaryIO
 
 from holdfast.checkpoints.manifests import Manifest, read_manifest
@@ -31,6 +32,16 @@ class Root:
         root.files = {name: (file.content or b"", file.mtime_ns) for name, file in sample.files.items()}
         root.directories = {name: mtime_ns for name, mtime_ns in sample.directories.items() if name}
         root.now_ns = max(mtime_ns for _, mtime_ns in root.files.values()) + 365 * DAY
+        return root
+
+    @classmethod
+    def of_directory(cls, directory: Path) -> Root:
+        """The files below ``directory``, with what is in them."""
+        root = cls()
+        files = [path for path in directory.rglob("*") if path.is_file()]
+        root.files = {
+            str(path.relative_to(directory)).encode(): (path.read_bytes(), path.stat().st_mtime_ns) for path in files
+        }
         return root
 
     def write(self, name: str | bytes, content: bytes = b"x", *, age_ns: int = 0) -> bytes:

@@ -14,9 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.checkpoints.manifests import ManifestKind, Trouble
+from holdfast.checkpoints.reachability import Policy, sweep
 from tests.support import flink_metadata, hostile_zips, samples, spark_files
 from tests.support.hostile_zips import Entry, Zip
 from tests.support.limited_reader import LimitedReader
+from tests.support.roots import Root
 
 LIMIT_BYTES = 96 * 2**20
 READ = "read"
@@ -149,3 +151,37 @@ def test_methods_that_zipfile_knows_and_spark_does_not_use_are_refused(reader: L
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         content = spark_files.zipped({"metadata": b" " * 2**24}, method)
         assert reader.read(ZIP, content) == Trouble.UNKNOWN_CODEC.value
+
+
+# --- sweeps over them -------------------------------------------------------------------------------------------------
+
+POLICY = Policy(grace_ns=0, abandoned_ns=0, min_batches_to_retain=2)
+
+
+@given(st.sampled_from(samples.names()), st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_manifest_that_can_not_be_read_keeps_what_it_may_name_and_the_plan_says_so(name: str, data: st.DataObject) -> None:
+    root = Root.of_sample(samples.sample(name))
+    whole = root.sweep(POLICY)
+    manifests = sorted(asked_for(root))
+    if not manifests:
+        return
+    manifest = data.draw(st.sampled_from(manifests))
+    content = root.files[manifest][0]
+    spoilt = data.draw(st.just(content[: data.draw(st.integers(0, len(content) - 1))]) | st.binary(max_size=50))
+    root.files[manifest] = (spoilt, root.files[manifest][1])
+    plan = root.sweep(POLICY)
+    went, would_go = ({entry.name for entry in each.entries} for each in (plan, whole))
+    assert went <= would_go
+    if not any(kept.scope == manifest for kept in plan.kept):
+        assert went == would_go, "what was read to its end is judged as before"
+
+
+def asked_for(root: Root) -> set[bytes]:
+    """Return the manifests that a sweep reads."""
+    found: set[bytes] = set()
+    examination = sweep(root.listing(), POLICY, root.now_ns)
+    while examination.wanted:
+        found |= {wanted.name for wanted in examination.wanted}
+        examination.supply(root.answers(examination.wanted))
+    return found

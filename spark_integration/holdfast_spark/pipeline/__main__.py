@@ -30,7 +30,7 @@ def main() -> None:
     """Run the pipeline."""
     options = _parser().parse_args()
     stay_on_this_machine()
-    spark = _session(options.name, options.cores, options.socket)
+    spark = _session(options)
     watcher = _Watcher(options.until)
     spark.streams.addListener(watcher)
     query = _start(spark, options)
@@ -51,16 +51,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--until", type=int, required=True, help="the last batch to run, counted from 0")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--socket", help="the daemon's control socket")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's, stronger than Holdfast's"
+    )
     return parser
 
 
-def _session(name: str, cores: int, socket: str | None) -> SparkSession:
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    builder = configure(builder, name=name, socket=socket)
+def _session(options: argparse.Namespace) -> SparkSession:
+    builder = SparkSession.builder.master(f"local[{options.cores}]").appName(options.name)
+    builder = configure(builder, name=options.name, socket=options.socket)
     for key, value in (
         ("spark.ui.enabled", "false"),
         ("spark.ui.showConsoleProgress", "false"),
         ("spark.sql.shuffle.partitions", "4"),
+        *(setting.split("=", 1) for setting in options.conf),
     ):
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -24,6 +24,8 @@ from holdfast.checkpoints.reachability.spark_store import (
     plan_shared,
 )
 
+_STORES_AT_ONCE = 8
+"""Whose snapshots are read side by side; all of a thousand partitions would fill the memory."""
 _COMMITS_AT_ONCE = 4
 """The oldest commit's state may be gone, Spark keeps one version less than batches; the second one nearly always answers."""
 
@@ -69,7 +71,9 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
         for store_id, store in query.stores.items():
             plan_plain_versions(store, oldest, builder)
             plan_attempts(store, oldest, chains.get(store_id), builder)
-        yield from together([plan_shared(store, builder) for store in query.stores.values()])
+        stores = list(query.stores.values())
+        for first in range(0, len(stores), _STORES_AT_ONCE):
+            yield from together([plan_shared(store, builder) for store in stores[first : first + _STORES_AT_ONCE]])
     elif query.stores:
         builder.keep(Kept(query.location, "it has no commit: all its state stays"))
     plan_wrapped(query.wrapped, _final_names(query), builder)

@@ -20,6 +20,8 @@ from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, PlanBuil
 _SHARED = (SparkKind.SST, SparkKind.ARCHIVED_LOG)
 _FAMILIES = ((SparkKind.ZIP, SparkKind.CHANGELOG), (SparkKind.SNAPSHOT, SparkKind.DELTA))
 """Snapshots and changes of each provider."""
+_SNAPSHOTS_AT_ONCE = 16
+"""What they name is kept only as far as it is there: memory does not grow with the number of snapshots."""
 _FIRST_VERSION = 1
 """Version 0 is empty: nothing is written for it."""
 
@@ -134,16 +136,19 @@ def plan_shared(store: Store, builder: PlanBuilder) -> Asking[None]:
         for listed, name in store.versions
         if name.kind is SparkKind.ZIP and builder.reason_of(listed.name) is None
     ]
-    answers = yield zips
+    there = {listed.name for listed in store.shared}
     named: set[bytes] = set()
-    for wanted in zips:
-        snapshot = answers[wanted.name]
-        if isinstance(snapshot, SparkSnapshot):
-            named.update(b"%s/%s" % (store.directory, file.name) for file in snapshot.files)
-        else:
-            trouble = snapshot.trouble if isinstance(snapshot, Unreadable) else None
-            builder.keep(Kept(wanted.name, f"{snapshot}; all shared files beside it stay", trouble))
-            named.update(listed.name for listed in store.shared)
+    for first in range(0, len(zips), _SNAPSHOTS_AT_ONCE):
+        asked = zips[first : first + _SNAPSHOTS_AT_ONCE]
+        answers = yield asked
+        for wanted in asked:
+            snapshot = answers[wanted.name]
+            if isinstance(snapshot, SparkSnapshot):
+                named.update(there.intersection(b"%s/%s" % (store.directory, file.name) for file in snapshot.files))
+            else:
+                trouble = snapshot.trouble if isinstance(snapshot, Unreadable) else None
+                builder.keep(Kept(wanted.name, f"{snapshot}; all shared files beside it stay", trouble))
+                named |= there
     builder.retain(listed.name for listed in store.shared if listed.name in named)
     for listed in store.shared:
         if listed.name not in named and builder.is_old(listed):

@@ -1,0 +1,1 @@
+"""Long histories of real engines, run by hand: ``./run python -m tests.histories.spark``."""
