@@ -128,7 +128,7 @@ def assert_in_order(node: Node, objects: Callable[[], dict[str, bytes]]) -> None
     """The index agrees with the tree and the store, whose ``objects`` are given, and nothing is left over."""
     with node.client() as client:
         assert [step.problem for step in client.verify(None) if step.problem] == []
-    wait_until(lambda: not any(path.startswith(f"{node.checkpoints}/") for path in node.status().unsent))
+    wait_until(lambda: node.status().unsent == [])
     here = {
         str(path.relative_to(node.checkpoints)): path.read_bytes()
         for path in node.checkpoints.rglob("*")

@@ -194,7 +194,11 @@ class Inspector:
     def _unsent(self) -> list[str]:
         entries = (entry for _, entry in self._core.index.entries.scan())
         unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
-        return [self._paths.absolute(entry.path) for entry in unsent]
+        return [self._paths.absolute(entry.path) for entry in unsent if self._is_to_be_sent(entry.path)]
+
+    def _is_to_be_sent(self, path: bytes) -> bool:
+        place = self._core.zones.place_of(path.rpartition(b"/")[0])
+        return place is None or place.zone.sends
 
 
 def _is_text(name: bytes) -> bool:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -17,6 +18,7 @@ from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
+from holdfast.fs.presence import Presence
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.index import Entry, EntryState
@@ -26,9 +28,18 @@ from holdfast.store import unmark_unsent
 class Committer:
     """Commits open files."""
 
-    def __init__(self, core: Core, opens: Opens, publisher: Publisher, backlog: Backlog, unseen: UnseenWrites) -> None:
+    def __init__(
+        self,
+        core: Core,
+        opens: Opens,
+        publisher: Publisher,
+        backlog: Backlog,
+        unseen: UnseenWrites,
+        presence: Presence,
+    ) -> None:
         self._core = core
         self._opens = opens
+        self._presence = presence
         self._publisher = publisher
         self._backlog = backlog
         self._unseen = unseen
@@ -43,14 +54,28 @@ class Committer:
         lock = self._core.lock(opened.node)
         if not (opened.unsent or lock.locked()) or not self._names_to_send(opened.node):
             return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
-        async with lock:
-            names = self._names_to_send(opened.node)
-            if not opened.unsent or not names:
-                return
-            if not wait_for_store and all(self._may_wait(*name) for name in names):
-                await self._leave_to_backlog(opened, names)
-            else:
-                await self._send_all(opened, names)
+        names = self._names_to_send(opened.node)
+        try:
+            async with lock:
+                await self._commit(opened, wait_for_store)
+        except WriteOnceError:
+            await trio.to_thread.run_sync(self._forget, names)  # without the lock: it may be what others wait for
+            raise
+
+    async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
+        names = self._names_to_send(opened.node)
+        if not opened.unsent or not names:
+            return
+        if not wait_for_store and all(self._may_wait(*name) for name in names):
+            await self._leave_to_backlog(opened, names)
+        else:
+            await self._send_all(opened, names)
+
+    def _forget(self, names: list[tuple[Node, bytes]]) -> None:
+        """Return when the kernel has forgotten what the names led to: whoever sees the error sees the other writer's file."""
+        for parent, name in names:
+            with suppress(OSError):
+                self._presence.invalidate_now(parent.id, name)
 
     async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
         """fsync(2), fdatasync(2)."""

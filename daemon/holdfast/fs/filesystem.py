@@ -52,7 +52,7 @@ class FileSystem:
         self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher, unseen, self.handles)
         self.backlog = Backlog(core, publisher)
         self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
-        self.committer = Committer(core, self.opens, publisher, self.backlog, unseen)
+        self.committer = Committer(core, self.opens, publisher, self.backlog, unseen, self.presence)
         self.creation = Creation(core, self.lookup, intents)
         self.removal = Removal(core, publisher, intents)
         self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)

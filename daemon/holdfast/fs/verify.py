@@ -125,7 +125,7 @@ class Verifier:
             stat = os.fstat(fd)
             if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
                 return
-            hashed = await self._hash(fd, 1)
+            hashed = await self._hash(fd, _TRIES)
             if hashed is None or self._is_written(stat.st_ino):
                 return
             fingerprint, stat = hashed

@@ -2,8 +2,8 @@
 
 The kernel takes the lock of the name's directory for that, and whoever waits for an answer in that directory has it. Nothing
 ends a thread that waits for such a lock: a daemon that is killed meanwhile would not end before the next one answers, which
-can't begin before this one has ended. So another process waits. It has the mount's descriptor and nothing else, is
-started when it is needed first, and ends with the daemon.
+can't begin before this one has ended. So another process waits. It has the mount's descriptor and nothing else, and
+starts and ends with the daemon.
 
 This file is that process's program too, and imports nothing but Python's own.
 """
@@ -33,17 +33,14 @@ class Invalidator:
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self._channel: socket.socket | None = None
         self._lock = threading.Lock()
-        self._left: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-        self._sender: threading.Thread | None = None
+        self._left: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._channel = self._start()
+        threading.Thread(target=self._send_all, name="invalidator", daemon=True).start()
 
     def invalidate(self, parent: int, name: bytes) -> None:
         """Have the name in the directory with that node id forgotten, soon. For the event loop: returns at once."""
         self._left.put((parent, name))
-        if self._sender is None:
-            self._sender = threading.Thread(target=self._send_all, name="invalidator", daemon=True)
-            self._sender.start()
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
         """Return when the kernel has forgotten the name, or has not known it. Raises ``OSError`` when that can't be told."""
@@ -52,14 +49,14 @@ class Invalidator:
 
     def close(self) -> None:
         """Let the process end; do not wait until it has."""
+        self._left.put(None)
         with self._lock:
-            if self._channel is not None:
-                self._channel.close()
-                self._channel = None
+            self._channel.close()
 
     def _send_all(self) -> None:
-        while True:
-            self._send(*self._left.get())
+        with suppress(OSError):  # closed
+            while (left := self._left.get()) is not None:
+                self._send(*left)
 
     def _ask(self, parent: int, name: bytes) -> bool:
         here, there = socket.socketpair()
@@ -71,8 +68,6 @@ class Invalidator:
     def _send(self, parent: int, name: bytes, *answer_to: int) -> None:
         message = _PARENT.pack(parent) + name
         with self._lock:
-            if self._channel is None:
-                self._channel = self._start()
             try:
                 socket.send_fds(self._channel, [message], list(answer_to))
             except (BrokenPipeError, ConnectionResetError):
