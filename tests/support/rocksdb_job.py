@@ -116,7 +116,7 @@ def checkpoint(database: Path, target: Path) -> None:
     """Make a checkpoint of a database that changes nothing meanwhile: no compaction takes the place of an SST."""
     quiet = options("buffered")
     quiet.set_disable_auto_compactions(True)
-    with Rdict(str(database), quiet) as opened:
+    with Rdict(str(database), quiet, column_families={"default": quiet}) as opened:
         Checkpoint(opened).create_checkpoint(str(target))
 
 

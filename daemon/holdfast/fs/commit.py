@@ -72,7 +72,7 @@ class Committer:
             await self._send_all(opened, names)
 
     def _forget(self, names: list[tuple[Node, bytes]]) -> None:
-        """Return when the kernel has forgotten what the names led to: whoever sees the error sees the other writer's file."""
+        """Return when the kernel has forgotten what the names led to: who sees the error sees the other writer's file."""
         for parent, name in names:
             with suppress(OSError):
                 self._presence.invalidate_now(parent.id, name)
