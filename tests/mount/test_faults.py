@@ -125,10 +125,13 @@ def test_corruption_without_another_copy_is_eio(node: Node) -> None:
 
 
 def test_verify_finds_what_nobody_opened(node: Node) -> None:
-    for number in range(5):
-        (node.checkpoints / f"{number}.zip").write_bytes(b"bytes %d" % number)
-    flip(node.backing(node.checkpoints / "3.zip"))
+    paths = [node.checkpoints / f"{number}.zip" for number in range(5)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"bytes %d" % number)
+    flip(node.backing(paths[3]))
     with node.client() as client:
+        # whoever closes a file does not wait for the release of its last handle
+        wait_until(lambda: all(client.entry(str(path)).state == "cached" for path in paths))
         steps = list(client.verify(None))
     assert [Path(step.path).name for step in steps if step.problem] == ["3.zip"]
     assert steps[-1].done == 5
