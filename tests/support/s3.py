@@ -146,7 +146,7 @@ def serving_versitygw() -> Iterator[Versitygw]:
         (root / _BUCKET).mkdir(parents=True)
 
         def command(port: int) -> list[str]:
-            options = ["--quiet", "--port", f"127.0.0.1:{port}", "--access-log", str(access_log)]
+            options = ["--quiet", "--keep-alive", "--port", f"127.0.0.1:{port}", "--access-log", str(access_log)]
             keys = ["--access", access_key_id, "--secret", secret_access_key]
             return [str(binary), *options, *keys, "posix", str(root)]
 
