@@ -80,7 +80,8 @@ class Invalidator:
         descriptors = (there.fileno(), self._device)
         with there:
             command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
-            subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)  # it ends when ``here`` is closed
+            # It ends when ``here`` is closed, and not by the Ctrl-C that is meant for the daemon.
+            subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
         return here
 
 
