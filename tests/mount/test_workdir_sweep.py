@@ -99,9 +99,11 @@ def test_a_blob_that_was_evicted_from_a_directory_made_here_is_fetched_again(nod
 
 def test_what_the_holder_has_made_stays_until_it_has_ended(node: Node) -> None:
     with node.client() as client, sleeper() as process:
-        client.acquire("worker", "1", process.pid)
+        acquired_ns = int(client.acquire("worker", "1", process.pid).acquired * 10**9)
         made = node.work / f"worker_1/spark-{UUID}"
         made.mkdir()
+        within_the_tick_ns = acquired_ns - 4_000_000
+        os.utime(made, ns=(within_the_tick_ns, within_the_tick_ns))
         everything = SweepRequest(path=str(made.parent), grace_seconds=0.0, abandoned_seconds=0.0)
         assert client.plan_sweep(everything).items == []
         process.kill()

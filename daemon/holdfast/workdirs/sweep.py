@@ -29,6 +29,8 @@ from holdfast.workdirs.tree import WorkdirTree
 
 WORKDIRS = "workdirs"
 _IN_ONE_GO = 100
+_TICK_NS = 10_000_000
+"""The times of files are those of the kernel's last tick, which may lie before the clock's time by so much."""
 
 
 class WorkdirSweeps:
@@ -120,8 +122,7 @@ class WorkdirSweeps:
         names: set[bytes] = set()
         for workdir in self._wanted(zone, root):
             contents = await self._contents(workdir.path)
-            held_since_ns = int(workdir.record.acquired_seconds * 10**9) if workdir.holder is not None else None
-            plan = await trio.to_thread.run_sync(garbage, contents, held_since_ns, policy, now_ns)
+            plan = await trio.to_thread.run_sync(garbage, contents, _held_since_ns(workdir), policy, now_ns)
             prefix = b"" if root else workdir.path.rpartition(b"/")[2] + b"/"
             entries += (replace(entry, name=prefix + entry.name) for entry in plan.entries)
             names.update(prefix + content.name for content in contents)
@@ -164,6 +165,10 @@ class WorkdirSweeps:
             is_open=node is not None and node.opened is not None,
             is_copy=is_known and entry is not None and entry.state is EntryState.CLEAN and entry.name_at(path) is not None,
         )
+
+
+def _held_since_ns(workdir: Workdir) -> int | None:
+    return None if workdir.holder is None else int(workdir.record.acquired_seconds * 10**9) - _TICK_NS
 
 
 def _joined(*parts: str) -> bytes:
