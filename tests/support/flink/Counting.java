@@ -1,4 +1,3 @@
-import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
@@ -6,6 +5,7 @@ import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.connector.datagen.source.DataGeneratorSource;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -16,7 +16,8 @@ import org.apache.flink.util.Collector;
  * A job whose state can be checked by itself: the numbers 0, 1, 2, …, counted by their remainders, each remainder with a
  * payload that follows from the last number. Whoever restores another state than belongs to the source's position fails at
  * the next number. Arguments: key=value of Flink's configuration. Prints "first N" (the first number it is given), and then
- * "at N" about once a second. Runs until it is killed.
+ * "at N" about once a second. Runs until it is killed, or
+ * fails.
  */
 public final class Counting {
   private static final long KEYS = 500;
@@ -85,7 +86,8 @@ public final class Counting {
         .process(new Count())
         .uid("count")
         .sinkTo(new DiscardingSink<>());
-    System.out.println("job " + environment.executeAsync("counting").getJobID());
-    TimeUnit.DAYS.sleep(1);
+    JobClient job = environment.executeAsync("counting");
+    System.out.println("job " + job.getJobID());
+    job.getJobExecutionResult().get();
   }
 }
