@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks import data, database, fetching, machine, memory, metadata, plot, spark, stalls
-from tests.benchmarks.report import Line, Report, decoded
+from tests.benchmarks.report import Report, decoded
 from tests.benchmarks.requests import RequestCounter
 from tests.benchmarks.rows import Row, Scale
 from tests.benchmarks.runner import Runner
@@ -35,26 +35,25 @@ def main(arguments: Sequence[str]) -> int:
     scale = Scale.quick() if options.quick else Scale()
     with Sides.made(options.directory) as sides, RequestCounter.made() as counter:
         rows = _chosen(_rows(sides, scale), options.only)
-        began = time.time()
-        lines: list[Line] = []
+        report = Report(
+            command=shlex.join(["./run", "bench", *arguments]),
+            began=time.time(),
+            seconds=0.0,
+            rounds=options.rounds,
+            machine=machine.describe(sides.directory),
+            targets={target.name: target.command for row in rows for target in row.targets},
+            notes=[f"data mode of Holdfast: {sides.node.status().data_mode}"],
+            lines=[],
+        )
         with Screen(_console(), len(rows), options.rounds) as screen:
             runner = Runner(scale, options.rounds, counter, sides.settle, screen.progress)
             for row in rows:
                 found = runner.run(row)
                 screen.done(found)
-                lines += found
-            report = Report(
-                command=shlex.join(["./run", "bench", *arguments]),
-                began=began,
-                seconds=time.time() - began,
-                rounds=options.rounds,
-                machine=machine.describe(sides.directory),
-                targets={target.name: target.command for row in rows for target in row.targets},
-                notes=[f"data mode of Holdfast: {sides.node.status().data_mode}"],
-                lines=lines,
-            )
+                report.lines += found
+                report.seconds = time.time() - report.began
+                _write_files(options, report)  # what is measured is kept, whatever becomes of the rest
             screen.end(report)
-    _write_files(options, report)
     return 0
 
 

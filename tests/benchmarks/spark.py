@@ -33,7 +33,7 @@ from tests.support.s3 import Versitygw
 _AWAY_SECONDS = 0.015
 """Each way."""
 _FILES = 40
-_WARM_UP_BATCHES = 5
+_WARM_UP_BATCHES = 20
 _COUNTED_BATCHES = 10
 _BUILDING_BATCHES = 4
 _FIRST_ROWS = 1_000
