@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.checkpoints.layouts import FlinkKind, FlinkName, SparkKind, SparkName, parse_flink, parse_spark
 from holdfast_spark.forms import Form
+from holdfast_spark.stores import PRIVATE, is_private
 
 PLACED = Form(location="string", name="string", size_bytes="bigint")
 OWNED = Form(owner="string", purpose="string", size_bytes="bigint")
@@ -47,8 +48,8 @@ def owner_of(location: str | None, name: str) -> tuple[str, str]:
     if location is not None:
         spark = parse_spark(name[len(location) + 1 if location else 0 :].encode())
         return location or ".", _of_spark(spark) if isinstance(spark, SparkName) else OTHER
-    if name.startswith(".holdfast/"):
-        return ".holdfast", TEMPORARY
+    if is_private(name):
+        return PRIVATE, TEMPORARY
     flink = parse_flink(name.encode())
     if isinstance(flink, FlinkName) and flink.kind is not FlinkKind.OTHER_METADATA:
         job = flink.job.decode() or flink.directory.decode().partition("/")[0]

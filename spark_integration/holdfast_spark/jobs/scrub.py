@@ -23,6 +23,7 @@ from holdfast_spark.jobs.command import add_store, address_of, parser_of, positi
 from holdfast_spark.jobs.inventories import OBJECTS_PER_FILE, Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.words import counted, size, table
+from holdfast_spark.stores import PRIVATE
 
 _SHOWN = 20
 _SECONDS = 1
@@ -83,7 +84,9 @@ def _start(spark: SparkSession, inventory: Inventory, checker: Checker, tasks: i
     rows = inventory.about.objects + inventory.about.directories
     at_once = max(1, OBJECTS_PER_FILE * files // max(1, rows))
     source = spark.readStream.schema(OBJECTS.ddl).option("maxFilesPerTrigger", at_once)
-    objects = source.parquet(f"{inventory.path}/objects").where("not is_directory and not startswith(key, '.holdfast/')")
+    objects = source.parquet(f"{inventory.path}/objects").where(
+        ~f.col("is_directory") & ~f.col("key").startswith(f"{PRIVATE}/")
+    )
     checked = objects.repartition(tasks).mapInArrow(checker.check, CHECKED.ddl)
     sink = checked.writeStream.format("parquet").option("checkpointLocation", f"{path}/progress")
     return sink.trigger(availableNow=True).start(f"{path}/checked")
