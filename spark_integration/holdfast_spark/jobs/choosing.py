@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.checkpoints.hooks.streams import read_object
-from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
+from holdfast.checkpoints.layouts import SparkKind
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, SparkSnapshot
 from holdfast.checkpoints.reachability import Examination, Listed, Wanted
 from holdfast.checkpoints.reachability.spark_store import Chain, Store, chain_of
-from holdfast_spark.forms import Form
+from holdfast_spark.forms import PLACED, Form
+from holdfast_spark.jobs.naming import name_below
 from holdfast_spark.stores import RemoteStore, StoreAddress, patiently
 
-PLACED = Form(location="string", name="string", size_bytes="bigint")
 STATE = PLACED.with_columns(
     operator="bigint", partition="bigint", store="string", kind="string", number="bigint", unique_id="string"
 )
@@ -95,8 +95,8 @@ def _of_attempts(files: Sequence[File], read: _Read) -> list[File]:
     """Choose by lineages, of all attempts at the version; nothing in format 1, or where no lineage is whole."""
     store = Store(b"")
     for file in files:
-        name = parse_spark(_relative(file.location, file.name))
-        if isinstance(name, SparkName):
+        name = name_below(file.location, file.name)
+        if name is not None:
             store.add(Listed(file.name.encode(), file.size_bytes, 0), name)
     newest = {(file.version, file.unique_id) for file in files if file.number == file.version and file.unique_id is not None}
     chosen: dict[str, File] = {}
@@ -128,14 +128,10 @@ def _named(zips: Iterable[File], read: _Read) -> set[str] | None:
     return found
 
 
-def _relative(location: str, name: str) -> bytes:
-    return name[len(location) + 1 if location else 0 :].encode()
-
-
 def _state(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
     location, name, _ = row
-    parsed = parse_spark(_relative(location, name))
-    if not isinstance(parsed, SparkName) or parsed.layers:
+    parsed = name_below(location, name)
+    if parsed is None or parsed.layers:
         return None
     if parsed.kind is SparkKind.COMMIT:
         return *row, None, None, None, parsed.kind.value, parsed.number, None

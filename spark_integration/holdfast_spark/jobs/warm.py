@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
-from holdfast_spark.jobs.choosing import PLACED, STATE, UNIT, Chooser, state_of
+from holdfast_spark.forms import PLACED
+from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser, state_of
 from holdfast_spark.jobs.command import add_store, address_of, parser_of, positive, run
 from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.inventories import Inventory
