@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.stores import StoreAddress
@@ -79,6 +80,20 @@ def address_of(options: argparse.Namespace) -> StoreAddress:
     address = StoreAddress(options.store, {name: value for name, _, value in pairs})
     address.open().probe()
     return address
+
+
+def add_store_and_inventory(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that ``store_and_inventory`` takes."""
+    add_store(parser)
+    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+
+
+def store_and_inventory(spark: SparkSession, options: argparse.Namespace) -> tuple[StoreAddress, Inventory]:
+    """Return the store and the inventory that were named. Raises as ``address_of``, and when the one is not of the other."""
+    address = address_of(options)
+    inventory = Inventory(spark, options.inventory)
+    inventory.check_store(address.open().url)
+    return address, inventory
 
 
 def parts_of(spark: SparkSession, given: int | None) -> int:

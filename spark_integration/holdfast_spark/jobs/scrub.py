@@ -19,7 +19,7 @@ from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 from holdfast_spark.forms import OBJECTS
 from holdfast_spark.jobs.checking import CHECKED, Checker, Outcome
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, positive, run
+from holdfast_spark.jobs.command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.inventories import OBJECTS_PER_FILE, Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.words import counted, size, table
@@ -32,8 +32,7 @@ _SECONDS = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = parser_of("scrub", __doc__)
-    add_store(parser)
-    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+    add_store_and_inventory(parser)
     parser.add_argument("results", metavar="RESULTS", help="a directory for what came out, and for how far the scrub is")
     parser.add_argument("--bytes-per-second", type=_rate, metavar="SIZE", help="read no faster, all tasks together: 200MiB")
     parser.add_argument("--objects-per-second", type=positive, metavar="NUMBER", help="begin no more, all tasks together")
@@ -46,9 +45,7 @@ def results(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> int:
-    address = address_of(options)
-    inventory = Inventory(spark, options.inventory)
-    inventory.check_store(address.open().url)
+    address, inventory = store_and_inventory(spark, options)
     path = options.results.rstrip("/")
     _claim(spark, inventory, path)
     tasks = spark.sparkContext.defaultParallelism
