@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from holdfast.checkpoints.hooks.stored import text_of
 from holdfast.checkpoints.layouts import FlinkName, parse_flink
 from holdfast.checkpoints.manifests import ManifestKind, ReferenceKind
 from holdfast.checkpoints.reachability import Kept, Listed, Plan, PlanBuilder, PlanEntry, Policy, Wanted
@@ -96,7 +97,7 @@ class Judge:
                 yield None, None, found.scope.decode(), found.why
                 continue
             for component, is_directory in {(each.last_component, each.kind is ReferenceKind.DIRECTORY) for each in found}:
-                if (text := _text(component)) is not None:
+                if (text := text_of(component)) is not None:  # or no listed name can equal it
                     yield text, is_directory, None, None
 
 
@@ -111,11 +112,3 @@ def _entry(entry: PlanEntry, etags: Mapping[str, str]) -> tuple[Any, ...]:
     name = entry.name.decode()
     phase = int(entry.phase)
     return name, entry.reason.name, entry.about, entry.size_bytes, entry.mtime_ns, etags[name], phase, None
-
-
-def _text(component: bytes) -> str | None:
-    """Return the name; None for one that no listed name can equal, because it is no text."""
-    try:
-        return component.decode()
-    except UnicodeDecodeError:
-        return None

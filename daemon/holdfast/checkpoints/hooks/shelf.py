@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -54,7 +54,7 @@ class PlanShelf:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for left_over in self._directory.glob(".new-*"):
             left_over.unlink(missing_ok=True)
-        self._write(f"{plan.header.id}.plan", b"".join(plan.lines()))
+        write_whole(self._file(plan.header.id, "plan"), plan.lines())
         for old in self.ids()[:-_KEPT_PLANS]:
             self._file(old, "plan").unlink(missing_ok=True)
             self._file(old, "outcome").unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class PlanShelf:
 
     def note(self, plan_id: str, outcome: Outcome) -> None:
         """Write down how far a plan is."""
-        self._write(f"{plan_id}.outcome", msgspec.json.encode(outcome))
+        write_whole(self._file(plan_id, "outcome"), [msgspec.json.encode(outcome)])
 
     @contextmanager
     def executing(self, plan_id: str) -> Iterator[None]:
@@ -103,7 +103,15 @@ class PlanShelf:
             raise PlanError(f"{plan_id!r} is no id of a plan; 'holdfast checkpoint plans' lists those there are")
         return self._directory / f"{plan_id}.{ending}"
 
-    def _write(self, name: str, content: bytes) -> None:
-        new = self._directory / f".new-{name}"
-        new.write_bytes(content)
-        new.replace(self._directory / name)
+
+def write_whole(file: Path, lines: Iterable[bytes]) -> None:
+    """Write a file, whole or not at all; a crash leaves ``.new-…`` beside it. Raises ``OSError``, and what ``lines`` do."""
+    new = file.with_name(f".new-{file.name}")
+    try:
+        with new.open("wb") as stream:
+            stream.writelines(lines)
+        new.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
