@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf
@@ -94,6 +96,20 @@ def store_and_inventory(spark: SparkSession, options: argparse.Namespace) -> tup
     inventory = Inventory(spark, options.inventory)
     inventory.check_store(address.open().url)
     return address, inventory
+
+
+def made(directory: Path) -> Path:
+    """Return a directory of this machine, made if it is missing, to write to when the work is done.
+
+    Raises ``ConfigurationError`` when nothing can be written there: better now than then.
+    """
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as problem:
+        raise ConfigurationError(f"{directory} can't be written to: {os.strerror(problem.errno or 0)}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{directory} can't be written to by this user")
+    return directory
 
 
 def parts_of(spark: SparkSession, given: int | None) -> int:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.hooks.stored import Header
 from holdfast.checkpoints.reachability import Policy
-from holdfast_spark.jobs.command import add_store_and_inventory, parser_of, run, seconds, store_and_inventory
+from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
 from holdfast_spark.jobs.judging import Judge
 from holdfast_spark.jobs.planning import header_of, write
 from holdfast_spark.jobs.progress import Progress
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> None:
     policy = Policy(int(options.grace * _SECOND_NS), int(options.abandoned * _SECOND_NS), options.min_batches)
     root = options.root.strip("/")
+    plans = made(options.plans)
     address, inventory = store_and_inventory(spark, options)
     judge = Judge(address, root, policy, inventory.about.began_ns)
     with ExitStack() as stack:
@@ -60,7 +61,7 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
             plan = stack.enter_context(swept(inventory.listed(root), judge))
         with progress.step("writing the plan"):
             header = header_of(plan, inventory.about, root, options.zone, policy)
-            file = write(header, plan.entries, options.plans)
+            file = write(header, plan.entries, plans)
             if options.table:
                 plan.entries.drop("kept_because").write.parquet(options.table)
         _tell(header, plan, file)

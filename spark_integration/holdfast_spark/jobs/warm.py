@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from holdfast.errors import ConfigurationError
 from holdfast_spark.forms import PLACED
 from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser, state_of
-from holdfast_spark.jobs.command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
+from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.locating import located, named
 from holdfast_spark.jobs.progress import Progress
@@ -66,6 +66,7 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
     nodes = _nodes(options.nodes)
     if options.copies > len(nodes):
         raise ConfigurationError(f"{counted(options.copies, 'copy', 'copies')} take more than {counted(len(nodes), 'node')}")
+    output = made(options.output)
     address, inventory = store_and_inventory(spark, options)
     root = options.root.strip("/")
     below = "/".join(filter(None, (options.mounted.rstrip("/"), root)))
@@ -75,9 +76,9 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
             files = hold(placed(files, nodes, options.copies))
             totals = _totals(files, nodes)
         with progress.step("writing the lists"):
-            _write(files, nodes, below, options.output)
+            _write(files, nodes, below, output)
     print(table(("node", "partitions", "files", "size"), totals))
-    print(f"lists for 'holdfast prefetch': {options.output / '*.paths'}")
+    print(f"lists for 'holdfast prefetch': {output / '*.paths'}")
 
 
 def _totals(files: DataFrame, nodes: Sequence[str]) -> list[tuple[str, int, int, str]]:
