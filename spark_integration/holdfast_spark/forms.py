@@ -58,3 +58,6 @@ OBJECTS = Form(key="string", size_bytes="bigint", modified_ns="bigint", etag="st
 
 LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="string", is_directory="boolean")
 """The same for a sweep: names are relative to its root, and everything has a time."""
+
+PLACED = Form(location="string", name="string", size_bytes="bigint")
+"""Files, and the checkpoint location of Spark's that each lies in (``locating``); both are relative to the root."""

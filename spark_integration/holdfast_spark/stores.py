@@ -16,9 +16,19 @@ from itertools import islice
 from typing import TypeVar
 
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.remote import DirectoryInfo, ObjectInfo, RemoteStore, directory_of, open_store
+from holdfast.remote import PRIVATE, DirectoryInfo, ObjectInfo, RemoteStore, directory_of, is_private, key_below, open_store
 
-__all__ = ["DirectoryInfo", "ObjectInfo", "RemoteStore", "StoreAddress", "in_parallel", "patiently"]
+__all__ = [
+    "PRIVATE",
+    "DirectoryInfo",
+    "ObjectInfo",
+    "RemoteStore",
+    "StoreAddress",
+    "in_parallel",
+    "is_private",
+    "key_below",
+    "patiently",
+]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

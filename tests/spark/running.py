@@ -21,8 +21,7 @@ def run(job: ModuleType, spark: SparkSession, *arguments: object) -> None:
 
 
 def plan_of(spark: SparkSession, url: str, inventory: Path, directory: Path, *options: str) -> StoredPlan:
-    """Run the job ``orphans`` and read its plan from ``directory``, which is made."""
-    directory.mkdir()
+    """Run the job ``orphans`` and read its plan from ``directory``, which it makes."""
     run(orphans, spark, url, inventory, "--plans", directory, *options)
     (file,) = directory.iterdir()
     with file.open("rb") as stream:

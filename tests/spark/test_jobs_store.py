@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import RemoteRefusedError
 from holdfast.remote import UploadSource
-from holdfast_spark.jobs import command, inventory, scrub, usage, warm
+from holdfast_spark.jobs import command, inventory, orphans, scrub, usage, warm
 from holdfast_spark.jobs.holding import holding
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.stores import StoreAddress
@@ -175,6 +175,9 @@ def test_bad_input_is_one_clear_line(
         (warm, [url, somewhere, "--nodes", "a,a"], "each once"),
         (warm, [url, somewhere, "--nodes", "a", "--copies", "2"], "take more than 1 node"),
         (warm, [url, somewhere, "--nodes", f"@{workspace}/none"], "can't be read"),
+        (warm, [url, somewhere, "--nodes", "a", "--output", str(workspace / "no/such")], "can't be written"),
+        (orphans, [url, somewhere, "--plans", str(workspace / "no/such")], "can't be written"),
+        (orphans, [url, somewhere, "--plans", f"{somewhere}/about/_SUCCESS"], "can't be written"),
         (usage, [somewhere, somewhere], "was given twice"),
         (usage, [somewhere, "--report", str(workspace / "no/such/file")], "can't be written"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -345,14 +346,22 @@ async def test_a_plan_that_is_cut_off_damaged_or_of_another_format_is_refused(no
 
 async def test_only_the_newest_plans_are_kept(node: HooksOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.checkpoints.hooks.shelf._KEPT_PLANS", 2)
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / ".new-20200101-000000-aaaaaa.plan").write_text("half of one")
     ids = []
     for number in range(3):
         monkeypatch.setattr("holdfast.checkpoints.hooks.execution.new_id", lambda n=number: f"20200101-00000{n}-aaaaaa")
         ids.append((await node.hooks.plan_sweep("checkpoints", "flink", POLICY)).header.id)
     assert node.shelf.ids() == ids[1:]
     assert sorted(file.name for file in (tmp_path / "plans").iterdir()) == [f"{each}.plan" for each in ids[1:]]
+
+
+async def test_what_crashes_have_left_goes_and_what_another_writes_stays(node: HooksOver, tmp_path: Path) -> None:
+    (tmp_path / "plans").mkdir()
+    left_over, under_way = (tmp_path / "plans" / f".new-{each}.plan" for each in ("20200101-000000-aaaaaa", new_id()))
+    left_over.write_text("half of one")
+    os.utime(left_over, (0, 0))
+    under_way.write_text("the first half of one")
+    await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    assert (left_over.exists(), under_way.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("plan_id", ["", "../../etc/passwd", "20200101-000000-AAAAAA", "x"])

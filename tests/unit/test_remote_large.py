@@ -155,6 +155,20 @@ def test_parts_are_what_a_large_file_costs(place: Versitygw, file: Path) -> None
     assert place.requests() == {"HeadObject": 1}, "what can't win is not sent"
 
 
+@pytest.mark.parametrize("lost", [("PUT", "partNumber=2"), ("POST", "uploadId=")], ids=["a part", "the end"])
+@pytest.mark.parametrize("create_only", [False, True])
+def test_an_upload_that_fails_leaves_no_parts(
+    lost: tuple[str, str], create_only: bool, place: Versitygw, behind: RemoteStore, proxy: FaultProxy, file: Path
+) -> None:
+    method, matching = lost
+    proxy.answer(503, method=method, matching=matching)
+    place.clear_log()
+    with pytest.raises(RemoteUnavailableError):
+        send(behind, "large", file, METADATA, create_only=create_only)
+    assert place.requests()["AbortMultipartUpload"] == 1
+    assert "Uploads" not in place.client().list_multipart_uploads(Bucket=place.bucket, Prefix=place.key(""))
+
+
 Step = tuple[str, str, int]
 STEPS: dict[str, Step] = {
     "looking": ("HEAD", "/large", 0),

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, moment, print_json, print_table, size
+from holdfast.cli.output import console, moment, print_found, print_json, print_table, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
 from holdfast.errors import ConfigurationError
@@ -33,9 +33,6 @@ def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False)
     """List the checkpoints below a directory: of jobs, of queries, and what they share."""
     with asking_client(socket) as daemon:
         found = daemon.checkpoints(absolute(root))
-    if as_json:
-        print_json(found)
-        return
     rows = (
         (
             each.what if each.complete else f"{each.what}, incomplete",
@@ -46,7 +43,7 @@ def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False)
         )
         for each in found
     )
-    print_table(("what", "files", "size", "modified", "path"), rows, "no checkpoints")
+    print_found(found, ("what", "files", "size", "modified", "path"), rows, "no checkpoints", as_json=as_json)
 
 
 @app.command()
@@ -109,11 +106,8 @@ def plans(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """List the plans that are kept, and what became of them."""
     with asking_client(socket) as daemon:
         found = daemon.plans()
-    if as_json:
-        print_json(found)
-        return
     rows = ((plan.id, plan.kind, plan.state, plan.count, size(plan.size_bytes), plan.path) for plan in found)
-    print_table(("plan", "kind", "state", "entries", "size", "root"), rows, "no plans")
+    print_found(found, ("plan", "kind", "state", "entries", "size", "root"), rows, "no plans", as_json=as_json)
 
 
 @app.command()

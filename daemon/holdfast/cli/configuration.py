@@ -7,7 +7,7 @@ import os
 import typer
 
 from holdfast.cli.options import ConfigFile, Json
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import print_found
 from holdfast.config import load
 
 app = typer.Typer(help="The configuration.", no_args_is_help=True)
@@ -20,7 +20,5 @@ def show(
 ) -> None:
     """Print every setting in force and where its value comes from."""
     rows = load(config, os.environ).rows()
-    if as_json:
-        print_json([{"key": key, "value": value, "source": source} for key, value, source in rows])
-    else:
-        print_table(("key", "value", "from"), rows, "")
+    found = [{"key": key, "value": value, "source": source} for key, value, source in rows]
+    print_found(found, ("key", "value", "from"), rows, as_json=as_json)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextCol
 from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, counted, moment, print_json, print_table, size
+from holdfast.cli.output import console, counted, moment, print_found, print_json, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
@@ -36,23 +36,15 @@ def ls(
 ) -> None:
     """List a directory with the state of each file."""
     with asking_client(socket) as daemon:
-        entries = daemon.entries(absolute(path) if path else daemon.status().mountpoint)
-        if as_json:
-            print_json(list(entries))
-        else:
-            rows = (
-                (_flags(entry), size(entry.size_bytes), moment(entry.modified), Path(entry.path).name) for entry in entries
-            )
-            print_table(("state", "size", "modified", "name"), rows, "empty")
+        found = list(daemon.entries(absolute(path) if path else daemon.status().mountpoint))
+    rows = ((_flags(entry), size(entry.size_bytes), moment(entry.modified), Path(entry.path).name) for entry in found)
+    print_found(found, ("state", "size", "modified", "name"), rows, "empty", as_json=as_json)
 
 
 def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show what is known about a file: object, digest, state."""
     with asking_client(socket) as daemon:
         entry = daemon.entry(absolute(path))
-    if as_json:
-        print_json(entry)
-        return
     rows = [
         ("path", entry.path),
         ("type", entry.type),
@@ -65,7 +57,7 @@ def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = Fa
     rows += [(name, value) for name, value in optional if value]
     if entry.used:
         rows.append(("last used", moment(entry.used)))
-    print_table(("", ""), rows, "")
+    print_found(entry, ("", ""), rows, as_json=as_json)
 
 
 def why(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:

@@ -36,6 +36,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
         console.print(_line(row, widths), markup=False)
 
 
+def print_found(
+    found: object, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "", *, as_json: bool
+) -> None:
+    """Print what a daemon answered: ``found`` as JSON for programs, or the ``rows`` made of it as a table for people."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(columns, rows, empty)
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import console, moment, print_json, print_table
+from holdfast.cli.output import console, moment, print_found, print_json
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 
@@ -62,10 +62,8 @@ def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """List working directories, who holds them, and until when the others are kept."""
     with asking_client(socket) as daemon:
         found = daemon.workdirs()
-    if as_json:
-        print_json(found)
-        return
-    print_table(("path", "held by", "since", "kept until", "times"), map(_row, found), "no working directories")
+    columns = ("path", "held by", "since", "kept until", "times")
+    print_found(found, columns, map(_row, found), "no working directories", as_json=as_json)
 
 
 def _row(info: WorkdirInfo) -> tuple[str, str, str, str, str]:

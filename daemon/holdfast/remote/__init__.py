@@ -9,9 +9,11 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
+from holdfast.remote.names import PRIVATE, is_private, key_below
 from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [
+    "PRIVATE",
     "Capabilities",
     "DirectoryInfo",
     "DirectoryListing",
@@ -20,5 +22,7 @@ __all__ = [
     "RemoteStore",
     "UploadSource",
     "directory_of",
+    "is_private",
+    "key_below",
     "open_store",
 ]

@@ -45,6 +45,7 @@ from holdfast.remote.names import (
     checked_target,
     is_private,
     is_storable,
+    key_below,
     staged_key,
     storable_only,
 )
@@ -91,7 +92,7 @@ class DirectoryStore(RemoteStore):
                     if stat_module.S_ISDIR(stat.st_mode):
                         directories[name] = stat.st_mtime_ns
                     else:
-                        objects[name] = info_of(f"{prefix}/{name}" if prefix else name, stat, {})
+                        objects[name] = info_of(key_below(prefix, name), stat, {})
             except OSError as problem:
                 if problem.errno not in _NOTHING_THERE:
                     raise

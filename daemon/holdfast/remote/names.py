@@ -1,4 +1,4 @@
-"""Which keys a store can hold, and which are its own.
+"""Keys: how they are put together, which a store can hold, and which are its own.
 
 Everything below ``.holdfast/`` at the root of a store belongs to the stores themselves: objects on their way. A crash leaves
 some there; nothing else does any harm by removing them when they are old.
@@ -17,6 +17,11 @@ PRIVATE = ".holdfast"
 def staged_key() -> str:
     """Return a key for an object on its way to its name; no two calls return the same."""
     return f"{PRIVATE}/{uuid.uuid4().hex}"
+
+
+def key_below(directory: str, name: str) -> str:
+    """Return the key of ``name``, which is relative to ``directory`` (``""``: the whole store)."""
+    return f"{directory}/{name}" if directory else name
 
 
 def is_private(key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from holdfast.remote.contract import DirectoryInfo, DirectoryListing, ObjectInfo
+from holdfast.remote.names import key_below
 
 
 def walk(list_directory: Callable[[str], DirectoryListing], prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
@@ -18,7 +19,7 @@ def walk(list_directory: Callable[[str], DirectoryListing], prefix: str) -> Iter
         listing = list_directory(directory)
         yield from listing.objects.values()
         for name in listing.directories:
-            key = f"{directory}/{name}" if directory else name
+            key = key_below(directory, name)
             waiting.append(key)
             if name in listing.changed_ns:
                 yield DirectoryInfo(key, listing.changed_ns[name])

@@ -18,7 +18,7 @@ import trio
 
 from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
 from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
-from holdfast.checkpoints.hooks.stored import Header, Item, StoredPlan, StoredPolicy, items_of
+from holdfast.checkpoints.hooks.stored import WORKDIRS, Header, Item, StoredPlan, StoredPolicy, items_of
 from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
 from holdfast.errors import PlanError
 from holdfast.fs.filesystem import FileSystem
@@ -27,7 +27,6 @@ from holdfast.workdirs.garbage import Content, garbage, is_judged
 from holdfast.workdirs.service import Workdir, Workdirs
 from holdfast.workdirs.tree import WorkdirTree
 
-WORKDIRS = "workdirs"
 _IN_ONE_GO = 100
 _TICK_NS = 10_000_000
 """The times of files are those of the kernel's last tick, which may lie before the clock's time by so much."""

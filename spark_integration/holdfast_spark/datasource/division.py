@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from holdfast_spark.stores import DirectoryInfo, ObjectInfo, RemoteStore
+from holdfast_spark.stores import PRIVATE, DirectoryInfo, ObjectInfo, RemoteStore, key_below
 
 _SMALL = 2000
 """A directory with no more below it than two pages of S3's are is not worth dividing."""
 _MOST_SUBDIRECTORIES = 10_000
 """More are listed together: that is cheaper than one request for each, and their names stay off the driver."""
-_PRIVATE = ".holdfast"
 
 
 class Unit(NamedTuple):
@@ -36,9 +35,9 @@ def divided(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
         directory = waiting.popleft()
         below = _worth_dividing(store, directory)
         units.append(Unit(directory, is_deep=not below))
-        waiting.extend(f"{directory}/{name}" if directory else name for name in below)
+        waiting.extend(key_below(directory, name) for name in below)
         if below and not directory:
-            units.append(Unit(_PRIVATE, is_deep=True))
+            units.append(Unit(PRIVATE, is_deep=True))
     return units + [Unit(directory, is_deep=True) for directory in waiting]
 
 
@@ -50,12 +49,7 @@ def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInf
     listing = store.list_directory(unit.prefix)
     yield from listing.objects.values()
     for name, changed_ns in listing.changed_ns.items():
-        yield DirectoryInfo(f"{unit.prefix}/{name}" if unit.prefix else name, changed_ns)
-
-
-def is_private(key: str) -> bool:
-    """Tell what is the stores' own: objects that are on their way to their names, clocks, elections."""
-    return key.partition("/")[0] == _PRIVATE
+        yield DirectoryInfo(key_below(unit.prefix, name), changed_ns)
 
 
 def _worth_dividing(store: RemoteStore, directory: str) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from holdfast_spark.datasource.division import Unit, divided, is_private, listed
+from holdfast_spark.datasource.division import Unit, divided, listed
 from holdfast_spark.forms import OBJECTS
-from holdfast_spark.stores import DirectoryInfo, ObjectInfo, RemoteStore, StoreAddress, patiently
+from holdfast_spark.stores import DirectoryInfo, ObjectInfo, RemoteStore, StoreAddress, is_private, patiently
 
 _TASKS_PER_PART = 4
 

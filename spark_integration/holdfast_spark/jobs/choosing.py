@@ -6,19 +6,18 @@ since. In format 2 several attempts may have written a version: there the lineag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from holdfast.checkpoints.hooks.streams import read_object
-from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
-from holdfast.checkpoints.manifests import Manifest, ManifestKind, SparkSnapshot
+from holdfast.checkpoints.layouts import SparkKind
+from holdfast.checkpoints.manifests import ManifestKind, SparkSnapshot
 from holdfast.checkpoints.reachability import Examination, Listed, Wanted
 from holdfast.checkpoints.reachability.spark_store import Chain, Store, chain_of
-from holdfast_spark.forms import Form
-from holdfast_spark.stores import RemoteStore, StoreAddress, patiently
+from holdfast_spark.forms import PLACED, Form
+from holdfast_spark.jobs.naming import name_below
+from holdfast_spark.jobs.reading import Read, reader_below
+from holdfast_spark.stores import StoreAddress
 
-PLACED = Form(location="string", name="string", size_bytes="bigint")
 STATE = PLACED.with_columns(
     operator="bigint", partition="bigint", store="string", kind="string", number="bigint", unique_id="string"
 )
@@ -28,7 +27,6 @@ UNIT = Form(location="string", operator="bigint", partition="bigint", version="b
 """A file that the state of one partition needs, to go on from ``version``."""
 
 _SNAPSHOTS = (SparkKind.ZIP.value, SparkKind.SNAPSHOT.value)
-_Read: TypeAlias = Callable[[Wanted], Manifest]
 _SHARED = (SparkKind.SST.value, SparkKind.ARCHIVED_LOG.value)
 
 
@@ -63,7 +61,7 @@ class Chooser:
     def choose(self, table: Any) -> Any:
         """Choose from one partition's files (``STATE`` with ``version`` in, ``UNIT`` out)."""
         files = [File(*row) for row in STATE.with_columns(version="bigint").rows(table)]
-        read = self._reader(self._address.open())
+        read = reader_below(self._address, self._root)
         stores = [[file for file in files if file.store == each] for each in sorted({file.store for file in files})]
         return UNIT.table(
             (file.location, file.operator, file.partition, file.version, file.name, file.size_bytes)
@@ -71,12 +69,8 @@ class Chooser:
             for file in _needed(of_store, read)
         )
 
-    def _reader(self, store: RemoteStore) -> _Read:
-        prefix = f"{self._root}/" if self._root else ""
-        return lambda wanted: patiently(partial(read_object, store, prefix + wanted.name.decode(), wanted))
 
-
-def _needed(files: Sequence[File], read: _Read) -> Iterator[File]:
+def _needed(files: Sequence[File], read: Read) -> Iterator[File]:
     """Choose from one store's files."""
     versions = _of_attempts(files, read) or _of_versions(files)
     yield from versions
@@ -91,12 +85,12 @@ def _of_versions(files: Sequence[File]) -> list[File]:
     return [file for number, file in versions if (number == base if file.kind in _SNAPSHOTS else number > base)]
 
 
-def _of_attempts(files: Sequence[File], read: _Read) -> list[File]:
+def _of_attempts(files: Sequence[File], read: Read) -> list[File]:
     """Choose by lineages, of all attempts at the version; nothing in format 1, or where no lineage is whole."""
     store = Store(b"")
     for file in files:
-        name = parse_spark(_relative(file.location, file.name))
-        if isinstance(name, SparkName):
+        name = name_below(file.location, file.name)
+        if name is not None:
             store.add(Listed(file.name.encode(), file.size_bytes, 0), name)
     newest = {(file.version, file.unique_id) for file in files if file.number == file.version and file.unique_id is not None}
     chosen: dict[str, File] = {}
@@ -116,7 +110,7 @@ def _is_in(file: File, chain: Chain) -> bool:
     return (file.number == chain.base) == (file.kind in _SNAPSHOTS)
 
 
-def _named(zips: Iterable[File], read: _Read) -> set[str] | None:
+def _named(zips: Iterable[File], read: Read) -> set[str] | None:
     """Return the names of what these snapshots consist of; None when one of them can't be read: then all may be."""
     found: set[str] = set()
     for each in zips:
@@ -128,14 +122,10 @@ def _named(zips: Iterable[File], read: _Read) -> set[str] | None:
     return found
 
 
-def _relative(location: str, name: str) -> bytes:
-    return name[len(location) + 1 if location else 0 :].encode()
-
-
 def _state(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
     location, name, _ = row
-    parsed = parse_spark(_relative(location, name))
-    if not isinstance(parsed, SparkName) or parsed.layers:
+    parsed = name_below(location, name)
+    if parsed is None or parsed.layers:
         return None
     if parsed.kind is SparkKind.COMMIT:
         return *row, None, None, None, parsed.kind.value, parsed.number, None

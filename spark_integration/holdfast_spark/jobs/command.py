@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf
@@ -13,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.stores import StoreAddress
@@ -79,6 +82,34 @@ def address_of(options: argparse.Namespace) -> StoreAddress:
     address = StoreAddress(options.store, {name: value for name, _, value in pairs})
     address.open().probe()
     return address
+
+
+def add_store_and_inventory(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that ``store_and_inventory`` takes."""
+    add_store(parser)
+    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+
+
+def store_and_inventory(spark: SparkSession, options: argparse.Namespace) -> tuple[StoreAddress, Inventory]:
+    """Return the store and the inventory that were named. Raises as ``address_of``, and when the one is not of the other."""
+    address = address_of(options)
+    inventory = Inventory(spark, options.inventory)
+    inventory.check_store(address.open().url)
+    return address, inventory
+
+
+def made(directory: Path) -> Path:
+    """Return a directory of this machine, made if it is missing, to write to when the work is done.
+
+    Raises ``ConfigurationError`` when nothing can be written there: better now than then.
+    """
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as problem:
+        raise ConfigurationError(f"{directory} can't be written to: {os.strerror(problem.errno or 0)}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{directory} can't be written to by this user")
+    return directory
 
 
 def parts_of(spark: SparkSession, given: int | None) -> int:

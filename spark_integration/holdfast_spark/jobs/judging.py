@@ -6,18 +6,19 @@ plan becomes rows. One query is judged in one piece: a task holds the names of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from holdfast.checkpoints.hooks.streams import read_object
+from holdfast.checkpoints.hooks.stored import text_of
 from holdfast.checkpoints.layouts import FlinkName, parse_flink
-from holdfast.checkpoints.manifests import Manifest, ManifestKind, ReferenceKind
+from holdfast.checkpoints.manifests import ManifestKind, ReferenceKind
 from holdfast.checkpoints.reachability import Kept, Listed, Plan, PlanBuilder, PlanEntry, Policy, Wanted
 from holdfast.checkpoints.reachability.flink_tree import references_of
 from holdfast.checkpoints.reachability.parts import plan_directory_of_a_sink, plan_outside, sweep_query
 from holdfast_spark.forms import LISTED, Form
 from holdfast_spark.jobs.naming import listed_of
-from holdfast_spark.stores import RemoteStore, StoreAddress, in_parallel, patiently
+from holdfast_spark.jobs.reading import reader_below
+from holdfast_spark.stores import StoreAddress, in_parallel
 
 PLANNED = Form(
     name="string",
@@ -77,14 +78,14 @@ class Judge:
 
     def _query(self, location: str, listing: Iterable[Listed]) -> Plan:
         examination = sweep_query(location.encode(), listing, self._policy, self._now_ns)
-        read = self._reader()
+        read = reader_below(self._address, self._root)
         while wanted := examination.wanted:
             answers = in_parallel(read, wanted)
             examination.supply({each.name: answer for each, answer in zip(wanted, answers, strict=True)})
         return examination.result
 
     def _references(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        read = self._reader()
+        read = reader_below(self._address, self._root)
 
         def references(row: tuple[Any, ...]) -> Any:
             name = parse_flink(row[0].encode())
@@ -96,17 +97,8 @@ class Judge:
                 yield None, None, found.scope.decode(), found.why
                 continue
             for component, is_directory in {(each.last_component, each.kind is ReferenceKind.DIRECTORY) for each in found}:
-                if (text := _text(component)) is not None:
+                if (text := text_of(component)) is not None:  # or no listed name can equal it
                     yield text, is_directory, None, None
-
-    def _reader(self) -> Callable[[Wanted], Manifest]:
-        store: RemoteStore = self._address.open()
-        prefix = f"{self._root}/" if self._root else ""
-
-        def read(wanted: Wanted) -> Manifest:
-            return patiently(lambda: read_object(store, prefix + wanted.name.decode(), wanted))
-
-        return read
 
 
 def _planned(plan: Plan, etags: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
@@ -120,11 +112,3 @@ def _entry(entry: PlanEntry, etags: Mapping[str, str]) -> tuple[Any, ...]:
     name = entry.name.decode()
     phase = int(entry.phase)
     return name, entry.reason.name, entry.about, entry.size_bytes, entry.mtime_ns, etags[name], phase, None
-
-
-def _text(component: bytes) -> str | None:
-    """Return the name; None for one that no listed name can equal, because it is no text."""
-    try:
-        return component.decode()
-    except UnicodeDecodeError:
-        return None

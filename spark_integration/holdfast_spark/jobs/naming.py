@@ -1,11 +1,11 @@
-"""What each name of a listing says by itself: the first pass of every job, over every object, on the executors."""
+"""What each name of a listing says: by itself, in the first pass of every job; and below the location that it lies in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.checkpoints.layouts import FlinkName
+from holdfast.checkpoints.layouts import FlinkName, SparkName, parse_spark
 from holdfast.checkpoints.reachability import Listed
 from holdfast.checkpoints.reachability.roots import Part, evidence_of, part_of
 from holdfast_spark.forms import LISTED
@@ -33,6 +33,12 @@ def listed_of(row: tuple[Any, ...]) -> Listed:
     """Return a row of ``LISTED`` as the judges know it."""
     name, size_bytes, mtime_ns, _, is_directory = row
     return Listed(name.encode(), size_bytes, mtime_ns, is_directory)
+
+
+def name_below(location: str, name: str) -> SparkName | None:
+    """Return what ``name`` says, which lies below the checkpoint location ``location`` (``""``: the root)."""
+    parsed = parse_spark(name[len(location) + 1 if location else 0 :].encode())
+    return parsed if isinstance(parsed, SparkName) else None
 
 
 def _named(row: tuple[Any, ...]) -> tuple[Any, ...]:

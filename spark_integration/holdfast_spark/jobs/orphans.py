@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.hooks.stored import Header
 from holdfast.checkpoints.reachability import Policy
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, run, seconds
-from holdfast_spark.jobs.inventories import Inventory
+from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
 from holdfast_spark.jobs.judging import Judge
 from holdfast_spark.jobs.planning import header_of, write
 from holdfast_spark.jobs.progress import Progress
@@ -32,8 +31,7 @@ _SHOWN_KEPT = 10
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = parser_of("orphans", __doc__)
-    add_store(parser)
-    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+    add_store_and_inventory(parser)
     parser.add_argument("--root", default="", help="the directory to be swept; wide enough for all that refer to each other")
     parser.add_argument(
         "--zone", default="checkpoints", help="the zone that the store is in the mounts (default: checkpoints)"
@@ -55,16 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> None:
     policy = Policy(int(options.grace * _SECOND_NS), int(options.abandoned * _SECOND_NS), options.min_batches)
     root = options.root.strip("/")
-    address = address_of(options)
-    inventory = Inventory(spark, options.inventory)
-    inventory.check_store(address.open().url)
+    plans = made(options.plans)
+    address, inventory = store_and_inventory(spark, options)
     judge = Judge(address, root, policy, inventory.about.began_ns)
     with ExitStack() as stack:
         with progress.step("judging"):
             plan = stack.enter_context(swept(inventory.listed(root), judge))
         with progress.step("writing the plan"):
             header = header_of(plan, inventory.about, root, options.zone, policy)
-            file = write(header, plan.entries, options.plans)
+            file = write(header, plan.entries, plans)
             if options.table:
                 plan.entries.drop("kept_because").write.parquet(options.table)
         _tell(header, plan, file)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.checkpoints.layouts import FlinkKind, FlinkName, SparkKind, SparkName, parse_flink, parse_spark
-from holdfast_spark.forms import Form
+from holdfast.checkpoints.layouts import FlinkKind, FlinkName, SparkKind, SparkName, parse_flink
+from holdfast_spark.forms import PLACED, Form
+from holdfast_spark.jobs.naming import name_below
+from holdfast_spark.stores import PRIVATE, is_private
 
-PLACED = Form(location="string", name="string", size_bytes="bigint")
 OWNED = Form(owner="string", purpose="string", size_bytes="bigint")
 
 _OF_SPARK = {
@@ -45,10 +46,10 @@ def own(batches: Iterator[Any]) -> Iterator[Any]:
 def owner_of(location: str | None, name: str) -> tuple[str, str]:
     """Return whose ``name`` is and what it is for: a query's (by its location), a job's, else its first directory's."""
     if location is not None:
-        spark = parse_spark(name[len(location) + 1 if location else 0 :].encode())
-        return location or ".", _of_spark(spark) if isinstance(spark, SparkName) else OTHER
-    if name.startswith(".holdfast/"):
-        return ".holdfast", TEMPORARY
+        spark = name_below(location, name)
+        return location or ".", _of_spark(spark) if spark else OTHER
+    if is_private(name):
+        return PRIVATE, TEMPORARY
     flink = parse_flink(name.encode())
     if isinstance(flink, FlinkName) and flink.kind is not FlinkKind.OTHER_METADATA:
         job = flink.job.decode() or flink.directory.decode().partition("/")[0]

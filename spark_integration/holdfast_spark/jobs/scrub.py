@@ -19,10 +19,11 @@ from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 from holdfast_spark.forms import OBJECTS
 from holdfast_spark.jobs.checking import CHECKED, Checker, Outcome
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, positive, run
+from holdfast_spark.jobs.command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.inventories import OBJECTS_PER_FILE, Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.words import counted, size, table
+from holdfast_spark.stores import PRIVATE
 
 _SHOWN = 20
 _SECONDS = 1
@@ -31,8 +32,7 @@ _SECONDS = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = parser_of("scrub", __doc__)
-    add_store(parser)
-    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+    add_store_and_inventory(parser)
     parser.add_argument("results", metavar="RESULTS", help="a directory for what came out, and for how far the scrub is")
     parser.add_argument("--bytes-per-second", type=_rate, metavar="SIZE", help="read no faster, all tasks together: 200MiB")
     parser.add_argument("--objects-per-second", type=positive, metavar="NUMBER", help="begin no more, all tasks together")
@@ -45,9 +45,7 @@ def results(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> int:
-    address = address_of(options)
-    inventory = Inventory(spark, options.inventory)
-    inventory.check_store(address.open().url)
+    address, inventory = store_and_inventory(spark, options)
     path = options.results.rstrip("/")
     _claim(spark, inventory, path)
     tasks = spark.sparkContext.defaultParallelism
@@ -83,7 +81,9 @@ def _start(spark: SparkSession, inventory: Inventory, checker: Checker, tasks: i
     rows = inventory.about.objects + inventory.about.directories
     at_once = max(1, OBJECTS_PER_FILE * files // max(1, rows))
     source = spark.readStream.schema(OBJECTS.ddl).option("maxFilesPerTrigger", at_once)
-    objects = source.parquet(f"{inventory.path}/objects").where("not is_directory and not startswith(key, '.holdfast/')")
+    objects = source.parquet(f"{inventory.path}/objects").where(
+        ~f.col("is_directory") & ~f.col("key").startswith(f"{PRIVATE}/")
+    )
     checked = objects.repartition(tasks).mapInArrow(checker.check, CHECKED.ddl)
     sink = checked.writeStream.format("parquet").option("checkpointLocation", f"{path}/progress")
     return sink.trigger(availableNow=True).start(f"{path}/checked")

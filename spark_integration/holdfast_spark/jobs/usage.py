@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
-from holdfast_spark.jobs.command import parser_of, positive, run
+from holdfast_spark.forms import PLACED
+from holdfast_spark.jobs.command import made, parser_of, positive, run
 from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.locating import located, named
-from holdfast_spark.jobs.owning import OWNED, PLACED, own
+from holdfast_spark.jobs.owning import OWNED, own
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.report import Amount, Usage, report
 from holdfast_spark.jobs.words import moment, size, table
@@ -70,6 +71,7 @@ def largest(owned: DataFrame, newest_ns: int, top: int) -> list[Amount]:
 
 
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> None:
+    made(options.report.parent)
     with holding() as hold, progress.step("adding up"):
         inventories, owned = amounts(spark, options.inventories, hold)
         about = inventories[-1].about

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
-from holdfast_spark.jobs.choosing import PLACED, STATE, UNIT, Chooser, state_of
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, positive, run
+from holdfast_spark.forms import PLACED
+from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser, state_of
+from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.holding import Hold, holding
-from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.locating import located, named
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.words import counted, size, table
@@ -33,8 +33,7 @@ _PARTITION = ["location", "operator", "partition"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = parser_of("warm", __doc__)
-    add_store(parser)
-    parser.add_argument("inventory", metavar="INVENTORY", help="of this store, as the job inventory makes it")
+    add_store_and_inventory(parser)
     parser.add_argument(
         "--nodes", required=True, metavar="NAME,NAME|@FILE", help="the nodes, or a file with one on each line"
     )
@@ -67,9 +66,8 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
     nodes = _nodes(options.nodes)
     if options.copies > len(nodes):
         raise ConfigurationError(f"{counted(options.copies, 'copy', 'copies')} take more than {counted(len(nodes), 'node')}")
-    address = address_of(options)
-    inventory = Inventory(spark, options.inventory)
-    inventory.check_store(address.open().url)
+    output = made(options.output)
+    address, inventory = store_and_inventory(spark, options)
     root = options.root.strip("/")
     below = "/".join(filter(None, (options.mounted.rstrip("/"), root)))
     with holding() as hold:
@@ -78,9 +76,9 @@ def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -
             files = hold(placed(files, nodes, options.copies))
             totals = _totals(files, nodes)
         with progress.step("writing the lists"):
-            _write(files, nodes, below, options.output)
+            _write(files, nodes, below, output)
     print(table(("node", "partitions", "files", "size"), totals))
-    print(f"lists for 'holdfast prefetch': {options.output / '*.paths'}")
+    print(f"lists for 'holdfast prefetch': {output / '*.paths'}")
 
 
 def _totals(files: DataFrame, nodes: Sequence[str]) -> list[tuple[str, int, int, str]]:

@@ -20,12 +20,12 @@ import msgspec
 import trio
 
 from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
-from holdfast.checkpoints.hooks.planning import SWEEP, Question, make, make_drop, stored, take_census
+from holdfast.checkpoints.hooks.planning import Question, make, make_drop, stored, take_census
 from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
-from holdfast.checkpoints.hooks.stored import Header, Item, StoredPlan
-from holdfast.checkpoints.hooks.survey import key_below
+from holdfast.checkpoints.hooks.stored import SWEEP, Header, Item, StoredPlan
 from holdfast.checkpoints.reachability import Found, Phase, Policy
 from holdfast.errors import PlanError
+from holdfast.remote import key_below
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import trio
 
 from holdfast.checkpoints.hooks.reading import read_all
-from holdfast.checkpoints.hooks.stored import Header, StoredPlan, StoredPolicy, items_of, kept_of
+from holdfast.checkpoints.hooks.stored import DROP, SWEEP, Header, StoredPlan, StoredPolicy, items_of, kept_of
 from holdfast.checkpoints.hooks.survey import Survey, surveyed
 from holdfast.checkpoints.layouts import FlinkKind, FlinkName, parse_flink
 from holdfast.checkpoints.reachability import (
@@ -28,9 +28,6 @@ from holdfast.checkpoints.reachability import (
 )
 from holdfast.errors import PlanError
 from holdfast.transfer import RemoteAccess
-
-SWEEP = "sweep"
-DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)

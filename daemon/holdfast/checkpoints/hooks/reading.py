@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import trio
 
 from holdfast.checkpoints.hooks.streams import read_object
-from holdfast.checkpoints.hooks.survey import key_below
 from holdfast.checkpoints.manifests import Manifest
 from holdfast.checkpoints.reachability import Wanted
 from holdfast.errors import RemoteError
+from holdfast.remote import key_below
 from holdfast.transfer import RemoteAccess
 
 _PARALLEL = 8

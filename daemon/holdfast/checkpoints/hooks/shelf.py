@@ -2,7 +2,7 @@
 
 ``ID.plan`` never changes once it is there. ``ID.outcome`` says how far its execution is; without one the plan waits. A crash
 in the middle of an execution leaves the outcome ``executing``: the plan can be executed again, and goes on. A crash while a
-plan is written leaves a file ``.new-…`` that the next one removes. Only the newest plans are kept.
+plan is written leaves a file ``.new-…``, which goes when a plan comes a day later. Only the newest plans are kept.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
 from holdfast.errors import PlanError, PlanOutdatedError
 
 _KEPT_PLANS = 200
+_LONGEST_WRITE_SECONDS = 86_400.0
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
@@ -52,9 +53,8 @@ class PlanShelf:
     def put(self, plan: StoredPlan) -> None:
         """Store a plan."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        for left_over in self._directory.glob(".new-*"):
-            left_over.unlink(missing_ok=True)
-        self._write(f"{plan.header.id}.plan", b"".join(plan.lines()))
+        self._remove_left_overs()
+        write_whole(self._file(plan.header.id, "plan"), plan.lines())
         for old in self.ids()[:-_KEPT_PLANS]:
             self._file(old, "plan").unlink(missing_ok=True)
             self._file(old, "outcome").unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class PlanShelf:
 
     def note(self, plan_id: str, outcome: Outcome) -> None:
         """Write down how far a plan is."""
-        self._write(f"{plan_id}.outcome", msgspec.json.encode(outcome))
+        write_whole(self._file(plan_id, "outcome"), [msgspec.json.encode(outcome)])
 
     @contextmanager
     def executing(self, plan_id: str) -> Iterator[None]:
@@ -98,12 +98,28 @@ class PlanShelf:
         finally:
             self._executing.discard(plan_id)
 
+    def _remove_left_overs(self) -> None:
+        """Remove what crashes have left. What is young may be under way: in another thread, or by the job ``orphans``."""
+        oldest = time.time() - _LONGEST_WRITE_SECONDS
+        for file in self._directory.glob(".new-*"):
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime < oldest:
+                    file.unlink()
+
     def _file(self, plan_id: str, ending: str) -> Path:
         if not _ID.fullmatch(plan_id):
             raise PlanError(f"{plan_id!r} is no id of a plan; 'holdfast checkpoint plans' lists those there are")
         return self._directory / f"{plan_id}.{ending}"
 
-    def _write(self, name: str, content: bytes) -> None:
-        new = self._directory / f".new-{name}"
-        new.write_bytes(content)
-        new.replace(self._directory / name)
+
+def write_whole(file: Path, lines: Iterable[bytes]) -> None:
+    """Write a file, whole or not at all; a crash leaves ``.new-…`` beside it. Raises ``OSError``, and what ``lines`` do."""
+    new = file.with_name(f".new-{file.name}")
+    try:
+        with new.open("wb") as stream:
+            stream.writelines(lines)
+        new.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise

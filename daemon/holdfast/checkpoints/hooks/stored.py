@@ -11,10 +11,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from holdfast.checkpoints.reachability import Kept, Phase, Plan, PlanEntry, Policy, Reason
+from holdfast.checkpoints.reachability import Kept, Phase, Plan, Policy, Reason
 from holdfast.errors import PlanError
 
 FORMAT = 1
+SWEEP = "sweep"
+DROP = "drop"
+WORKDIRS = "workdirs"
 _LONGEST_LINE_BYTES = 2**20
 
 
@@ -45,7 +48,7 @@ class StoredKept(msgspec.Struct, frozen=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is about. ``root`` and ``checkpoints`` are relative to the zone; ``made_ns`` is by the store's clock.
 
-    ``kind`` is ``sweep``, ``drop`` (of ``checkpoints``) or ``workdirs`` (a sweep of working directories).
+    ``kind`` is ``SWEEP``, ``DROP`` (of ``checkpoints``) or ``WORKDIRS`` (a sweep of working directories).
     """
 
     holdfast_plan: int = FORMAT
@@ -73,6 +76,19 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     etag: str = ""
     phase: str = "file"
 
+    @classmethod
+    def of(cls, name: str, reason: Reason, about: str, size_bytes: int, mtime_ns: int, phase: Phase, *, etag: str) -> Item:
+        """Return the stored form of an entry."""
+        return cls(
+            name=name,
+            reason=reason.name.lower(),
+            about=about,
+            size_bytes=size_bytes,
+            mtime_ns=mtime_ns,
+            etag=etag,
+            phase=phase.name.lower(),
+        )
+
     @property
     def why(self) -> str:
         """The reason, for people."""
@@ -94,16 +110,26 @@ class StoredPlan(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the stored form."""
-        encoder = msgspec.json.Encoder()
-        for part in (self.header, *self.items):
-            yield encoder.encode(part) + b"\n"
+        """Return the lines of the stored form."""
+        return lines(self.header, self.items)
+
+
+def lines(header: Header, items: Iterable[Item]) -> Iterator[bytes]:
+    """Yield the lines of the stored form of a plan, whose items need not be held all at once."""
+    encoder = msgspec.json.Encoder()
+    yield encoder.encode(header) + b"\n"
+    for item in items:
+        yield encoder.encode(item) + b"\n"
 
 
 def items_of(plan: Plan, etags: dict[bytes, str]) -> tuple[Item, ...]:
     """Return the stored form of a plan's entries; a name that is no text is left out, and so stays."""
-    found = ((_text(entry.name), entry) for entry in plan.entries)
-    return tuple(_item(name, entry, etags.get(entry.name, "")) for name, entry in found if name is not None)
+    found = ((text_of(entry.name), entry) for entry in plan.entries)
+    return tuple(
+        Item.of(name, each.reason, each.about, each.size_bytes, each.mtime_ns, each.phase, etag=etags.get(each.name, ""))
+        for name, each in found
+        if name is not None
+    )
 
 
 def kept_of(kept: Iterable[Kept]) -> list[StoredKept]:
@@ -132,19 +158,8 @@ def _checked(item: Item) -> Item:
     return item
 
 
-def _item(name: str, entry: PlanEntry, etag: str) -> Item:
-    return Item(
-        name=name,
-        reason=entry.reason.name.lower(),
-        about=entry.about,
-        size_bytes=entry.size_bytes,
-        mtime_ns=entry.mtime_ns,
-        etag=etag,
-        phase=entry.phase.name.lower(),
-    )
-
-
-def _text(name: bytes) -> str | None:
+def text_of(name: bytes) -> str | None:
+    """Return a name as plans have it; None for one that is no text, which no plan can have."""
     try:
         return name.decode()
     except UnicodeDecodeError:

@@ -31,11 +31,6 @@ async def surveyed(access: RemoteAccess, root: str) -> Survey:
     return Survey(began_ns, listing, etags)
 
 
-def key_below(root: str, name: str) -> str:
-    """Return the key of ``name``, which is relative to ``root``."""
-    return f"{root}/{name}" if root else name
-
-
 def _listed(info: ObjectInfo | DirectoryInfo, name: bytes, began_ns: int) -> Listed:
     """What the store has no time of counts as new: it never grows old, and so stays."""
     time_ns = info.modified_ns or began_ns
