@@ -32,7 +32,8 @@ class Step:
 def confirmed(plan: StoredPlan, later: Plan, there: Collection[bytes], etags: Mapping[bytes, str]) -> tuple[Item, ...]:
     """Return what of the plan is still there, by a later plan and the names in its listing.
 
-    Raises ``PlanOutdatedError`` when any of it would not go any more or is another version. Empty directories change by the
+    Raises ``PlanOutdatedError`` when any of it would not go any more or is another version. The reason may be another one:
+    half of a sweep changes those of what is left, as of a checksum without its file. Empty directories change by the
     deletions themselves: that they are removed only when empty is enough.
     """
     still = {(each.name, each.size_bytes, each.mtime_ns) for each in later.entries}
