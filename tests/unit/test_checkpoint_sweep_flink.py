@@ -23,7 +23,7 @@ from holdfast.checkpoints.reachability import (
 )
 from holdfast.errors import ConfigurationError, PlanOutdatedError
 from tests.support import flink_metadata, samples
-from tests.support.roots import DAY, HOUR, START, Root
+from tests.support.roots import DAY, HOUR, START, Root, reasons, uuid
 
 JOB = "a" * 32
 OTHER = "b" * 32
@@ -32,16 +32,8 @@ POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY)
 SAMPLES = [name for name in samples.names() if name.startswith("flink-") and "versions" not in name]
 
 
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-000000000000"
-
-
 def uri(name: str) -> bytes:
     return f"file:/some/other/mount/{name}".encode()
-
-
-def reasons(plan: Plan) -> dict[str, Reason]:
-    return {entry.name.decode(): entry.reason for entry in plan.entries}
 
 
 @pytest.fixture

@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.checkpoints.manifests import Trouble
-from holdfast.checkpoints.reachability import Phase, Plan, Policy, Reason, sweep
+from holdfast.checkpoints.reachability import Phase, Policy, Reason, sweep
 from tests.support import samples, spark_files
-from tests.support.roots import DAY, HOUR, Root
+from tests.support.roots import DAY, HOUR, Root, reasons, uuid
 from tests.support.spark_restore import Checkpoint
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
 SAMPLES = [name for name in samples.names() if name.startswith("spark-")]
 STORE = "q/state/0/0"
-
-
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-000000000000"
-
-
-def reasons(plan: Plan) -> dict[str, Reason]:
-    return {entry.name.decode(): entry.reason for entry in plan.entries}
 
 
 def location(commits: range, ids: dict[int, int] | None = None) -> Root:
