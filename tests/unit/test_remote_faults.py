@@ -163,9 +163,7 @@ async def test_an_answer_is_final_even_if_it_is_a_refusal(
     assert behind.kinds() == ["remote-down", "remote-up"], "missing is an answer"
 
 
-async def test_asking_once_is_asking_once(
-    behind: Behind, proxy: FaultProxy, direct: RemoteStore, small: Path, autojump_clock: MockClock
-) -> None:
+async def test_asking_once_is_asking_once(behind: Behind, proxy: FaultProxy, autojump_clock: MockClock) -> None:
     proxy.answer(503, times=2)
     with pytest.raises(RemoteUnavailableError):
         await behind.access.probe()
