@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -66,22 +65,9 @@ class Behind:
 
 
 @pytest.fixture
-def place(s3_versitygw: Versitygw) -> Versitygw:
-    """A place of its own on a real server."""
-    return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
 def direct(place: Versitygw) -> RemoteStore:
     """The store as another node reaches it, without the proxy."""
     return opened(place.url, dict(place.options))
-
-
-@pytest.fixture
-def proxy(place: Versitygw) -> Iterator[FaultProxy]:
-    """A proxy to it."""
-    with FaultProxy(place.endpoint) as running:
-        yield running
 
 
 @pytest.fixture
