@@ -43,7 +43,7 @@ class Operations(pyfuse3.Operations):
         found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
             return _entry(found)
-        seconds = self._files.lookup.negative_seconds(directory)
+        seconds = self._files.lookup.negative_seconds(directory, name)
         if not seconds:
             raise FUSEError(errno.ENOENT)
         nothing = EntryAttributes()
