@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.benchmarks.plot import COLOURS
+
 _WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
 
 
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
@@ -36,7 +37,7 @@ def plot(found: Sequence[Mapping[str, Any]]) -> str:
         x, y = place(objects, 10.0**bottom)
         drawn.append(_text(x, y + 20, f"{objects:,}"))
     for index, (job, line) in enumerate(each_object.items()):
-        colour = _COLOURS[index % len(_COLOURS)]
+        colour = COLOURS[index % len(COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
         drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         drawn.append(_text(_WIDTH - _MARGIN, 20 + 15 * index, job, "end", colour))

@@ -45,7 +45,7 @@ _SHAPES = (
     "M0 -5.5l6 10h-12z",
     "M-6 -4.5h12l-6 10z",
 )
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#8c8c8c")
 """Of Okabe and Ito, which colour-blind people can tell apart; the shapes say the same."""
 
 
@@ -126,6 +126,6 @@ def _line(entry: _Entry, peers: Sequence[str], y: float) -> Iterator[str]:
 
 
 def _mark(number: int, x: float, y: float, title: str = "") -> str:
-    shape, colour = _SHAPES[number % len(_SHAPES)], _COLOURS[number % len(_COLOURS)]
+    shape, colour = _SHAPES[number % len(_SHAPES)], COLOURS[number % len(COLOURS)]
     inside = f"<title>{escape(title)}</title>" if title else ""
     return f'  <path class="mark" fill="{colour}" transform="translate({x:.1f} {y:g})" d="{shape}">{inside}</path>'

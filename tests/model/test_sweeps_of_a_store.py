@@ -6,6 +6,8 @@ checkpoint reaches, nor what one under way will refer to; and after all has come
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -100,7 +102,7 @@ class FlinkStores(flink.Histories):
             needed &= self._needed()
             needed |= self._needed()
 
-    def _needed(self, dropped: set[bytes] = frozenset()) -> set[bytes]:  # type: ignore[assignment]
+    def _needed(self, dropped: Set[bytes] = frozenset()) -> set[bytes]:
         there = (self.world.refers_to.keys() & self.world.root.files.keys()) - dropped
         reached = there.union(*(self.world.refers_to[name] for name in there))
         return (reached | self.world.under_way() | self.world.never) & names(self.world.root)
@@ -156,8 +158,7 @@ class SparkStores(spark.Histories):
         assert self.fleet.plan(self.policy).items == ()
         self.fleet.end()
 
-    def _unharmed(self, action: object) -> None:
-        assert callable(action)
+    def _unharmed(self, action: Callable[[], object]) -> None:
         root = self.query.root
         restorable, in_use = Checkpoint(root).restorable(), self.query.in_use()
         logs = {name for name in root.files if name.startswith((b"q/commits/", b"q/offsets/")) and b"/." not in name}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.fault_proxy import FaultProxy
 from tests.support.node import Node
 from tests.support.s3 import S3Server, Versitygw
 
@@ -26,12 +25,6 @@ def place(s3_moto: S3Server) -> S3Server:
 def counted(s3_versitygw: Versitygw) -> Versitygw:
     """A place of its own on a server that checks signatures and counts requests."""
     return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
-def proxy(place: S3Server) -> Iterator[FaultProxy]:
-    with FaultProxy(place.endpoint) as running:
-        yield running
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_an_object_larger_than_the_cache_is_enospc_with_a_reason(make_node: Node
     assert list((reader.store / "fetching").iterdir()) == []
 
 
-def test_unsent_files_are_never_evicted(node: Node, remote_files: object) -> None:
+def test_unsent_files_are_never_evicted(node: Node) -> None:
     file = (node.checkpoints / "unsent").open("wb")
     file.write(b"only here")
     file.flush()

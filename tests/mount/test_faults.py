@@ -175,7 +175,7 @@ def test_unsent_bytes_are_not_forgotten_with_the_index(node: Node, remote_files:
     assert node.status().unsent == []
 
 
-def test_a_file_that_differs_from_the_store_after_a_lost_index_is_kept_aside(node: Node, remote_files: Path) -> None:
+def test_a_file_that_differs_from_the_store_after_a_lost_index_is_kept_aside(node: Node) -> None:
     path = node.checkpoints / "3.zip"
     path.write_bytes(b"old")
     node.stop()

@@ -456,7 +456,7 @@ def test_what_no_store_can_keep_is_refused_at_once(node: Node) -> None:
     assert problem.value.errno == errno.EILSEQ
 
 
-def test_a_large_object_is_read_while_it_arrives(make_node: NodeFactory, remote_files: Path) -> None:
+def test_a_large_object_is_read_while_it_arrives(make_node: NodeFactory) -> None:
     writer = make_node("a").start()
     data = os.urandom(1 << 20) * 48
     (writer.checkpoints / "large").write_bytes(data)

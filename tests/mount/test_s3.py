@@ -108,7 +108,7 @@ def test_a_bucket_that_does_not_exist_ends_the_start(make_node: NodeFactory, pla
         node.start()
 
 
-def test_secrets_are_in_no_log_and_no_message(make_s3_node: S3NodeFactory, counted: Versitygw, workspace: Path) -> None:
+def test_secrets_are_in_no_log_and_no_message(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     node = make_s3_node(counted, remote__retry_deadline_seconds=0.2).start()
     (node.checkpoints / "file").write_bytes(b"bytes")
     said = node.log.read_text() + str(node.status()) + (node.store / "events.jsonl").read_text()

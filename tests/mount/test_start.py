@@ -68,7 +68,7 @@ def test_a_mountpoint_that_is_no_directory(make_node: NodeFactory) -> None:
     assert "is not a directory" in refusal(node)
 
 
-def test_a_mountpoint_that_is_in_use(make_node: NodeFactory, workspace: Path) -> None:
+def test_a_mountpoint_that_is_in_use(make_node: NodeFactory) -> None:
     node = make_node()
     subprocess.run(["mount", "-t", "tmpfs", "none", node.mountpoint], check=True)
     try:
@@ -166,7 +166,7 @@ def test_no_fuse_device(make_node: NodeFactory) -> None:
     assert "/dev/fuse can't be opened (No such file or directory): load the module (modprobe fuse)" in result.stderr
 
 
-def test_the_configuration_file_is_named_in_its_errors(make_node: NodeFactory, workspace: Path) -> None:
+def test_the_configuration_file_is_named_in_its_errors(workspace: Path) -> None:
     file = workspace / "holdfast.toml"
     file.write_text('[cache]\nmax_bytes = "many"\n')
     result = subprocess.run(

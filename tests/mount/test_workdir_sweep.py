@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,16 @@ from holdfast.control.messages import SweepRequest
 from tests.mount.test_checkpoint_hooks import execute
 from tests.mount.test_command import holdfast
 from tests.mount.test_workdirs import sleeper
+from tests.support.checkpoint_roots import age
 from tests.support.node import Node
-
-UUID = "0a1b2c3d-0000-4000-8000-00000000000f"
-DAY_SECONDS = 86400.0
-SUBTASK = f"localState/aid_{'a' * 32}/jid_{'b' * 32}/vtx_{'c' * 32}_sti_0"
-BLOB = f"blobStorage/job_{'b' * 32}/blob_p-{'d' * 40}-{'e' * 32}"
+from tests.unit.test_workdir_garbage import BLOB, SUBTASK, UUID
 
 
 def make_old(*paths: Path) -> None:
     """Let trees look as if nobody had touched them for two days."""
-    moment = time.time() - 2 * DAY_SECONDS
     for path in paths:
         for each in [*path.rglob("*"), path]:
-            os.utime(each, (moment, moment))
+            age(each, 2)
 
 
 def left_behind(workdir: Path) -> list[Path]:

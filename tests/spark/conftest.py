@@ -1,14 +1,30 @@
-"""One small Spark for all tests of the jobs: starting one costs more than most of them."""
+"""One small Spark for all tests of the jobs: starting one costs more than most of them; and what they work on."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from holdfast_spark.pipeline.local import stay_on_this_machine
+from tests.support.flights_job import Job
+
+
+@pytest.fixture
+def job(workspace: Path) -> Job:
+    """The flights job, with files of its own."""
+    return Job(workspace)
+
+
+@pytest.fixture
+def store_directory(workspace: Path) -> Path:
+    """An empty directory that is to be a store."""
+    directory = workspace / "store"
+    directory.mkdir()
+    return directory
 
 
 @pytest.fixture(scope="session")

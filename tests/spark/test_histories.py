@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_spark.pipeline.data import FLIGHTS
 from tests.conftest import NodeFactory
-from tests.support.flights_job import FILES, Job
+from tests.support.flights_job import ROWS_OF_A_FILE, Job
 from tests.support.spark_shapes import SHAPES, StateShape, at_the_pace_of_tests
 from tests.support.swept_history import History
 
 RETAINED = 4
 LAST = 12
-ROWS_OF_A_BATCH = -(-FLIGHTS // FILES)
 COUNTED_TWICE = 2
 """Each flight by its aircraft and by its route."""
 
@@ -44,6 +42,6 @@ def test_every_retained_batch_can_be_restored_after_a_sweep(
     assert len(retained) >= RETAINED
     restarts = list(history.restarts([retained[0], retained[-1]]))
     assert [(each.commit, each.counted) for each in restarts] == [
-        (batch, COUNTED_TWICE * ROWS_OF_A_BATCH * (batch + 1)) for batch in retained
+        (batch, COUNTED_TWICE * ROWS_OF_A_FILE * (batch + 1)) for batch in retained
     ]
     assert [each.equal for each in restarts if each.equal is not None] == [True, True]

@@ -41,13 +41,6 @@ def assert_same(found: StoredPlan, expected: StoredPlan) -> None:
     assert (ours.kind, ours.zone, ours.root, ours.store) == (theirs.kind, theirs.zone, theirs.root, theirs.store)
 
 
-@pytest.fixture
-def store_directory(workspace: Path) -> Path:
-    directory = workspace / "store"
-    directory.mkdir()
-    return directory
-
-
 def test_the_same_plan_as_one_node_makes(spark: SparkSession, store_directory: Path, workspace: Path) -> None:
     garbage.fill(store_directory)
     url = f"file://{store_directory}"

@@ -29,13 +29,6 @@ QUERIES = ("spark-rocksdb-1", "spark-rocksdb-1-changelog", "spark-rocksdb-2-chan
 NODES = ("red", "green", "blue")
 
 
-@pytest.fixture
-def store_directory(workspace: Path) -> Path:
-    directory = workspace / "store"
-    directory.mkdir()
-    return directory
-
-
 def test_a_scrub_finds_what_is_rotten_and_goes_on_where_it_was_stopped(
     spark: SparkSession,
     store_directory: Path,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from holdfast_spark.pipeline.data import FLIGHTS
 from tests.conftest import NodeFactory
 from tests.mount.test_faults import flip
-from tests.support.flights_job import FILES, Job
+from tests.support.flights_job import ROWS_OF_A_FILE, Job
 from tests.support.node import Node
 from tests.support.s3 import Versitygw
 
@@ -20,20 +17,10 @@ BATCHES = 10
 
 
 @pytest.fixture
-def job(workspace: Path) -> Job:
-    return Job(workspace)
-
-
-@pytest.fixture
-def server(s3_versitygw: Versitygw) -> Versitygw:
-    return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
-def make_s3_node(make_node: NodeFactory, server: Versitygw) -> Callable[[str], Node]:
+def make_s3_node(make_node: NodeFactory, place: Versitygw) -> Callable[[str], Node]:
     def make(name: str) -> Node:
-        node = make_node(name, checkpoints=server.below("checkpoints").url, blobs=server.below("blobs").url)
-        node.environment.update(server.environment)
+        node = make_node(name, checkpoints=place.below("checkpoints").url, blobs=place.below("blobs").url)
+        node.environment.update(place.environment)
         return node
 
     return make
@@ -62,32 +49,32 @@ def test_a_killed_job_comes_back_on_its_node_on_another_and_over_corruption(job:
     job.run(other, 8)
     assert other.status().counters["misses"] > 0
     answer = job.differences()
-    assert answer["flights"] == -(-FLIGHTS // FILES) * 9
+    assert answer["flights"] == ROWS_OF_A_FILE * 9
     assert (answer["missing"], answer["wrong"]) == (0, 0)
 
 
-def test_the_store_hears_little(job: Job, server: Versitygw, make_s3_node: Callable[[str], Node]) -> None:
+def test_the_store_hears_little(job: Job, place: Versitygw, make_s3_node: Callable[[str], Node]) -> None:
     node = make_s3_node("first").start()
     job.arrive(0, BATCHES - 1)
-    server.clear_log()
+    place.clear_log()
     job.run(node, BATCHES - 1)
     node.stop()
-    requests, kept = server.requests(), objects(server)
+    requests, kept = place.requests(), objects(place)
     assert sum(requests.values()) <= 1.2 * len(kept), requests
     assert requests["HeadObject"] == requests["GetObject"] == 0
 
     other = make_s3_node("other").start()
     job.arrive(BATCHES, BATCHES)
-    before = objects(server)
-    server.clear_log()
+    before = objects(place)
+    place.clear_log()
     job.run(other, BATCHES)
     other.stop()
-    requests = server.requests()
+    requests = place.requests()
     assert requests["HeadObject"] == 0
-    assert _most_often(server, "GetObject") == 1
+    assert _most_often(place, "GetObject") == 1
     assert requests["GetObject"] <= len(before)
     directories = {directory for key in before for directory in _with_parents(key)}
-    written = {directory for key, directory in objects(server).items() if key not in before}
+    written = {directory for key, directory in objects(place).items() if key not in before}
     assert requests["ListObjectsV2"] <= len(directories) + len(written), requests
     assert job.differences()["wrong"] == 0
 

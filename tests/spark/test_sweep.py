@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.control.messages import DropRequest, PlanInfo, SweepRequest
-from holdfast_spark.pipeline.data import FLIGHTS
 from tests.conftest import NodeFactory
 from tests.mount.test_checkpoint_hooks import execute
 from tests.support import spark_garbage
-from tests.support.flights_job import FILES, Job
+from tests.support.flights_job import ROWS_OF_A_FILE, Job
 from tests.support.node import Node
 
 pytestmark = pytest.mark.timeout(900)  # a minute each where nobody else is at work
@@ -25,11 +24,6 @@ def sweep(node: Node, grace_seconds: float) -> PlanInfo:
     with node.client() as client:
         request = SweepRequest(path=str(node.checkpoints), grace_seconds=grace_seconds, abandoned_seconds=grace_seconds)
         return execute(client, client.plan_sweep(request), at_once=True)
-
-
-@pytest.fixture
-def job(workspace: Path) -> Job:
-    return Job(workspace)
 
 
 def test_a_query_goes_on_through_sweeps_whenever_they_come(job: Job, make_node: NodeFactory, remote_files: Path) -> None:
@@ -68,7 +62,7 @@ def test_a_query_goes_on_through_sweeps_whenever_they_come(job: Job, make_node: 
     job.arrive(6, 8)
     job.run(other, 8)
     answer = job.differences()
-    assert answer["flights"] == -(-FLIGHTS // FILES) * 9
+    assert answer["flights"] == ROWS_OF_A_FILE * 9
     assert (answer["missing"], answer["wrong"]) == (0, 0)
     sweep(other, 0.0)
     assert sweep(other, 0.0).count == 0, "nothing is left for a second one"
@@ -91,5 +85,5 @@ def test_a_query_goes_on_after_batches_were_dropped(job: Job, make_node: NodeFac
     job.arrive(8, 8)
     job.run(other, 8)
     answer = job.differences()
-    assert answer["flights"] == -(-FLIGHTS // FILES) * 9
+    assert answer["flights"] == ROWS_OF_A_FILE * 9
     assert (answer["missing"], answer["wrong"]) == (0, 0)

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast_spark.demo.driver import Batch, Driver
-from holdfast_spark.pipeline.data import arrive, split_flights
+from holdfast_spark.pipeline.data import FLIGHTS, arrive, split_flights
 from tests.support.node import Node
 
 FILES = 60
 """Of which most tests take the first few: small batches show requests as well as large ones."""
+ROWS_OF_A_FILE = -(-FLIGHTS // FILES)
+"""The last of them has fewer."""
 
 
 class Job:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
 from tests.support import flink_metadata
-from tests.support.roots import Root
+from tests.support.roots import Root, uuid
 
 
 @dataclass
@@ -186,4 +186,4 @@ class World:
 
     def _uuid(self) -> str:
         self._names += 1
-        return f"{self._names:08x}-0000-4000-8000-000000000000"
+        return uuid(self._names)

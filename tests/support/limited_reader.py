@@ -1,8 +1,8 @@
 """Reads manifests in a process of its own with little memory, as the daemon does: over a store's object, and from a file.
 
-``python -m tests.support.limited_reader DIRECTORY BYTES`` takes lines of a kind and a file's name, and answers each by
-``read`` or the trouble. It may take BYTES more of address space than it has at the start: past that it dies of
-``MemoryError``.
+``python -m tests.support.limited_reader DIRECTORY BYTES`` takes lines, each a kind, reads ``DIRECTORY/manifest`` as one of
+that kind, and answers by ``read`` or the trouble. It may take BYTES more of address space than it has at the start: past
+that it dies of ``MemoryError``.
 """
 
 from __future__ import annotations

@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 from holdfast.checkpoints.manifests import Manifest, read_manifest
-from holdfast.checkpoints.reachability import Examination, Listed, Plan, Policy, Wanted, examined, sweep
+from holdfast.checkpoints.reachability import Examination, Listed, Plan, Policy, Reason, Wanted, examined, sweep
 from tests.support.samples import Sample
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 START = 1_700_000_000 * SECOND
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def reasons(plan: Plan) -> dict[str, Reason]:
+    """Return why each name goes."""
+    return {entry.name.decode(): entry.reason for entry in plan.entries}
 
 
 class Root:

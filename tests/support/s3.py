@@ -1,6 +1,7 @@
 """S3 servers for tests, each in a process of its own that ends with the session, whatever happens to the tests.
 
-Three fixtures of session scope, each an ``S3Server`` with an empty bucket of its own; ``below`` gives every test its place:
+Three fixtures of session scope, each an ``S3Server`` with an empty bucket of its own; ``below`` gives every test its place,
+as the fixtures ``place`` and ``proxy`` have one:
 
 - ``s3_moto``: moto's server. Knows no wrong credentials and keeps ``a`` beside ``a/b``, as S3 does.
 - ``s3_versitygw``: versitygw over a directory, which checks signatures and counts requests. See
@@ -32,6 +33,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
+from tests.support.fault_proxy import FaultProxy
 from tests.support.versitygw import versitygw_binary
 
 GIVEN = "HOLDFAST_TEST_S3"
@@ -134,6 +136,19 @@ def s3_versitygw() -> Iterator[Versitygw]:
     """An S3 over a directory."""
     with serving_versitygw() as server:
         yield server
+
+
+@pytest.fixture
+def place(s3_versitygw: Versitygw) -> S3Server:
+    """A place of the test's own on a server that checks signatures and counts requests."""
+    return s3_versitygw.below(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def proxy(place: S3Server) -> Iterator[FaultProxy]:
+    """A proxy to ``place``."""
+    with FaultProxy(place.endpoint) as running:
+        yield running
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.support import spark_files
-from tests.support.roots import Root
+from tests.support.roots import Root, uuid
 
 
 @dataclass(frozen=True)
@@ -194,4 +194,4 @@ class Query:
 
     def _uuid(self) -> str:
         self._names += 1
-        return f"{self._names:08x}-0000-4000-8000-000000000000"
+        return uuid(self._names)

@@ -61,11 +61,9 @@ class Names(Load):
     def create(self) -> None:
         name, data = self.name(), self.random.randbytes(20)
         path = self.directory / name
-        if name not in self.model:
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        else:
+        if name in self.model:
             self.unlink(name)
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         with open(fd, "wb", buffering=0) as file:
             file.write(data)
         self.model[name] = data

@@ -301,7 +301,7 @@ async def test_changes_made_during_a_list_are_played_over_its_answer(
 
 
 async def test_a_directory_that_was_known_already_is_noted_during_a_list_too(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: RemoteDirectory, autojump_clock: MockClock
 ) -> None:
     directory.put_directory(b"partition")
     async with trio.open_nursery() as nursery:
@@ -312,9 +312,7 @@ async def test_a_directory_that_was_known_already_is_noted_during_a_list_too(
     assert directory.exists
 
 
-async def test_changes_are_played_over_one_list_only(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
-) -> None:
+async def test_changes_are_played_over_one_list_only(directory: RemoteDirectory, autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(directory.ask, 0.0)
         await trio.sleep(0.5)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -117,20 +116,8 @@ class Files:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
-    opened = Index.open(tmp_path / "index", "store")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def files(index: Index) -> Files:
     return Files(index, free_bytes=10**9)
-
-
-@pytest.fixture
-def events() -> EventLog:
-    return EventLog(lambda: 0.0)
 
 
 def make_room_for(files: Files, events: EventLog | None = None, **limits: int | float) -> Room:

@@ -7,7 +7,7 @@ import pytest
 from holdfast.checkpoints.reachability import Phase, Plan, Reason, batch_of, census, drop_batches
 from holdfast.errors import PlanError
 from tests.support import samples
-from tests.support.roots import Root
+from tests.support.roots import Root, uuid
 from tests.support.spark_restore import Checkpoint
 from tests.unit.test_checkpoint_sweep_spark import SAMPLES, add_state, location
 
@@ -39,8 +39,8 @@ def test_every_batch_that_remains_of_a_real_query_can_still_be_restored(name: st
 def test_what_a_running_query_is_about_to_name_stays() -> None:
     root = location(range(10))
     add_state(root, *(f"{version}.zip" for version in range(1, 11)))
-    young = root.write("q/state/0/0/SSTs/000007-00000001-0000-4000-8000-000000000000.sst")
-    writing = root.write("q/state/0/0/.11.zip.00000001-0000-4000-8000-000000000000.tmp")
+    young = root.write(f"q/state/0/0/SSTs/000007-{uuid(1)}.sst")
+    writing = root.write(f"q/state/0/0/.11.zip.{uuid(1)}.tmp")
     plan = dropped(root, 5, b"q")
     assert not {young, writing} & {entry.name for entry in plan.entries}
     assert {entry.reason for entry in plan.entries} == {Reason.DROPPED, Reason.EXPIRED_VERSION}

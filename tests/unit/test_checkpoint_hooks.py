@@ -15,17 +15,13 @@ from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
 from holdfast.checkpoints.reachability import Policy
 from holdfast.errors import ObjectChangedError, PlanError, PlanOutdatedError, RemoteRefusedError
 from tests.support import samples
+from tests.support.checkpoint_roots import JOB, digest
 from tests.support.hooks import HooksOver
 from tests.support.root_store import RootStore
 from tests.support.roots import DAY, HOUR, SECOND, Root
 from tests.unit.test_checkpoint_sweep_spark import add_state, location
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
-JOB = "a" * 32
-
-
-def digest(number: int) -> str:
-    return f"{number:032x}"
 
 
 @pytest.fixture
@@ -71,7 +67,7 @@ def planned(plan: StoredPlan) -> set[str]:
 # --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_sweep_takes_what_was_planned_and_tells_the_node(node: HooksOver, root: Root, store: RootStore) -> None:
+async def test_a_sweep_takes_what_was_planned_and_tells_the_node(node: HooksOver, root: Root) -> None:
     plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
     assert planned(plan) == GARBAGE
     assert plan.header.kept == []
@@ -136,9 +132,7 @@ async def test_a_sweep_that_is_cut_off_is_carried_on(node: HooksOver, root: Root
     assert names(root) == before - planned(plan)
 
 
-async def test_a_sweep_cut_off_before_its_directories_still_takes_them(
-    node: HooksOver, root: Root, store: RootStore
-) -> None:
+async def test_a_sweep_cut_off_before_its_directories_still_takes_them(node: HooksOver, root: Root) -> None:
     plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
     root.delete(name.encode() for name in GARBAGE if "/chk-3" not in name)
     root.mkdir(f"flink/{JOB}/chk-3")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.checkpoints.hooks.confirming import confirmed
+from holdfast.checkpoints.hooks.planning import Question, stored
+from holdfast.checkpoints.hooks.stored import SWEEP
+from holdfast.checkpoints.hooks.survey import Survey
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, Trouble, own_metadata
 from holdfast.checkpoints.reachability import (
     Listed,
@@ -18,9 +22,9 @@ from holdfast.checkpoints.reachability import (
     sweep,
     up_to,
 )
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, PlanOutdatedError
 from tests.support import flink_metadata, samples
-from tests.support.roots import DAY, HOUR, START, Root
+from tests.support.roots import DAY, HOUR, START, Root, reasons, uuid
 
 JOB = "a" * 32
 OTHER = "b" * 32
@@ -29,16 +33,8 @@ POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY)
 SAMPLES = [name for name in samples.names() if name.startswith("flink-") and "versions" not in name]
 
 
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-000000000000"
-
-
 def uri(name: str) -> bytes:
     return f"file:/some/other/mount/{name}".encode()
-
-
-def reasons(plan: Plan) -> dict[str, Reason]:
-    return {entry.name.decode(): entry.reason for entry in plan.entries}
 
 
 @pytest.fixture
@@ -338,16 +334,19 @@ def test_a_plan_says_what_why_how_large_and_how_old(root: Root) -> None:
     plan = root.sweep(POLICY)
     (entry,) = plan.entries
     assert (entry.size_bytes, entry.age_ns, entry.about) == (5, 2 * DAY + 1, f"shared of {JOB}")
-    assert plan.size_bytes == 5
-    assert plan.count_by_reason() == {Reason.UNREFERENCED: 1}
+    assert entry.reason is Reason.UNREFERENCED
 
 
 def test_only_what_a_later_plan_has_too_is_confirmed(root: Root) -> None:
     names = [root.write(f"{JOB}/shared/{uuid(number)}", age_ns=2 * DAY + 1) for number in (7, 8, 9)]
-    plan = root.sweep(POLICY)
+    survey = Survey(root.now_ns, root.listing(), {})
+    plan = stored(root.sweep(POLICY), survey, Question(SWEEP, "", POLICY), plan_id="1", zone="checkpoints", store="")
     root.write(names[0], b"written again", age_ns=2 * DAY)
     root.write(f"{JOB}/chk-6/_metadata", flink_metadata.with_files([names[1]], 6))
-    assert [entry.name for entry in plan.confirmed(root.sweep(POLICY)).entries] == [names[2]]
+    with pytest.raises(PlanOutdatedError, match="2 of 3 would not go any more"):
+        confirmed(plan, root.sweep(POLICY), root.files, {})
+    root.delete(names[:2])
+    assert [item.name.encode() for item in confirmed(plan, root.sweep(POLICY), root.files, {})] == [names[2]]
 
 
 def test_an_examination_asks_for_everything_at_once(root: Root) -> None:

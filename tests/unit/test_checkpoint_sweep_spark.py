@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.checkpoints.manifests import Trouble
-from holdfast.checkpoints.reachability import Phase, Plan, Policy, Reason, sweep
+from holdfast.checkpoints.reachability import Phase, Policy, Reason, sweep
 from tests.support import samples, spark_files
-from tests.support.roots import DAY, HOUR, Root
+from tests.support.roots import DAY, HOUR, Root, reasons, uuid
 from tests.support.spark_restore import Checkpoint
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
 SAMPLES = [name for name in samples.names() if name.startswith("spark-")]
 STORE = "q/state/0/0"
-
-
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-000000000000"
-
-
-def reasons(plan: Plan) -> dict[str, Reason]:
-    return {entry.name.decode(): entry.reason for entry in plan.entries}
 
 
 def location(commits: range, ids: dict[int, int] | None = None) -> Root:
@@ -62,7 +54,7 @@ def test_what_a_real_spark_has_left_behind_goes(name: str) -> None:
     left = {entry.name for entry in plan.entries}
     assert {name for name in root.files if name.endswith((b".tmp", b".tmp.crc"))} <= left
     if name == "spark-rocksdb-1":
-        assert Reason.UNREFERENCED in plan.count_by_reason(), "a state was overwritten by a batch that ran again"
+        assert Reason.UNREFERENCED in reasons(plan).values(), "a state was overwritten by a batch that ran again"
 
 
 def test_lost_attempts_go_when_their_version_has_left_the_window() -> None:
@@ -76,7 +68,8 @@ def test_lost_attempts_go_when_their_version_has_left_the_window() -> None:
     assert plan.kept == ()
     root.execute(plan)
     assert Checkpoint(root).restorable() == before != set()
-    assert plan.count_by_reason()[Reason.FAILED_ATTEMPT] + plan.count_by_reason()[Reason.EXPIRED_VERSION] > 4
+    lost_or_old = [entry for entry in plan.entries if entry.reason in (Reason.FAILED_ATTEMPT, Reason.EXPIRED_VERSION)]
+    assert len(lost_or_old) > 4
     assert all(len(list(_attempts(root, version))) <= 1 for version in lost if version < newest - 1)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import trio
@@ -19,18 +18,6 @@ from tests.support.scripted_access import ScriptedAccess
 DELAY = 0.2
 DOWN = RemoteUnavailableError("down")
 REFUSED = RemoteRefusedError("refused")
-
-
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
-    opened = Index.open(tmp_path / "index", "store")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def events() -> EventLog:
-    return EventLog(lambda: 0.0)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "index"
-
-
-@pytest.fixture
-def index(path: Path) -> Iterator[Index]:
-    opened = Index.open(path, "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_
     assert hooks.configured[-1] is True
 
 
-def test_a_refusal_that_holds_for_all_files_is_remembered(hooks: Scripted, tmp_path: Path) -> None:
+def test_a_refusal_that_holds_for_all_files_is_remembered(hooks: Scripted) -> None:
     connection = Connection(FIT, passthrough=True, hooks=hooks)
     assert connection.register(hooks.fd) is None
     connection.attach()

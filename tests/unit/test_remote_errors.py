@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import traceback
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,19 +56,6 @@ def deletion(*, deleted: str, failed: str, code: str) -> bytes:
         f"<DeleteResult><Deleted><Key>{deleted}</Key></Deleted>"
         f"<Error><Key>{failed}</Key><Code>{code}</Code><Message>no</Message></Error></DeleteResult>"
     ).encode()
-
-
-@pytest.fixture
-def place(s3_versitygw: Versitygw) -> Versitygw:
-    """A place of its own on a server that checks credentials."""
-    return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
-def proxy(place: Versitygw) -> Iterator[FaultProxy]:
-    """A proxy to it."""
-    with FaultProxy(place.endpoint) as running:
-        yield running
 
 
 @pytest.fixture

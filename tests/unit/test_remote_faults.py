@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -66,22 +65,9 @@ class Behind:
 
 
 @pytest.fixture
-def place(s3_versitygw: Versitygw) -> Versitygw:
-    """A place of its own on a real server."""
-    return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
 def direct(place: Versitygw) -> RemoteStore:
     """The store as another node reaches it, without the proxy."""
     return opened(place.url, dict(place.options))
-
-
-@pytest.fixture
-def proxy(place: Versitygw) -> Iterator[FaultProxy]:
-    """A proxy to it."""
-    with FaultProxy(place.endpoint) as running:
-        yield running
 
 
 @pytest.fixture
@@ -163,9 +149,7 @@ async def test_an_answer_is_final_even_if_it_is_a_refusal(
     assert behind.kinds() == ["remote-down", "remote-up"], "missing is an answer"
 
 
-async def test_asking_once_is_asking_once(
-    behind: Behind, proxy: FaultProxy, direct: RemoteStore, small: Path, autojump_clock: MockClock
-) -> None:
+async def test_asking_once_is_asking_once(behind: Behind, proxy: FaultProxy, autojump_clock: MockClock) -> None:
     proxy.answer(503, times=2)
     with pytest.raises(RemoteUnavailableError):
         await behind.access.probe()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,19 +113,6 @@ def test_of_many_large_creations_one_wins(
         assert len(winners) == 1
         assert nodes[0].head("prize").metadata == {"holdfast-put": f"{winners[0]}"}
     assert list(nodes[0].list_tree(".holdfast")) == []
-
-
-@pytest.fixture
-def place(s3_versitygw: Versitygw) -> Versitygw:
-    """A place of its own on a real server."""
-    return s3_versitygw.below(uuid.uuid4().hex)
-
-
-@pytest.fixture
-def proxy(place: Versitygw) -> Iterator[FaultProxy]:
-    """A proxy to it."""
-    with FaultProxy(place.endpoint) as running:
-        yield running
 
 
 @pytest.fixture

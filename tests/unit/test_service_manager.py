@@ -59,7 +59,6 @@ def test_a_unit_without_room_holds_nothing(
     environment: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    manager_socket: socket.socket,
 ) -> None:
     systemctl_says(room, tmp_path, monkeypatch)
     assert ServiceManager(environment, UNIT).hold("holdfast-7", 0) is holds

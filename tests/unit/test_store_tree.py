@@ -75,10 +75,13 @@ def test_what_is_missing_or_no_directory_is_told(tree: Tree, root: Path) -> None
             tree.open_directory(path)
         with pytest.raises(FileNotFoundError):
             tree.stat(path)
+        assert tree.inode(path) == 0
     with pytest.raises(NotADirectoryError):
         tree.open_directory(b"file")
     with pytest.raises(NotADirectoryError):
         tree.stat(b"file/x")
+    assert tree.inode(b"file/x") == 0
+    assert tree.inode(b"file") == (root / "file").stat().st_ino
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_no_symbolic_link_is_followed(tree: Tree, root: Path, outside: Path) -> 
 
 
 def test_the_tree_itself_has_a_stat(tree: Tree, root: Path) -> None:
-    assert tree.stat(b"").st_ino == root.stat().st_ino
+    assert tree.stat(b"").st_ino == tree.inode(b"") == root.stat().st_ino
 
 
 def test_a_walk_finds_all_that_is_no_directory(tree: Tree, root: Path) -> None:

@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.checkpoints.hooks.confirming import Step
-from holdfast.checkpoints.hooks.execution import Hooks
 from holdfast.checkpoints.hooks.shelf import new_id
 from holdfast.checkpoints.hooks.stored import Item, StoredPlan, read_plan
 from holdfast.control.messages import (
@@ -30,7 +29,6 @@ from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import Handler, body, number, reply, required_path, stream
 from holdfast.errors import OutsideMountError, PlanError
 from holdfast.maintenance import Upkeep
-from holdfast.workdirs import WorkdirSweeps
 
 
 class SweepRoutes:
@@ -39,10 +37,7 @@ class SweepRoutes:
     def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
         self._upkeep = upkeep
         self._hooks = upkeep.hooks
-        self._sweepers: dict[str, Hooks | WorkdirSweeps] = {
-            **dict.fromkeys(upkeep.workdirs.zones, upkeep.workdirs),
-            **dict.fromkeys(upkeep.hooks.zones, upkeep.hooks),
-        }
+        self._sweepers = upkeep.sweepers
         self._paths = paths
         self.reading: dict[str, Handler] = {
             "/v1/checkpoints": self._census,

@@ -84,7 +84,7 @@ class Backlog:
         assert place is not None
         inode = os.fstat(fd).st_ino
         sent = await self._publisher.send_named(
-            fd, place, name, create_only=False, is_named=lambda: self._leads_to(path, inode)
+            fd, place, name, create_only=False, is_named=lambda: core.store.tree.inode(path) == inode
         )
         if sent is None:
             return True
@@ -93,12 +93,6 @@ class Backlog:
         stat = os.fstat(fd)
         self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
         return sent.stable
-
-    def _leads_to(self, path: bytes, inode: int) -> bool:
-        try:
-            return self._core.store.tree.stat(path).st_ino == inode
-        except (FileNotFoundError, NotADirectoryError):
-            return False
 
     def _left_over(self) -> list[bytes]:
         entries = self._core.index.entries.scan()

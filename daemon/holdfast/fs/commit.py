@@ -52,9 +52,11 @@ class Committer:
         """
         self._unseen.notice(opened)
         lock = self._core.lock(opened.node)
-        if not (opened.unsent or lock.locked()) or not self._names_to_send(opened.node):
+        if not (opened.unsent or lock.locked()):
             return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
         names = self._names_to_send(opened.node)
+        if not names:
+            return
         try:
             async with lock:
                 await self._commit(opened, wait_for_store)

@@ -83,9 +83,10 @@ class Creation:
         if kind is NameKind.TEMPORARY:
             self._intents.temporary_made(place.path, name, caller.pid)
         elif kind is not None and kind not in LOCAL_KINDS:
-            core.fetcher.detach(place.child_path(name))
-            core.mark_dirty(stat, place.child_path(name))
-            core.residence.drop_sidecar(place.child_path(name))
+            path = place.child_path(name)
+            core.fetcher.detach(path)
+            core.mark_dirty(stat, path)
+            core.residence.drop_sidecar(path)
             if kind is NameKind.IMMUTABLE:
                 self._intents.created(place.path, kind, caller.pid)
         opened = node.opened

@@ -43,7 +43,7 @@ class Prefetcher:
         missing: dict[bytes, list[bytes]] = {}
         for name in names:
             directory, _, last = name.rpartition(b"/")
-            if not self._is_here(place.child_path(name)):
+            if not self._core.store.tree.inode(place.child_path(name)):
                 missing.setdefault(directory, []).append(last)
         for directory, files in missing.items():
             await self._fetch(self._core.zones.place_of(place.child_path(directory)), files)
@@ -59,12 +59,5 @@ class Prefetcher:
         for name in names:
             known = core.listing(place).object(name)
             path = place.child_path(name)
-            if known is not None and not self._is_here(path):
+            if known is not None and not core.store.tree.inode(path):
                 core.fetcher.fetch(core.object_at(place, name), known)
-
-    def _is_here(self, path: bytes) -> bool:
-        try:
-            self._core.store.tree.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True

@@ -173,20 +173,14 @@ class Publisher:
             self._hold(place)
 
     def _is_made_here(self, place: Place) -> bool:
-        inode = self._inode(place)
+        inode = self._core.store.tree.inode(place.path)
         return inode != 0 and self._core.index.marks.is_held(inode)
 
     def _hold(self, place: Place) -> None:
         """The directory has lost its last object: it stays all the same, until somebody removes it."""
-        inode = self._inode(place)
+        inode = self._core.store.tree.inode(place.path)
         if inode:
             self._core.index.marks.hold(inode)
-
-    def _inode(self, place: Place) -> int:
-        try:
-            return self._core.store.tree.stat(place.path).st_ino
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
 
     def _appeared(self, place: Place, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
         """An object is in the store: so are, by implication, the directories above it."""
@@ -197,7 +191,7 @@ class Publisher:
         core.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
         while place.zone.remote is not None:
             if self._is_made_here(place):
-                core.index.marks.let_go(self._inode(place))
+                core.index.marks.let_go(core.store.tree.inode(place.path))
             if place.path == place.zone.prefix:
                 break
             above, _, last = place.path.rpartition(b"/")

@@ -25,7 +25,7 @@ class SweptObjects:
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether bytes of the object are only here, or may be: nothing of it may be deleted then."""
         core = self._core
-        inode = self._inode(_path(zone, key))
+        inode = core.store.tree.inode(_path(zone, key))
         if not inode:
             return False
         node = core.nodes.of_backing(inode)
@@ -51,7 +51,7 @@ class SweptObjects:
         """
         core = self._core
         path = _path(zone, key)
-        inode = self._inode(path)
+        inode = core.store.tree.inode(path)
         if for_good and inode and not core.index.marks.is_held(inode):
             core.residence.drop_directory(path)
         directories = core.remotes[zone].directories
@@ -65,7 +65,7 @@ class SweptObjects:
         core = self._core
         path = _path(zone, key)
         parent, _, name = path.rpartition(b"/")
-        directory = core.nodes.of_path(parent) or core.nodes.of_backing(self._inode(parent))
+        directory = core.nodes.of_path(parent) or core.nodes.of_backing(core.store.tree.inode(parent))
         core.remotes[zone].directories.deleted(key)
         core.fetcher.detach(path)
         self._drop_copy(path)
@@ -81,15 +81,9 @@ class SweptObjects:
             self._presence.invalidate_now(directory, name)
 
     def _drop_copy(self, path: bytes) -> None:
-        inode = self._inode(path)
+        inode = self._core.store.tree.inode(path)
         if inode:
             self._core.residence.drop(path, inode)
-
-    def _inode(self, path: bytes) -> int:
-        try:
-            return self._core.store.tree.stat(path).st_ino
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
 
 
 def _path(zone: str, key: str) -> bytes:

@@ -172,7 +172,7 @@ class Verifier:
         entry = self._entry(EntryState.CLEAN, stat, fingerprint)
         known = core.index.entries.get(stat.st_ino)
         for cached in known.names if known is not None else []:
-            if self._leads_to(cached.path, stat.st_ino):
+            if core.store.tree.inode(cached.path) == stat.st_ino:
                 entry.set_name(cached)
         entry.set_name(CachedName(path, info.etag, info.modified_ns))
         core.index.entries.put(stat.st_ino, entry)
@@ -183,12 +183,6 @@ class Verifier:
         parent, _, name = path.rpartition(b"/")
         place = self._core.zones.place_of(parent)
         return place is not None and self._core.sends(place, name) and entry.name_at(path) is None
-
-    def _leads_to(self, path: bytes, inode: int) -> bool:
-        try:
-            return self._core.store.tree.stat(path).st_ino == inode
-        except (FileNotFoundError, NotADirectoryError):
-            return False
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(

@@ -19,7 +19,7 @@ _SECOND_NS = 10**9
 
 
 class Upkeep:
-    """``hooks`` are for the stores' zones, ``workdirs`` for the bases of working directories.
+    """``hooks`` are for the stores' zones, ``workdirs`` for the bases of working directories, ``sweepers`` for each its own.
 
     Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
     """
@@ -33,6 +33,10 @@ class Upkeep:
         local = SweptObjects(core, files.presence)
         self.hooks = Hooks(self._stores, self.shelf, local, core.events, core.counters)
         self.workdirs = WorkdirSweeps(files, workdirs, self.shelf)
+        self.sweepers: dict[str, Sweeper] = {
+            **dict.fromkeys(self.workdirs.zones, self.workdirs),
+            **dict.fromkeys(self.hooks.zones, self.hooks),
+        }
         self.policy()
         self._roots = self._checked_roots()
 
@@ -40,13 +44,9 @@ class Upkeep:
         """Sweep regularly, if that is switched on, until cancelled."""
         if not self._settings.every_seconds:
             await trio.sleep_forever()
-        sweepers: dict[str, Sweeper] = {
-            **dict.fromkeys(self.workdirs.zones, self.workdirs),
-            **dict.fromkeys(self.hooks.zones, self.hooks),
-        }
         node = socket.gethostname()
         every_seconds = self._settings.every_seconds
-        sweeps = PeriodicSweeps(self._stores, sweepers, self._roots, self.policy(), every_seconds, node, self._events)
+        sweeps = PeriodicSweeps(self._stores, self.sweepers, self._roots, self.policy(), every_seconds, node, self._events)
         await sweeps.run()
 
     def policy(
@@ -69,10 +69,10 @@ class Upkeep:
         return Policy(int(grace * _SECOND_NS), int(abandoned_seconds * _SECOND_NS), batches)
 
     def _checked_roots(self) -> list[tuple[str, str]]:
-        zones = self.hooks.zones | self.workdirs.zones
         wanted = self._settings.roots or ["checkpoints", *sorted(self.workdirs.zones)]
         roots = [(zone, root) for zone, _, root in (each.strip("/").partition("/") for each in wanted)]
         for zone, _ in roots:
-            if zone not in zones:
-                raise ConfigurationError(f"sweep.roots: there is no zone {zone!r}; allowed are {', '.join(sorted(zones))}")
+            if zone not in self.sweepers:
+                allowed = ", ".join(sorted(self.sweepers))
+                raise ConfigurationError(f"sweep.roots: there is no zone {zone!r}; allowed are {allowed}")
         return roots

@@ -49,7 +49,7 @@ from holdfast.remote.names import (
     staged_key,
     storable_only,
 )
-from holdfast.remote.walk import walk
+from holdfast.remote.walk import everything_below, objects_below
 
 _NOTHING_THERE = {errno.ENOENT, *NAME_CAN_NOT_BE}
 
@@ -105,12 +105,10 @@ class DirectoryStore(RemoteStore):
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=directories)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        return (info for info in walk(self.list_directory, prefix) if isinstance(info, ObjectInfo))
+        return objects_below(self.list_directory, prefix)
 
     def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        yield from walk(self.list_directory, prefix)
-        if not prefix:
-            yield from walk(self.list_directory, PRIVATE)
+        return everything_below(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")

@@ -50,7 +50,7 @@ from holdfast.remote.names import (
 from holdfast.remote.place import DIRECTORY, FILE, Place, info_of, modified_ns
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.translation import printable
-from holdfast.remote.walk import walk
+from holdfast.remote.walk import everything_below, objects_below
 
 _BUFFER_BYTES = 8 * 2**20  # each is an open of its own
 _NAME_CAN_NOT_BE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
@@ -105,12 +105,10 @@ class FsspecStore(RemoteStore):
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=changed_ns)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        return (info for info in walk(self.list_directory, prefix) if isinstance(info, ObjectInfo))
+        return objects_below(self.list_directory, prefix)
 
     def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        yield from walk(self.list_directory, prefix)
-        if not prefix:
-            yield from walk(self.list_directory, PRIVATE)
+        return everything_below(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         info = self.head(key)

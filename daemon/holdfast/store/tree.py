@@ -72,6 +72,13 @@ class Tree:
         finally:
             os.close(fd)
 
+    def inode(self, path: bytes) -> int:
+        """Return the inode number of what is at ``path``; 0 when there is nothing. Raises ``OSError``."""
+        try:
+            return self.stat(path).st_ino
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
     def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield ``(path, stat)`` of everything below the directory at ``path`` that is not a directory, or of all.
 

@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import islice
 
-import msgspec
 import trio
 
-from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
-from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
+from holdfast.checkpoints.hooks.confirming import Execution, Step, confirmed
+from holdfast.checkpoints.hooks.shelf import PlanShelf, new_id
 from holdfast.checkpoints.hooks.stored import WORKDIRS, Header, Item, StoredPlan, StoredPolicy, items_of
 from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
 from holdfast.errors import PlanError
@@ -75,35 +74,20 @@ class WorkdirSweeps:
         with self.shelf.executing(header.id):
             later, names = await self._plan(header.zone, header.root, header.policy.policy(), time.time_ns())
             items = confirmed(plan, later, names, {})
-            outcome = Outcome(state="executing", gone=len(plan.items) - len(items))
-            self.shelf.note(header.id, outcome)
+            execution = Execution(plan, self.shelf, self._core.counters, self._core.events)
+            execution.begin(items)
             left = iter(items)
             while group := list(islice(left, _IN_ONE_GO)):
-                outcome = await self._remove(header, group, outcome)
-                self.shelf.note(header.id, outcome)
-                yield Step(len(plan.items), outcome)
-            outcome = msgspec.structs.replace(outcome, state="done")
-            self.shelf.note(header.id, outcome)
-            tell(self._core.events, header, outcome)
-            yield Step(len(plan.items), outcome)
+                removed = await self._remove(header, group)
+                yield execution.removed(removed, gone=len(group) - len(removed))
+            yield execution.done()
 
-    async def _remove(self, header: Header, group: list[Item], outcome: Outcome) -> Outcome:
-        counters = self._core.counters
-        removed = removed_bytes = 0
-        for item in group:
-            if self._remove_one(_joined(header.zone, header.root, item.name)):
-                removed += 1
-                removed_bytes += item.size_bytes
+    async def _remove(self, header: Header, group: list[Item]) -> list[Item]:
+        """Remove what is still there; return it."""
+        removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
         await self._tree.tell_kernel()
         await trio.to_thread.run_sync(self._core.store.trash.empty)
-        counters.objects_swept += removed
-        counters.bytes_swept += removed_bytes
-        return msgspec.structs.replace(
-            outcome,
-            removed=outcome.removed + removed,
-            removed_bytes=outcome.removed_bytes + removed_bytes,
-            gone=outcome.gone + len(group) - removed,
-        )
+        return removed
 
     def _remove_one(self, path: bytes) -> bool:
         try:

@@ -104,10 +104,7 @@ class WorkdirTree:
 
     def lease_inode(self, path: bytes) -> int:
         """Return the inode number of the lease file of the directory at ``path``; 0 when there is none."""
-        try:
-            return self._core.store.tree.stat(path + b"/" + LEASE_FILE).st_ino
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
+        return self._core.store.tree.inode(path + b"/" + LEASE_FILE)
 
     def _make(self, parent_fd: int, parent: bytes, name: bytes, owner: tuple[int, int]) -> bool:
         """Create a directory; False when it is there already."""

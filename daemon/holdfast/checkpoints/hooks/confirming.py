@@ -1,15 +1,17 @@
-"""What every execution of a plan has in common: the second look, the steps, the event at its end."""
+"""What every execution of a plan has in common: the second look, the steps, what is counted and told of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.checkpoints.hooks.shelf import Outcome
-from holdfast.checkpoints.hooks.stored import Header, Item, StoredPlan
+import msgspec
+
+from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf
+from holdfast.checkpoints.hooks.stored import Item, StoredPlan
 from holdfast.checkpoints.reachability import Phase, Plan
 from holdfast.errors import PlanOutdatedError
-from holdfast.telemetry import EventLog
+from holdfast.telemetry import Counters, EventLog
 
 _SHOWN_NAMES = 3
 
@@ -30,7 +32,8 @@ class Step:
 def confirmed(plan: StoredPlan, later: Plan, there: Collection[bytes], etags: Mapping[bytes, str]) -> tuple[Item, ...]:
     """Return what of the plan is still there, by a later plan and the names in its listing.
 
-    Raises ``PlanOutdatedError`` when any of it would not go any more or is another version. Empty directories change by the
+    Raises ``PlanOutdatedError`` when any of it would not go any more or is another version. The reason may be another one:
+    half of a sweep changes those of what is left, as of a checksum without its file. Empty directories change by the
     deletions themselves: that they are removed only when empty is enough.
     """
     still = {(each.name, each.size_bytes, each.mtime_ns) for each in later.entries}
@@ -46,19 +49,54 @@ def confirmed(plan: StoredPlan, later: Plan, there: Collection[bytes], etags: Ma
     return tuple(left)
 
 
-def tell(events: EventLog, header: Header, outcome: Outcome) -> None:
-    """Say what an execution did."""
-    events.emit(
-        "swept",
-        what=header.kind,
-        zone=header.zone,
-        root=header.root,
-        plan=header.id,
-        removed=outcome.removed,
-        bytes=outcome.removed_bytes,
-        gone=outcome.gone,
-        in_use=outcome.in_use,
-    )
+class Execution:
+    """How far one execution of a plan is: counted, and noted on the shelf. The caller holds ``shelf.executing``."""
+
+    def __init__(self, plan: StoredPlan, shelf: PlanShelf, counters: Counters, events: EventLog) -> None:
+        self._plan = plan
+        self._shelf = shelf
+        self._counters = counters
+        self._events = events
+        self._outcome = Outcome(state="executing")
+
+    def begin(self, left: Sequence[Item]) -> None:
+        """The plan is confirmed: ``left`` is what is still there of it."""
+        self._note(gone=len(self._plan.items) - len(left))
+
+    def removed(self, items: Sequence[Item], *, gone: int = 0, in_use: int = 0) -> Step:
+        """These have been removed; so many others had gone by themselves, or stay as they are in use."""
+        freed_bytes = sum(item.size_bytes for item in items)
+        self._counters.objects_swept += len(items)
+        self._counters.bytes_swept += freed_bytes
+        before = self._outcome
+        return self._note(
+            removed=before.removed + len(items),
+            removed_bytes=before.removed_bytes + freed_bytes,
+            gone=before.gone + gone,
+            in_use=before.in_use + in_use,
+        )
+
+    def done(self) -> Step:
+        """All of it has been dealt with: tell what became of it."""
+        step = self._note(state="done")
+        header, outcome = self._plan.header, step.outcome
+        self._events.emit(
+            "swept",
+            what=header.kind,
+            zone=header.zone,
+            root=header.root,
+            plan=header.id,
+            removed=outcome.removed,
+            bytes=outcome.removed_bytes,
+            gone=outcome.gone,
+            in_use=outcome.in_use,
+        )
+        return step
+
+    def _note(self, **changes: int | str) -> Step:
+        self._outcome = msgspec.structs.replace(self._outcome, **changes)
+        self._shelf.note(self._plan.header.id, self._outcome)
+        return Step(len(self._plan.items), self._outcome)
 
 
 def _is_same(item: Item, still: Collection[tuple[bytes, int, int]], etags: Mapping[bytes, str]) -> bool:

@@ -16,14 +16,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
 
-import msgspec
 import trio
 
-from holdfast.checkpoints.hooks.confirming import Step, confirmed, tell
+from holdfast.checkpoints.hooks.confirming import Execution, Step, confirmed
 from holdfast.checkpoints.hooks.planning import Question, make, make_drop, stored, take_census
-from holdfast.checkpoints.hooks.shelf import Outcome, PlanShelf, new_id
+from holdfast.checkpoints.hooks.shelf import PlanShelf, new_id
 from holdfast.checkpoints.hooks.stored import SWEEP, Header, Item, StoredPlan
-from holdfast.checkpoints.reachability import Found, Phase, Policy
+from holdfast.checkpoints.hooks.survey import Survey
+from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy
 from holdfast.errors import PlanError
 from holdfast.remote import key_below
 from holdfast.telemetry import Counters, EventLog
@@ -82,13 +82,13 @@ class Hooks:
         began = time.monotonic()
         question = Question(SWEEP, root, policy)
         plan, survey = await make(self._stores[zone], question)
-        return await self._put(stored(plan, survey, question, plan_id=new_id(), zone=zone, store=self._url(zone)), began)
+        return await self._put(zone, question, plan, survey, began)
 
     async def plan_drop(self, zone: str, name: str, root: str | None, *, all_before: bool) -> StoredPlan:
         """Make and store the plan to drop a checkpoint. Raises ``PlanError`` and ``RemoteError``."""
         began = time.monotonic()
         question, plan, survey = await make_drop(self._stores[zone], name, root, all_before=all_before)
-        return await self._put(stored(plan, survey, question, plan_id=new_id(), zone=zone, store=self._url(zone)), began)
+        return await self._put(zone, question, plan, survey, began)
 
     async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
         """Carry a stored plan out; yield a step after each request, and one at the end.
@@ -104,23 +104,19 @@ class Hooks:
             made_at = self._made_at.get(header.id)
             if not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
                 items = await self._confirmed(plan)
-            outcome = Outcome(state="executing", gone=len(plan.items) - len(items))
-            self.shelf.note(header.id, outcome)
-            async for step in self._delete(header, items, outcome):
-                outcome = step
-                yield Step(len(plan.items), outcome)
+            execution = Execution(plan, self.shelf, self._counters, self._events)
+            execution.begin(items)
+            async for step in self._delete(header, items, execution):
+                yield step
             for name in header.checkpoints:
                 await self._local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
-            outcome = msgspec.structs.replace(outcome, state="done")
-            self.shelf.note(header.id, outcome)
-            tell(self._events, header, outcome)
-            yield Step(len(plan.items), outcome)
+            yield execution.done()
 
     async def _confirmed(self, plan: StoredPlan) -> tuple[Item, ...]:
         later, survey = await make(self._stores[plan.header.zone], Question.of(plan.header))
         return confirmed(plan, later, {listed.name for listed in survey.listing}, survey.etags)
 
-    async def _delete(self, header: Header, items: Iterable[Item], outcome: Outcome) -> AsyncIterator[Outcome]:
+    async def _delete(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:
         access = self._stores[header.zone]
         for phase in Phase:
             of_phase = iter([item for item in items if item.step() is phase])
@@ -132,17 +128,7 @@ class Hooks:
                 elif keys:
                     await access.delete(keys)
                     await self._local.gone(header.zone, keys)
-                freed_bytes = sum(item.size_bytes for item in free)
-                self._counters.objects_swept += len(free)
-                self._counters.bytes_swept += freed_bytes
-                outcome = msgspec.structs.replace(
-                    outcome,
-                    removed=outcome.removed + len(free),
-                    removed_bytes=outcome.removed_bytes + freed_bytes,
-                    in_use=outcome.in_use + len(batch) - len(free),
-                )
-                self.shelf.note(header.id, outcome)
-                yield outcome
+                yield execution.removed(free, in_use=len(batch) - len(free))
 
     def _in_use(self, header: Header, item: Item) -> bool:
         return item.step() is not Phase.DIRECTORY and self._local.in_use(header.zone, key_below(header.root, item.name))
@@ -153,10 +139,11 @@ class Hooks:
             await access.prune(key)
             await self._local.directory_gone(zone, key, for_good=False)
 
-    async def _put(self, plan: StoredPlan, began: float) -> StoredPlan:
-        await trio.to_thread.run_sync(self.shelf.put, plan)
-        self._made_at[plan.header.id] = began
-        return plan
+    async def _put(self, zone: str, question: Question, plan: Plan, survey: Survey, began: float) -> StoredPlan:
+        kept = stored(plan, survey, question, plan_id=new_id(), zone=zone, store=self._url(zone))
+        await trio.to_thread.run_sync(self.shelf.put, kept)
+        self._made_at[kept.header.id] = began
+        return kept
 
     def _url(self, zone: str) -> str:
         return self._stores[zone].store.url

@@ -1,13 +1,12 @@
 """What would go, and why: the model of a plan. Nothing is deleted here.
 
 A plan is made of one listing. Between that and its execution the world goes on: who executes it makes a second plan from a
-new listing, and deletes only what stands in both with the same size and time (``confirmed``).
+new listing, and deletes only what stands in both with the same size and time (``hooks.confirming``).
 """
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -111,24 +110,6 @@ class Plan:
     entries: tuple[PlanEntry, ...] = ()
     kept: tuple[Kept, ...] = ()
     retained: frozenset[bytes] = field(default=frozenset(), repr=False)
-
-    @property
-    def size_bytes(self) -> int:
-        """What the execution would free."""
-        return sum(entry.size_bytes for entry in self.entries)
-
-    def count_by_reason(self) -> Counter[Reason]:
-        """Return how many entries there are of each reason."""
-        return Counter(entry.reason for entry in self.entries)
-
-    def confirmed(self, later: Plan) -> Plan:
-        """Return the part of this plan that ``later``, from a newer listing, has too, with the same size and time.
-
-        For which reason does not matter: half of a sweep changes those of what is left, as of a checksum without its file.
-        """
-        still = {(entry.name, entry.size_bytes, entry.mtime_ns) for entry in later.entries}
-        entries = tuple(e for e in self.entries if (e.name, e.size_bytes, e.mtime_ns) in still)
-        return Plan(entries, later.kept, later.retained)
 
 
 class PlanBuilder:
