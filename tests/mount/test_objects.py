@@ -237,6 +237,16 @@ def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: 
     assert list((second.store / "quarantine").iterdir()) == []
 
 
+def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:
+    reader, writer = make_node("a").start(), make_node("b").start()
+    (writer.checkpoints / "q/offsets").mkdir(parents=True)
+    awaited = reader.checkpoints / "q/offsets/5"
+    assert not awaited.exists()
+    (writer.checkpoints / "q/offsets/5").write_text("v1")
+    wait_until(awaited.exists)
+    assert awaited.read_text() == "v1"
+
+
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "state").mkdir()

@@ -17,6 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count, fingerprint_of_buffer
 from holdfast.errors import RemoteUnavailableError
 from holdfast.transfer import Arrival, KnownObject, ObjectPath, Remote
+from tests.support.descriptors import open_below
 
 MIB = 2**20
 PART = 8 * MIB
@@ -42,9 +43,8 @@ def expected() -> Fingerprint:
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    before = len(os.listdir("/proc/self/fd"))
     yield os.open(tmp_path / "staged", os.O_RDWR | os.O_CREAT)
-    assert len(os.listdir("/proc/self/fd")) == before, "it was closed"
+    assert open_below(tmp_path) == [], "it was closed"
 
 
 def part_of(expected: Fingerprint, part: int) -> Fingerprint:

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
+from tests.support.descriptors import open_below
 from tests.unit.test_remote_contract import content, opened, put
 
 ROUNDS = 100
@@ -105,22 +106,22 @@ def test_a_version_stays_readable_while_it_is_replaced_and_deleted(store: Remote
     assert b"".join(body.buffers) == b"old" * 2**20
 
 
-def test_files_of_bodies_that_nobody_takes_are_closed(store: RemoteStore) -> None:
+def test_files_of_bodies_that_nobody_takes_are_closed(root: Path, store: RemoteStore) -> None:
     put(store, "a")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_below(root)
     for _ in range(20):
         store.read("a", 0, 5, "")
         next(store.read("a", 0, 5, "").buffers)
         store.head("a")
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert open_below(root) == before
 
 
-def test_a_refused_read_keeps_no_file_open(store: RemoteStore) -> None:
+def test_a_refused_read_keeps_no_file_open(root: Path, store: RemoteStore) -> None:
     put(store, "a", b"old")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_below(root)
     with pytest.raises(ObjectChangedError) as kept:  # the error holds the frames, as a failed fetch does
         store.read("a", 0, 3, "another version")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(root) == before
     assert "another version" in str(kept.value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store import FORMAT_VERSION, StoreDirectory, disk_space
+from tests.support.descriptors import open_below
 from tests.support.mounts import mounted, mounted_read_only
 from tests.support.privileges import as_nobody, needs_root
 
@@ -29,16 +29,10 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() if file.is_file() else b"" for file in path.rglob("*")}
 
 
-def open_files() -> int:
-    gc.collect()  # what a test before this one has left to the collector
-    return len(os.listdir("/proc/self/fd"))
-
-
 @pytest.fixture(autouse=True)
-def no_descriptor_leaks() -> Iterator[None]:
-    before = open_files()
+def no_descriptor_leaks(workspace: Path) -> Iterator[None]:
     yield
-    assert open_files() == before
+    assert open_below(workspace) == []
 
 
 def refused(path: Path, kind: type[Exception] = StoreUnsuitableError) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import Orphanage, Quarantine, Staging, Trash
+from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
 OpenDirectory = Callable[[str], int]
@@ -19,7 +20,6 @@ OpenDirectory = Callable[[str], int]
 
 @pytest.fixture
 def open_directory(tmp_path: Path) -> Iterator[OpenDirectory]:
-    before = len(os.listdir("/proc/self/fd"))
     fds = []
 
     def open_it(name: str) -> int:
@@ -30,7 +30,7 @@ def open_directory(tmp_path: Path) -> Iterator[OpenDirectory]:
     yield open_it
     for fd in fds:
         os.close(fd)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(tmp_path) == []
 
 
 @pytest.fixture

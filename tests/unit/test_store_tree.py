@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
+from tests.support.descriptors import open_below
 from tests.support.privileges import needs_root
 
 
@@ -27,11 +28,10 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tree(root: Path) -> Iterator[Tree]:
-    before = len(os.listdir("/proc/self/fd"))
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     yield Tree(fd)
     os.close(fd)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(root) == []
 
 
 @pytest.fixture

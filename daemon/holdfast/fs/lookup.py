@@ -51,11 +51,11 @@ class Lookup:
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
         try:
-            return self.find_nowait(directory, name)
+            return self.find_nowait(directory, name, caller)
         except trio.WouldBlock:
             return await self._find_in_zone(directory, self._core.directories.place(directory), name, caller)
 
-    def find_nowait(self, directory: Node, name: bytes) -> Found | None:
+    def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """``find``, where the store need not be asked. Raises ``trio.WouldBlock`` elsewhere."""
         core = self._core
         place = core.directories.place(directory)
@@ -68,7 +68,7 @@ class Lookup:
         if stat is None:
             if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
                 return None
-            return self._believed(directory, place, name, kind)
+            return self._believed(directory, place, name, kind, caller)
         if self._may_be_old(place, kind, stat):
             listing = self._fresh_listing(place)
             if not self.reconcile(place, name, stat, listing.object(name)):
@@ -76,7 +76,7 @@ class Lookup:
             stat = core.local_stat(directory, name) or stat
         return self._local(directory, name, stat, self._seconds(kind, stat))
 
-    def _believed(self, directory: Node, place: Place, name: bytes, kind: NameKind) -> Found:
+    def _believed(self, directory: Node, place: Place, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
         """Return what only the store has, as far as it has told. Raises ``trio.WouldBlock`` when it is to be asked."""
         try:
             listing = self._core.listing(place)
@@ -84,6 +84,8 @@ class Lookup:
             raise trio.WouldBlock from None
         known = listing.object(name)
         if known is None and not listing.has_directory(name):
+            if place.zone.is_store and self._intents.is_creating(place.path, name, kind, caller.pid):
+                return None
             raise trio.WouldBlock
         if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):
             self._fresh_listing(place)
@@ -97,9 +99,15 @@ class Lookup:
             raise trio.WouldBlock
         return listing
 
-    def negative_seconds(self, directory: Node) -> float:
-        """Return for how long the kernel may keep the answer that a name is not in ``directory``."""
-        return FOREVER_SECONDS if self._core.directories.place(directory).zone.remote is None else 0.0
+    def negative_seconds(self, directory: Node, name: bytes) -> float:
+        """Return for how long the kernel may keep the answer that ``name`` is not in ``directory``.
+
+        A name of a local kind nobody else makes; but it may be of another kind when its directory has been renamed.
+        """
+        place = self._core.directories.place(directory)
+        if place.zone.remote is None:
+            return FOREVER_SECONDS
+        return self._ttl if self._core.kind_of(place, name) in LOCAL_KINDS else 0.0
 
     async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
         """Return what the store says of the object ``name`` now, asking it whatever is believed."""
@@ -119,7 +127,7 @@ class Lookup:
         if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
             return None
         try:
-            await self._learn(place, name, kind, caller)
+            await self._learn(place, name, kind)
         except NameNotStorableError:
             return None
         stat = core.local_stat(directory, name)  # it may have arrived while the store was asked
@@ -219,15 +227,14 @@ class Lookup:
             entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
         self._core.index.entries.put_if_room(after.st_ino, entry)
 
-    async def _learn(self, place: Place, name: bytes, kind: NameKind, caller: Caller) -> None:
+    async def _learn(self, place: Place, name: bytes, kind: NameKind) -> None:
         """Bring the belief about a name that is not here up to what its kind demands."""
         listing = self._core.listing(place)
         now = trio.current_time()
         if not place.zone.is_store:
             await self._ask(place, listing, name, now - self._fallback_ttl, for_others=True)
         elif listing.object(name) is None and not listing.has_directory(name):
-            if not self._intents.is_creating(place.path, name, kind, caller.pid):
-                await self._ask_whether_missing(place, listing, name, now)
+            await self._ask_whether_missing(place, listing, name, now)
         elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
             await self._ask(place, listing, name, now - self._ttl, for_others=True)
 

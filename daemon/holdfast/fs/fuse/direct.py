@@ -75,11 +75,11 @@ class DirectAnswers:
         directory, name = self._nodes.get(node_id), body[:-1]
         if name in (b".", b".."):
             return None
-        found = self._files.lookup.find_nowait(directory, name)
+        found = self._files.lookup.find_nowait(directory, name, caller)
         if found is not None:
             self._files.presence.about_to_tell(found.node)
             return _entry(found)
-        seconds = self._files.lookup.negative_seconds(directory)
+        seconds = self._files.lookup.negative_seconds(directory, name)
         return wire.no_entry(seconds) if seconds else None
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:

@@ -44,7 +44,7 @@ class Operations(pyfuse3.Operations):
         if found is not None:
             self._files.presence.about_to_tell(found.node)
             return _entry(found)
-        seconds = self._files.lookup.negative_seconds(directory)
+        seconds = self._files.lookup.negative_seconds(directory, name)
         if not seconds:
             raise FUSEError(errno.ENOENT)
         nothing = EntryAttributes()
