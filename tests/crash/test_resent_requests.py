@@ -240,6 +240,16 @@ def test_a_request_is_carried_out_once(handler: str, action: Callable[[Path], No
     assert_in_order(node)
 
 
+def test_a_listing_goes_on_where_it_was(make_node: NodeFactory) -> None:
+    """The kernel asks for the first names with their attributes, and for the others without."""
+    node = dying(make_node, "reply at once: readdir")
+    directory = prepared(node)
+    arm(node)
+    listing(directory)
+    wait_until(lambda: died_once(node))
+    assert_in_order(node)
+
+
 @pytest.mark.parametrize(("handler", "action"), [("write", append), ("read", append)], ids=_name)
 def test_data_through_the_daemon_is_written_once(
     handler: str, action: Callable[[Path], None], make_node: NodeFactory

@@ -76,9 +76,11 @@ def reply_to(handler: str) -> list[Point]:
 
 
 def points_of(name: str) -> list[Point]:
-    """Return the steps that a point consists of: ``reply: HANDLER``, or one of ``POINTS``."""
-    _, is_reply, handler = name.partition("reply: ")
-    return reply_to(handler) if is_reply else [POINTS[name]]
+    """Return the steps that a point consists of: ``reply: HANDLER``, ``reply at once: HANDLER``, or one of ``POINTS``."""
+    kind, _, handler = name.partition(": ")
+    if kind == "reply at once":
+        return [Point(DirectAnswers, f"_{handler}", after=True)]
+    return reply_to(handler) if kind == "reply" else [POINTS[name]]
 
 
 def arm(point: Point, is_armed: Callable[[], bool]) -> None:

@@ -58,7 +58,7 @@ class DirectAnswers:
 
     def __call__(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
         """Return the body of the reply, an errno (0: done), or None: not here."""
-        if Connection.is_resent(unique):
+        if Connection.is_resent(unique) and opcode != Opcode.READDIR:  # which changes nothing, and pyfuse3 knows none
             return None
         method = self._methods[opcode]
         self._request = unique
