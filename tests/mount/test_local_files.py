@@ -10,6 +10,8 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -219,6 +221,23 @@ def test_append_from_two_descriptors(home: Path) -> None:
             first.write(b"first %d\n" % number)
             second.write(b"second %d\n" % number)
     assert len(path.read_bytes().splitlines()) == 100
+
+
+def test_more_files_are_synced_at_once_than_there_are_threads_for_it(home: Path) -> None:
+    count = 100
+    together = threading.Barrier(count)
+
+    def write(number: int) -> None:
+        with (home / str(number)).open("wb") as file:
+            file.write(b"%d" % number)
+            file.flush()
+            together.wait()
+            os.fsync(file.fileno())
+            os.fdatasync(file.fileno())
+
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(write, range(count)))
+    assert [(home / str(number)).read_bytes() for number in range(count)] == [b"%d" % number for number in range(count)]
 
 
 def test_the_root_holds_zones_only(node: Node) -> None:

@@ -30,6 +30,7 @@ RENAME2 = Struct("=QI4x")
 OPEN = Struct("=II")
 CREATE = Struct("=IIII")
 READ = Struct("=QQI")
+FSYNC = Struct("=QI4x")
 GETXATTR = Struct("=I4x")
 
 
