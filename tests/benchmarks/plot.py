@@ -93,7 +93,7 @@ def _head(report: Report, height: float) -> Iterator[str]:
     yield f'  <text class="title" x="{_MARGIN}" y="26">Holdfast as a ratio to its peers; above 1 it is ahead</text>'
     yield (
         f'  <text class="small" x="{_MARGIN}" y="{height - 14:g}">'
-        f"{escape(f'{when}, medians of {report.rounds} rounds, {where}: {report.command}')}</text>"
+        f"{escape(f'{when}, medians of {report.rounds} rounds, {where}')}</text>"
     )
 
 
