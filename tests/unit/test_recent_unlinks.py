@@ -36,8 +36,7 @@ def test_a_file_counts_for_some_seconds_after_its_last_loss() -> None:
 def test_after_a_takeover_every_file_may_be_meant() -> None:
     clock = Clock()
     unlinks = RecentUnlinks(clock)
-    assert not unlinks.may_be_any()
     unlinks.note_any()
-    assert unlinks.may_be_any()
+    assert unlinks.is_recent(1)
     clock.now += 20
-    assert not unlinks.may_be_any()
+    assert not unlinks.is_recent(1)

@@ -28,13 +28,9 @@ class Presence:
         core.residence.listener = self
 
     def about_to_tell(self, node: Node) -> None:
-        """The kernel is told the attributes of a node next, because it asked; those that it must not keep, it won't.
-
-        Nor does it learn a new size then: so this is for files that change by its own requests only.
-        """
-        unlinks = self._core.unlinks
-        if unlinks.is_recent(node.backing) or (unlinks.may_be_any() and self._is_ours(node)):
-            self.attributes_changed(node.id)  # from now on: what was asked for before counts no more
+        """The kernel is told the attributes of a node next, because it asked; those it must not keep, it won't."""
+        if not node.is_directory and self._core.unlinks.is_recent(node.backing):
+            self.attributes_changed(node.id)  # so it drops what it asked for before
 
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
@@ -87,12 +83,6 @@ class Presence:
         node = self._core.nodes.of_backing(inode)
         if node is not None and node.opened is not None:
             node.opened.corrupt = True
-
-    def _is_ours(self, node: Node) -> bool:
-        """Say whether a node is a file that no other node can replace."""
-        if node.is_directory or not node.backing or node.parent is None:
-            return False
-        return not self._core.directories.place(node.parent).zone.is_store
 
     def _drop_dead_names(self) -> list[Node]:
         """Take from all files the names that lead nowhere, because a directory above them has gone; return those files."""

@@ -31,18 +31,15 @@ class RecentUnlinks:
         self._all_until = self._clock() + _SECONDS
 
     def is_recent(self, inode: int) -> bool:
-        """Say whether the kernel may be about to take off a name that the file ``inode`` lost by this daemon."""
-        if self._until:
-            self._expire(self._clock())
-        return inode in self._until
-
-    def may_be_any(self) -> bool:
-        """Say whether the kernel may be about to take off a name that some file lost by an earlier daemon."""
-        if self._all_until and self._all_until < self._clock():
-            self._all_until = 0.0
-        return self._all_until > 0.0
+        """Say whether the kernel may be about to take a name off the links of the file ``inode``."""
+        if not self._until and not self._all_until:
+            return False
+        self._expire(self._clock())
+        return inode in self._until or self._all_until > 0.0
 
     def _expire(self, now: float) -> None:
+        if self._all_until < now:
+            self._all_until = 0.0
         while self._until:
             oldest = next(iter(self._until))
             if self._until[oldest] >= now:
