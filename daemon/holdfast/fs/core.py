@@ -17,7 +17,6 @@ from holdfast.fs.directories import Directories
 from holdfast.fs.locks import NodeLock, NodeLocks
 from holdfast.fs.noderecords import NodeRecords
 from holdfast.fs.nodes import Node, NodeTable
-from holdfast.fs.unlinks import RecentUnlinks
 from holdfast.index import Entry, EntryState, Index
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
@@ -56,7 +55,6 @@ class Core:
     counters: Counters
     nodes: NodeTable = field(init=False)
     directories: Directories = field(init=False)
-    unlinks: RecentUnlinks = field(init=False, default_factory=lambda: RecentUnlinks(time.monotonic))
     _locks: NodeLocks = field(init=False, default_factory=NodeLocks)
     is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
 

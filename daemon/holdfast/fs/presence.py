@@ -27,11 +27,6 @@ class Presence:
         self.invalidate_now: Invalidate = _nobody_to_tell
         core.residence.listener = self
 
-    def about_to_tell(self, node: Node) -> None:
-        """The kernel is told the attributes of a node next, because it asked; those it must not keep, it won't."""
-        if not node.is_directory and self._core.unlinks.is_recent(node.backing):
-            self.attributes_changed(node.id)  # so it drops what it asked for before
-
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
         node = self._core.nodes.of_backing(inode)

@@ -32,7 +32,6 @@ class Removal:
         stat = core.local_stat(directory, name)
         if stat is None and (place.zone.remote is None or core.nodes.of_path(place.child_path(name)) is None):
             if attempt.resent:
-                core.unlinks.note_any()
                 return
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
@@ -84,8 +83,6 @@ class Removal:
     def lost_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Bring nodes and entry up to date after a name is gone from the tree; ``stat`` is the file's before that."""
         core = self._core
-        if stat.st_nlink > 1:
-            core.unlinks.note(stat.st_ino)
         node = core.nodes.of_backing(stat.st_ino)
         if node is not None:
             core.nodes.drop_name(node, directory, name)

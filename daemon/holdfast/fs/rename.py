@@ -203,7 +203,6 @@ class Renames:
         """An earlier daemon has moved the file, and has perhaps not done what follows that: do it again."""
         core = self._core
         core.directories.renamed()
-        core.unlinks.note_any()
         there = core.directories.place(target)
         stat = core.local_stat(target, new)
         assert stat is not None

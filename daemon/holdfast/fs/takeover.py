@@ -32,7 +32,6 @@ class Takeover:
     async def run(self) -> int:
         """Find the nodes and open the files; return how many files are open."""
         core = self._core
-        core.unlinks.note_any()
         await InheritedNodes.of(core)
         records = list(core.session.opens.records())
         for record in records:
