@@ -4,13 +4,14 @@ from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.stamps import Stamps, stamp_of
+from holdfast.store.stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
 from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent
 
 __all__ = [
     "FORMAT_VERSION",
+    "LONGEST_TICK_NS",
     "RENAME_EXCHANGE",
     "RENAME_NOREPLACE",
     "DiskSpace",

@@ -16,7 +16,8 @@ import time
 Stamp = tuple[int, int]
 _OF_NO_FILE = (-1, -1)
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the time of the last tick, which Linux gives to files
-_LONGEST_TICK_NS = 10_000_000  # CONFIG_HZ=100
+LONGEST_TICK_NS = 10_000_000
+"""With CONFIG_HZ=100. By less than this the times of files lie before the clock's."""
 _TRIES = 20
 """In so many steps of microseconds all but one or two fall into one tick."""
 
@@ -52,9 +53,9 @@ class Stamps:
             return stamp_of(stat)
         for _ in range(_TRIES):
             now_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
-            if not now_ns <= stat.st_mtime_ns < now_ns + _LONGEST_TICK_NS:
+            if not now_ns <= stat.st_mtime_ns < now_ns + LONGEST_TICK_NS:
                 return stamp_of(stat)
-            older_ns = stat.st_mtime_ns - _LONGEST_TICK_NS - next(self._numbers) % _LONGEST_TICK_NS
+            older_ns = stat.st_mtime_ns - LONGEST_TICK_NS - next(self._numbers) % LONGEST_TICK_NS
             os.utime(fd, ns=(stat.st_atime_ns, older_ns))
             stat = os.fstat(fd)
         return _OF_NO_FILE

@@ -22,13 +22,12 @@ from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
 from holdfast.errors import PlanError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.index import EntryState
+from holdfast.store import LONGEST_TICK_NS
 from holdfast.workdirs.garbage import Content, garbage, is_judged
 from holdfast.workdirs.service import Workdir, Workdirs
 from holdfast.workdirs.tree import WorkdirTree
 
 _IN_ONE_GO = 100
-_TICK_NS = 10_000_000
-"""The times of files are those of the kernel's last tick, which may lie before the clock's time by so much."""
 
 
 class WorkdirSweeps:
@@ -151,7 +150,8 @@ class WorkdirSweeps:
 
 
 def _held_since_ns(workdir: Workdir) -> int | None:
-    return None if workdir.holder is None else int(workdir.record.acquired_seconds * 10**9) - _TICK_NS
+    """Return since when what is written here is the holder's: file times are those of the last tick, before the clock's."""
+    return None if workdir.holder is None else int(workdir.record.acquired_seconds * 10**9) - LONGEST_TICK_NS
 
 
 def _joined(*parts: str) -> bytes:

@@ -5,8 +5,8 @@ import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.connector.datagen.source.DataGeneratorSource;
+import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
@@ -16,8 +16,7 @@ import org.apache.flink.util.Collector;
  * A job whose state can be checked by itself: the numbers 0, 1, 2, …, counted by their remainders, each remainder with a
  * payload that follows from the last number. Whoever restores another state than belongs to the source's position fails at
  * the next number. Arguments: key=value of Flink's configuration. Prints "first N" (the first number it is given), and then
- * "at N" about once a second. Runs until it is killed, or
- * fails.
+ * "at N" about once a second. Runs until it is killed, or fails.
  */
 public final class Counting {
   private static final long KEYS = 500;
