@@ -52,7 +52,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @asynccontextmanager
 async def working(fd: int, *names: str) -> AsyncIterator[Workers]:
-    take_turns()
+    take_turns(trio.lowlevel)
     workers = Workers(fd)
     async with trio.open_nursery() as nursery:
         for name in names:

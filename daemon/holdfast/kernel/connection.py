@@ -136,6 +136,11 @@ class Connection:
         return found.mounted is not probe.Mounted.FULL or found.agreed is not None
 
     @property
+    def sees_requests(self) -> bool:
+        """Whether requests come past the hooks; where they don't, ``serve`` and ``answer_directly`` have no effect."""
+        return self.outcome.mounted is probe.Mounted.FULL
+
+    @property
     def tells_privileges(self) -> bool:
         """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
         if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount
@@ -182,6 +187,19 @@ class Connection:
         It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
         """
         self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+
+    def serve(self, events: int, handed_over: int, seconds: float) -> bool:
+        """Answer requests in the event loop's stead for ``seconds``, or until the epoll descriptor ``events`` is readable.
+
+        A request that must go through pyfuse3 ends it too: it waits to be read, and the eventfd ``handed_over`` becomes
+        readable. Returns True when neither happened but the loop must not sleep any more: its time is over, or a task was
+        scheduled (``interrupt``). Does nothing before pyfuse3 has read a request by itself.
+        """
+        return self._hooks.serve(events, handed_over, seconds)
+
+    def interrupt(self) -> None:
+        """Let ``serve``, further up the stack, return as soon as the request in hand is answered."""
+        self._hooks.interrupt()
 
     def lend_directory(self, node: int, fd: int, seconds: float) -> None:
         """Let GETATTR of a directory, and LOOKUP of names that are not in it, be answered from ``fd``, without Python.

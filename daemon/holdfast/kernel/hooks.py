@@ -42,6 +42,12 @@ class Hooks(Protocol):
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Reply to a request that the function has taken on."""
 
+    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
+        """Answer requests while the event loop sleeps."""
+
+    def interrupt(self) -> None:
+        """Let it go on."""
+
     def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
         """Answer for a directory from its descriptor."""
 
@@ -78,6 +84,14 @@ class NoHooks:
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Have nothing to reply to."""
+
+    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
+        """Leave all of them to pyfuse3."""
+        del events, handed_over, seconds
+        return False
+
+    def interrupt(self) -> None:
+        """Have nothing to interrupt."""
 
     def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
         """Leave it where it is."""

@@ -16,6 +16,7 @@ from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.direct import DirectAnswers
+from holdfast.fs.fuse.idle import served_when_idle
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.turns import take_turns
 from holdfast.kernel import TAKEOVER, Connection, InitFlag, Invalidator, Machine
@@ -117,9 +118,10 @@ class Session:
 
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
-        take_turns()
         try:
-            await pyfuse3.main(max_tasks=_MOST_REQUESTS)
+            async with served_when_idle(self._connection) as readiness:
+                take_turns(readiness)
+                await pyfuse3.main(max_tasks=_MOST_REQUESTS)
         except* ConnectionAbortedError:
             _log.info("the kernel has ended the connection")  # as it does at some unmounts, and when fusectl aborts it
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import pyfuse3
 import trio
@@ -21,11 +21,21 @@ import trio
 _SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what anybody notices
 
 
-def take_turns() -> None:
+class Readiness(Protocol):
+    """Tells when pyfuse3's descriptor can be read, and ends that wait: as the functions of ``trio.lowlevel``."""
+
+    async def wait_readable(self, fd: int) -> None:
+        """Return when ``fd`` may be readable."""
+
+    def notify_closing(self, fd: int) -> None:
+        """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``."""
+
+
+def take_turns(readiness: Readiness) -> None:
     """Let pyfuse3's workers in this event loop take turns as described. Call it before ``pyfuse3.main``."""
     turns = _Turns()
     trio.lowlevel.add_instrument(turns)
-    pyfuse3.trio = _Trio(turns)  # type: ignore[attr-defined]
+    pyfuse3.trio = _Trio(turns, readiness)  # type: ignore[attr-defined]
 
 
 class _Turns(trio.abc.Instrument):
@@ -63,9 +73,11 @@ class _Turns(trio.abc.Instrument):
 class _LowLevel:
     """``trio.lowlevel``, but for a quicker ``wait_readable`` of the one descriptor that pyfuse3 has."""
 
-    def __init__(self) -> None:
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
         self._poll: select.poll | None = None
         self._until = 0.0
+        self.notify_closing = readiness.notify_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(trio.lowlevel, name)
@@ -76,7 +88,7 @@ class _LowLevel:
             self._poll = select.poll()
             self._poll.register(fd, select.POLLIN)
         if not self._poll.poll(0):
-            await trio.lowlevel.wait_readable(fd)
+            await self._readiness.wait_readable(fd)
         elif trio.current_time() < self._until:
             return
         else:
@@ -87,9 +99,9 @@ class _LowLevel:
 class _Trio:
     """``trio``, but for what is above."""
 
-    def __init__(self, turns: _Turns) -> None:
+    def __init__(self, turns: _Turns, readiness: Readiness) -> None:
         self._turns = turns
-        self.lowlevel = _LowLevel()
+        self.lowlevel = _LowLevel(readiness)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(trio, name)

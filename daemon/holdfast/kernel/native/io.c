@@ -8,6 +8,7 @@
 #include "direct.h"
 #include "directories.h"
 #include "handshake.h"
+#include "idle.h"
 #include "privileges.h"
 #include "replies.h"
 #include "translation.h"
@@ -67,15 +68,13 @@ static ssize_t noted_request(int fd, void *buffer, size_t size)
 	return got;
 }
 
-/* Read the next request that is libfuse's to handle. EINTR, on which pyfuse3 waits again, when there was none. */
-static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
+ssize_t io_next(int fd, void *buffer, size_t size, bool patient)
 {
-	(void)user_data;
 	struct direct_turn turn;
 	direct_begin(&turn);
 	for (;;) {
 		ssize_t got = noted_request(fd, buffer, size);
-		if (got < 0 && errno == EINTR && direct_looks_again(&turn))
+		if (got < 0 && errno == EINTR && patient && direct_looks_again(&turn))
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
@@ -86,6 +85,16 @@ static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 			return -1;
 		}
 	}
+}
+
+static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
+{
+	(void)user_data;
+	ssize_t got;
+	if (idle_take(buffer, size, &got))
+		return got;
+	idle_note_size(size);
+	return io_next(fd, buffer, size, true);
 }
 
 static ssize_t io_writev(int fd, struct iovec *parts, int parts_count, void *user_data)

@@ -4,7 +4,9 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "library.h"
 #include "wire.h"
@@ -15,6 +17,10 @@ extern const struct custom_io io;
 extern atomic_uint_least64_t io_requests[OPCODE_LIMIT];
 extern atomic_uint_least64_t io_replies;
 extern atomic_uint_least64_t io_notifications;
+
+/* Read the next request that is libfuse's to handle, and answer those before it that are not: as read(2). EINTR, on which
+ * pyfuse3 waits again, when there is none. `patient` is to look a moment longer after an answer. */
+ssize_t io_next(int fd, void *buffer, size_t size, bool patient);
 
 /* Count a reply that does not come from libfuse. */
 void io_count_reply(void);

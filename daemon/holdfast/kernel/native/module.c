@@ -8,6 +8,7 @@
 #include "direct_handler.h"
 #include "directories.h"
 #include "handshake.h"
+#include "idle.h"
 #include "io.h"
 #include "mounting.h"
 #include "replies.h"
@@ -23,6 +24,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	handshake_reset();
 	direct_reset();
 	directories_reset();
+	idle_reset();
 	replies_reset();
 	io_reset();
 	mounting_reset();
@@ -107,6 +109,24 @@ static PyObject *reply(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *serve(PyObject *self, PyObject *args)
+{
+	(void)self;
+	int events, handed_over;
+	double seconds;
+	if (!PyArg_ParseTuple(args, "iid", &events, &handed_over, &seconds))
+		return NULL;
+	return PyBool_FromLong(idle_serve(mounting.fd, events, handed_over, seconds));
+}
+
+static PyObject *interrupt(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	idle_interrupt();
+	Py_RETURN_NONE;
+}
+
 static PyObject *lend_directory(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -155,6 +175,8 @@ static PyMethodDef methods[] = {
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Name the function that is asked first.")},
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
+	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
+	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Let it go on.")},
 	{"lend_directory", lend_directory, METH_VARARGS, PyDoc_STR("Let a directory be answered for from its descriptor.")},
 	{"take_back_directory", take_back_directory, METH_VARARGS, PyDoc_STR("Stop that.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
