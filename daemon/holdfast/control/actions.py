@@ -74,6 +74,7 @@ class Actions:
     async def evict(self, path: str) -> AsyncIterator[Progress]:
         """Drop the copies at or below ``path`` that the store has too. A single file that can't go is an error."""
         wanted = self._paths.relative(path)
+        await self._files.settle()
         async with self._paths.find(path) as found:
             is_file_here = not found.node.is_directory and found.node.backing != 0
         inodes = await trio.to_thread.run_sync(self._clean, wanted)

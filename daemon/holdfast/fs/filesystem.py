@@ -61,6 +61,7 @@ class FileSystem:
         self.xattrs = ExtendedAttributes(core, self.opens)
         self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)
         self._late: trio.Nursery | None = None
+        self._comparing: set[trio.Event] = set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""
@@ -87,13 +88,24 @@ class FileSystem:
 
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
-        if self.committer.needs_late_commit(opened) or self.unseen.may_hide_a_write(opened):
+        if not self.unseen.compare_nowait(opened) or self.committer.needs_late_commit(opened):
             opened.leaving += 1
-            self.start_soon(self._release_late, opened)
+            compared = trio.Event()
+            self._comparing.add(compared)
+            self.start_soon(self._release_late, opened, compared)
             return
         if opened.handles == 1:
             self.committer.closed(opened)
         self.opens.release(opened)
+
+    async def settle(self) -> None:
+        """Return when the daemon knows of every file that has been closed by now what became of it.
+
+        The kernel tells of a close after the call has returned, and a large file is then hashed again.
+        """
+        await self.presence.caught_up()
+        for compared in list(self._comparing):
+            await compared.wait()
 
     async def sync_directory(self, node: Node) -> None:
         """fsync(2) of a directory: its names are on the disk, and the store has been told of what was deleted in it."""
@@ -105,8 +117,12 @@ class FileSystem:
             prefix = place.path + b"/"
             await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
 
-    async def _release_late(self, opened: OpenFile) -> None:
-        await self.unseen.compare(opened)
+    async def _release_late(self, opened: OpenFile, compared: trio.Event) -> None:
+        try:
+            await self.unseen.compare(opened)
+        finally:
+            self._comparing.remove(compared)
+            compared.set()
         await self.committer.commit_late(opened)
         if opened.handles == 1:
             self.committer.closed(opened)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+
+import trio
 
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of
@@ -17,7 +19,8 @@ class Presence:
 
     ``attributes_changed`` makes the kernel ask for the attributes of a node again, given its id. ``invalidate`` returns at
     once, the kernel follows soon; ``invalidate_now`` returns when the kernel has done it, and must
-    not be called on the event loop, because the kernel may first need answers to requests. Without a mount both do nothing.
+    not be called on the event loop, because the kernel may first need answers to requests. ``caught_up`` returns when every
+    request that the kernel has sent by now is read. Without a mount all of them do nothing.
     """
 
     def __init__(self, core: Core) -> None:
@@ -25,6 +28,7 @@ class Presence:
         self.attributes_changed: Callable[[int], None] = _nobody_asks
         self.invalidate: Invalidate = _nobody_to_tell
         self.invalidate_now: Invalidate = _nobody_to_tell
+        self.caught_up: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         core.residence.listener = self
 
     def is_open(self, inode: int) -> bool:

@@ -19,6 +19,8 @@ from holdfast.fs.openfile import OpenFile
 from holdfast.index import Entry, EntryState
 from holdfast.store import stamp_of
 
+_QUICK_BYTES = 64 * 1024
+"""Hashed in less time than it takes to ask a thread."""
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
 
@@ -61,18 +63,24 @@ class UnseenWrites:
         if stamp_of(stat) != opened.stamp:
             self._changed(opened)
 
-    def may_hide_a_write(self, opened: OpenFile) -> bool:
-        """Say whether the last handle goes of a file that may have been written after it was sent, with no trace of it."""
-        return opened.has_one_user and opened.was_sent and not opened.unsent
+    def compare_nowait(self, opened: OpenFile) -> bool:
+        """If the last handle of a file goes, see whether it was written after it was sent, with no trace of it.
+
+        False when it is too large for the event loop: ``compare`` then.
+        """
+        if not opened.has_one_user or not self._may_hide_a_write(opened):
+            return True
+        if os.fstat(opened.fd).st_size > _QUICK_BYTES:
+            return False
+        self._compare(opened, self._sent_digest(opened), fingerprint_of_file(opened.fd).digest)
+        return True
 
     async def compare(self, opened: OpenFile) -> None:
         """Hold the bytes of such a file against the digest of what was sent."""
-        if opened.unsent or not opened.was_sent:
-            return
-        digest = self._sent_digest(opened)
-        fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
-        if digest and digest == self._sent_digest(opened) != fingerprint.digest:
-            self._changed(opened)
+        if self._may_hide_a_write(opened):
+            digest = self._sent_digest(opened)
+            fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
+            self._compare(opened, digest, fingerprint.digest)
 
     def settle(self, opened: OpenFile) -> None:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
@@ -109,6 +117,14 @@ class UnseenWrites:
             else:
                 self._core.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
+
+    @staticmethod
+    def _may_hide_a_write(opened: OpenFile) -> bool:
+        return opened.was_sent and not opened.unsent
+
+    def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
+        if sent and sent == self._sent_digest(opened) != found:
+            self._changed(opened)
 
     def _changed(self, opened: OpenFile) -> None:
         opened.unsent = True

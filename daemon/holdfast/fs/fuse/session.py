@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import select
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from holdfast.kernel import TAKEOVER, Connection, InitFlag, Invalidator, Machine
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
+_CATCHING_UP_SECONDS = 1.0
+"""Far more than what waits at one time takes: when new requests come without end, that has been read by then."""
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
 
@@ -88,6 +91,8 @@ class Session:
         files.core.directories.lend_to(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.attributes_changed = _attributes_changed
+        if self._connection.device >= 0:
+            files.presence.caught_up = self._caught_up
         self._invalidator = None if self.device is None else Invalidator(self.device)
         if self._invalidator is None:  # no takeover, so nobody waits for the end of this process
             files.presence.invalidate = _invalidate
@@ -133,6 +138,13 @@ class Session:
         """
         while not self._connection.has_begun:  # noqa: ASYNC110 nobody tells when libfuse has answered
             await trio.sleep(_MOMENT_SECONDS)
+
+    async def _caught_up(self) -> None:
+        poll = select.poll()
+        poll.register(self._connection.device, select.POLLIN)
+        with trio.move_on_after(_CATCHING_UP_SECONDS):
+            while poll.poll(0):
+                await trio.lowlevel.checkpoint()
 
     def stop(self) -> None:
         """Let ``serve`` return."""
