@@ -135,6 +135,14 @@ class Opens:
             elif node.opened is not None and node.opened.arrival is not None:
                 await node.opened.arrival.wait_whole()
 
+    def is_local(self, node: Node) -> bool:
+        """Say whether ``make_local`` has nothing to do, as far as can be told without reading the file."""
+        if self._core.lock(node).locked() or node.backing == 0:
+            return False
+        if node.opened is not None:
+            return node.opened.arrival is None
+        return not self._core.has_digest(node)
+
     @contextmanager
     def descriptor_of(self, node: Node) -> Iterator[int]:
         """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""

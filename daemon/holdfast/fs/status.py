@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from contextlib import suppress
 from dataclasses import dataclass
+
+import trio
 
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs import attributes
@@ -79,11 +82,22 @@ class Status:
 
         Changes of mode, owner and times are this node's own: a store does not keep them. A new size is sent like any write.
         """
-        if node.is_directory:
-            self._core.writable_descriptor(node)
+        with suppress(trio.WouldBlock):
+            return self.set_nowait(node, changes)
         await self._opens.make_local(node)
         if changes.size_bytes is not None:
             await self._resize(node, changes.size_bytes, drop_privileges)
+        return self._set(node, changes)
+
+    def set_nowait(self, node: Node, changes: Changes) -> Stat:
+        """``set`` of what is no size, where the bytes are whole and here. Raises ``trio.WouldBlock`` elsewhere."""
+        if node.is_directory:
+            self._core.writable_descriptor(node)
+        elif changes.size_bytes is not None or not self._opens.is_local(node):
+            raise trio.WouldBlock
+        return self._set(node, changes)
+
+    def _set(self, node: Node, changes: Changes) -> Stat:
         before = self.get(node)
         self._apply(node, changes)
         stat = self.get(node)

@@ -46,16 +46,21 @@ class DirectAnswers:
             Opcode.FORGET: self._forget,
             Opcode.BATCH_FORGET: self._batch_forget,
             Opcode.GETATTR: self._getattr,
+            Opcode.SETATTR: self._setattr,
+            Opcode.STATFS: self._statfs,
             Opcode.GETXATTR: self._getxattr,
             Opcode.OPEN: self._open,
             Opcode.CREATE: self._create,
+            Opcode.MKDIR: self._mkdir,
             Opcode.FSYNC: self._fsync,
             Opcode.RELEASE: self._release,
             Opcode.UNLINK: self._unlink,
             Opcode.LINK: self._link,
             Opcode.RENAME: self._rename,
             Opcode.RENAME2: self._rename2,
+            Opcode.OPENDIR: self._opendir,
             Opcode.READDIR: self._readdir,
+            Opcode.RELEASEDIR: self._releasedir,
         }
 
     @property
@@ -86,7 +91,7 @@ class DirectAnswers:
         if found is not None:
             return _entry(found)
         seconds = self._files.lookup.negative_seconds(directory, name)
-        return wire.no_entry(seconds) if seconds else None
+        return wire.no_entry(seconds) if seconds else errno.ENOENT
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._nodes.forget(node_id, wire.NODE.unpack_from(body)[0])
@@ -104,6 +109,12 @@ class DirectAnswers:
         self._files.opens.handed_out(opened, writable=True)
         seconds = self._files.status.seconds(node)
         return _entry(Found(node, stat, seconds, seconds)) + self._opened(opened, reads_only=False)
+
+    def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
+        node, stat = self._files.creation.directory(self._nodes.get(node_id), body[wire.MKDIR.size : -1], mode, caller)
+        seconds = self._files.status.seconds(node)
+        return _entry(Found(node, stat, seconds, seconds))
 
     def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.removal.unlink(self._nodes.get(node_id), body[:-1])
@@ -133,6 +144,15 @@ class DirectAnswers:
     def _getattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(node_id)
         return wire.attributes(node_id, self._files.status.get(node), self._files.status.seconds(node))
+
+    def _setattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        node, changes = self._nodes.get(node_id), wire.changes(body)
+        if changes is None:
+            return None
+        return wire.attributes(node_id, self._files.status.set_nowait(node, changes), self._files.status.seconds(node))
+
+    def _statfs(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        return wire.file_system(self._files.status.file_system())
 
     def _getxattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         size_bytes = wire.GETXATTR.unpack_from(body)[0]
@@ -175,6 +195,16 @@ class DirectAnswers:
         return 0
 
     # --- directories -------------------------------------------------------------------------------------------------
+
+    def _opendir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        node, listings = self._nodes.get(node_id), self._files.listings
+        listings.open(node)
+        flags = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE if listings.is_ours(node) else OpenFlag.NONE
+        return wire.opened(node.id, flags, None)
+
+    def _releasedir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        self._files.listings.release(wire.NODE.unpack_from(body)[0])
+        return 0
 
     def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, offset, size_bytes = wire.READ.unpack_from(body)

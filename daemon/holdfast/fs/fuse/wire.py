@@ -6,15 +6,18 @@ Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are i
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
 from holdfast.fs.attributes import Stat
 from holdfast.fs.listing import Bare
+from holdfast.fs.status import Changes
 from holdfast.kernel import OpenFlag
 
 _NS = 1_000_000_000
+_LONGEST_NAME = 255
 _U64 = 2**64 - 1  # times before 1970 are negative
 _ENTRY_HEAD = Struct("=QQQQII")
 _ATTR_HEAD = Struct("=QII")
@@ -32,6 +35,12 @@ CREATE = Struct("=IIII")
 READ = Struct("=QQI")
 FSYNC = Struct("=QI4x")
 GETXATTR = Struct("=I4x")
+MKDIR = Struct("=II")
+_SETATTR = Struct("=I4x8x8x8xqq8xII4xI4xII4x")
+_MODE, _UID, _GID, _ATIME, _MTIME = 1 << 0, 1 << 1, 1 << 2, 1 << 4, 1 << 5  # FATTR_MODE and so on
+_CHANGES = _MODE | _UID | _GID | _ATIME | _MTIME
+_SAYS_WHERE = 1 << 6 | 1 << 9  # FATTR_FH, FATTR_LOCKOWNER
+_FILE_SYSTEM = Struct("=QQQQQIIII24x")
 
 
 def forgotten(body: bytes) -> Iterator[tuple[int, int]]:
@@ -64,6 +73,26 @@ def directory_entry(entry: Bare) -> bytes:
     name, inode, kind, offset = entry
     length = len(name)
     return _DIRECTORY_ENTRY.pack(inode, offset, length, kind) + name + _PADDING[length % 8]
+
+
+def file_system(stats: os.statvfs_result) -> bytes:
+    """Return a ``fuse_statfs_out``."""
+    blocks = (stats.f_blocks, stats.f_bfree, stats.f_bavail, stats.f_files, stats.f_ffree)
+    return _FILE_SYSTEM.pack(*blocks, stats.f_bsize, _LONGEST_NAME, stats.f_frsize, 0)
+
+
+def changes(body: bytes) -> Changes | None:
+    """Return what a SETATTR is to change; None for one with more to it: a size, the time of now, set-id bits."""
+    valid, accessed, modified, accessed_ns, modified_ns, mode, uid, gid = _SETATTR.unpack_from(body)
+    if valid & ~_CHANGES & ~_SAYS_WHERE or not valid & _CHANGES:
+        return None
+    return Changes(
+        mode=mode if valid & _MODE else None,
+        uid=uid if valid & _UID else None,
+        gid=gid if valid & _GID else None,
+        atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
+        mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
+    )
 
 
 def _entry_head(node_id: int, entry_seconds: float, attribute_seconds: float) -> bytes:
