@@ -68,6 +68,15 @@ def test_an_object_larger_than_the_cache_is_enospc_with_a_reason(make_node: Node
     assert list((reader.store / "fetching").iterdir()) == []
 
 
+def test_what_was_just_closed_can_be_evicted(node: Node) -> None:
+    names = [f"blob-{number:02}" for number in range(20)]
+    with node.client() as client:
+        for name in names:
+            write(node, name)
+            assert [step.done for step in client.evict(str(node.blobs / name)) if step.finished] == [1]
+    assert cached(node) == set()
+
+
 def test_unsent_files_are_never_evicted(node: Node) -> None:
     file = (node.checkpoints / "unsent").open("wb")
     file.write(b"only here")
