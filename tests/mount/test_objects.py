@@ -75,6 +75,28 @@ def test_another_writer_sends_when_it_closes(node: Node, remote_files: Path) -> 
         assert objects(remote_files) == {"report": b"one\ntwo\n"}
 
 
+def test_who_reads_a_checksum_file_as_hadoop_does_asks_the_daemon_seldom(node: Node) -> None:
+    sidecar = node.checkpoints / ".000012-0a1b2c3d-0000-4000-8000-0123456789ab.sst.crc"
+    sidecar.write_bytes(bytes(368_916))
+    before = node.status().kernel_requests["GETATTR"]
+    with sidecar.open("rb", buffering=0) as file:
+        while os.fstat(file.fileno()).st_size > file.tell():
+            file.read(4096)
+    assert node.status().kernel_requests["GETATTR"] - before < 20
+
+
+def test_a_checksum_file_that_is_written_in_place_is_read_as_it_is(node: Node) -> None:
+    sidecar = node.checkpoints / ".data.crc"
+    sidecar.write_bytes(b"1" * 2**17)
+    assert sidecar.read_bytes() == b"1" * 2**17
+    with sidecar.open("r+b", buffering=0) as writer:
+        writer.write(b"2" * 2**17)
+    with sidecar.open("rb") as reader, sidecar.open("r+b", buffering=0) as writer:
+        assert reader.read() == b"2" * 2**17
+        writer.write(b"3" * 2**17)
+        assert sidecar.read_bytes() == b"3" * 2**17
+
+
 def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb") as file:
         file.write(b"one")
