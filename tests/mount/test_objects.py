@@ -51,6 +51,52 @@ def test_a_redirection_of_the_shell_is_sent_twice(node: Node, remote_files: Path
     assert objects(remote_files) == {"empty": b"", "file": b"x\n", "renamed": b"x\n"}
 
 
+def test_what_a_child_has_inherited_is_sent_when_its_parent_closes_it(node: Node, remote_files: Path) -> None:
+    with (node.checkpoints / "report").open("wb", buffering=0) as file:
+        file.write(b"one")
+        subprocess.run(["true"], pass_fds=[file.fileno()], check=True)
+        assert objects(remote_files) == {}
+        file.write(b" two")
+    assert objects(remote_files) == {"report": b"one two"}
+    assert node.requests()["PUT"] == 1
+
+
+def test_a_child_whose_parent_has_closed_the_file_sends_it(node: Node, remote_files: Path) -> None:
+    with (node.checkpoints / "report").open("wb") as file:
+        child = subprocess.Popen(["sh", "-c", "read line; echo $line"], stdin=subprocess.PIPE, stdout=file)
+    child.communicate(b"one\n")
+    assert objects(remote_files) == {"report": b"one\n"}
+
+
+def test_another_writer_sends_when_it_closes(node: Node, remote_files: Path) -> None:
+    with (node.checkpoints / "report").open("ab", buffering=0) as file:
+        file.write(b"one\n")
+        subprocess.run(["sh", "-c", "echo two >>report"], cwd=node.checkpoints, check=True)
+        assert objects(remote_files) == {"report": b"one\ntwo\n"}
+
+
+def test_who_reads_a_checksum_file_as_hadoop_does_asks_the_daemon_seldom(node: Node) -> None:
+    sidecar = node.checkpoints / ".000012-0a1b2c3d-0000-4000-8000-0123456789ab.sst.crc"
+    sidecar.write_bytes(bytes(368_916))
+    before = node.status().kernel_requests["GETATTR"]
+    with sidecar.open("rb", buffering=0) as file:
+        while os.fstat(file.fileno()).st_size > file.tell():
+            file.read(4096)
+    assert node.status().kernel_requests["GETATTR"] - before < 20
+
+
+def test_a_checksum_file_that_is_written_in_place_is_read_as_it_is(node: Node) -> None:
+    sidecar = node.checkpoints / ".data.crc"
+    sidecar.write_bytes(b"1" * 2**17)
+    assert sidecar.read_bytes() == b"1" * 2**17
+    with sidecar.open("r+b", buffering=0) as writer:
+        writer.write(b"2" * 2**17)
+    with sidecar.open("rb") as reader, sidecar.open("r+b", buffering=0) as writer:
+        assert reader.read() == b"2" * 2**17
+        writer.write(b"3" * 2**17)
+        assert sidecar.read_bytes() == b"3" * 2**17
+
+
 def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb") as file:
         file.write(b"one")

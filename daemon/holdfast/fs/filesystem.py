@@ -30,6 +30,7 @@ from holdfast.fs.scrub import Scrubber
 from holdfast.fs.status import Status
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
+from holdfast.fs.writers import note_writer
 from holdfast.fs.xattrs import ExtendedAttributes
 
 __all__ = ["Caller", "FileSystem", "Node", "OpenFile"]
@@ -85,6 +86,14 @@ class FileSystem:
         if for_good:
             self.unseen.settle_all()
         self.core.directories.close()
+
+    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool) -> bool:
+        """The reply to this OPEN or CREATE comes next; return whether the kernel is to tell of closes."""
+        tells = not reads_only and self.committer.sends(opened)
+        if tells:
+            note_writer(opened, caller.pid)
+        self.handles.opened(opened, request, writes=not reads_only)
+        return tells
 
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""

@@ -40,6 +40,7 @@ class OpenFile:
         "unsent",
         "was_sent",
         "writable",
+        "writer",
         "writes",
     )
 
@@ -69,6 +70,8 @@ class OpenFile:
         """Where the kernel's handles are counted for the next daemon; 0 while the kernel never had any."""
         self.writes = False
         """The kernel has had a handle that may write."""
+        self.writer = 0
+        """The process that has all descriptors that may write, or their copies, and has closed none; 0: not known."""
         self.note_mode(stat.st_mode)
 
     def note_mode(self, mode: int) -> None:

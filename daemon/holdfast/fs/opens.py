@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import trio
 
 from holdfast.fs.attributes import NamelessStat, Stat
-from holdfast.fs.backing import BackingFiles, NoBackingFiles
+from holdfast.fs.backing import BackingFiles, NoBackingFiles, is_long_sidecar
 from holdfast.fs.core import Core
 from holdfast.fs.descriptors import check_writable, is_dirty, open_local, upgrade
 from holdfast.fs.handles import Handles
@@ -93,7 +93,8 @@ class Opens:
         """The kernel gets a handle. The first one decides who serves the data of all: the kernel by itself, if it can."""
         if not opened.has_kind:
             opened.has_kind = True
-            if opened.writable and (opened.arrival is None or opened.arrival.finished):
+            whole = opened.arrival is None or opened.arrival.finished
+            if opened.writable and whole and (writable or not is_long_sidecar(self._core, opened)):
                 opened.backing_id = self.backing.register(opened.fd)
         if writable and opened.backing_id is not None:
             self._unseen.expect(opened)

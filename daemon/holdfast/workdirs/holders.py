@@ -9,6 +9,7 @@ from pathlib import Path
 import trio
 
 from holdfast.errors import ConfigurationError
+from holdfast.fs.writers import leader_of
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
@@ -26,7 +27,7 @@ class Process:
     def find(cls, pid: int) -> Process:
         """Return the process that ``pid``, or the thread ``pid``, belongs to. Raises ``ConfigurationError``."""
         try:
-            leader = _leader(pid)
+            leader = leader_of(pid)
             return cls(leader, _started(leader), (_PROC / str(leader) / "comm").read_text().strip())
         except (OSError, ValueError):
             raise ConfigurationError(f"there is no process {pid}") from None
@@ -49,13 +50,6 @@ class Process:
                 await trio.lowlevel.wait_readable(fd)
         finally:
             os.close(fd)
-
-
-def _leader(pid: int) -> int:
-    for line in (_PROC / str(pid) / "status").read_text().splitlines():
-        if line.startswith("Tgid:"):
-            return int(line.split()[1])
-    raise ValueError(pid)
 
 
 def _fields(pid: int) -> list[str]:

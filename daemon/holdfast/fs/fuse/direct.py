@@ -23,6 +23,7 @@ from holdfast.fs.fuse.boundary import errno_of
 from holdfast.fs.fuse.handles import handle_of, node_of
 from holdfast.fs.listing import Bare
 from holdfast.fs.lookup import Found
+from holdfast.fs.writers import closes_inherited
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
 Answer = bytes | int | None
@@ -52,6 +53,7 @@ class DirectAnswers:
             Opcode.OPEN: self._open,
             Opcode.CREATE: self._create,
             Opcode.MKDIR: self._mkdir,
+            Opcode.FLUSH: self._flush,
             Opcode.FSYNC: self._fsync,
             Opcode.RELEASE: self._release,
             Opcode.UNLINK: self._unlink,
@@ -108,7 +110,7 @@ class DirectAnswers:
         node, stat, opened = self._files.creation.file_nowait(parent, name, mode, flags, caller)
         self._files.opens.handed_out(opened, writable=True)
         seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds)) + self._opened(opened, reads_only=False)
+        return _entry(Found(node, stat, seconds, seconds)) + self._opened(opened, caller, reads_only=False)
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
@@ -167,7 +169,12 @@ class DirectAnswers:
             return None
         flags = wire.OPEN.unpack_from(body)[0]
         opened = self._files.opens.open_nowait(node, flags)
-        return self._opened(opened, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
+        return self._opened(opened, caller, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
+
+    def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        """Answer a close that says nothing; all others may have to send."""
+        handle = wire.NODE.unpack_from(body)[0]
+        return 0 if closes_inherited(self._files.opens.opened(node_of(handle)), caller.pid) else None
 
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Let a thread sync a file that nobody sends: it answers itself, without a turn of the event loop."""
@@ -244,10 +251,9 @@ class DirectAnswers:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _opened(self, opened: OpenFile, *, reads_only: bool) -> bytes:
-        self._files.handles.opened(opened, self._request, writes=not reads_only)
+    def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool) -> bytes:
         flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-        if reads_only or not self._files.committer.sends(opened):
+        if not self._files.hand_out(opened, self._request, caller, reads_only=reads_only):
             flags |= OpenFlag.NO_FLUSH
         return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 

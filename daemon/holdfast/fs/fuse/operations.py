@@ -62,7 +62,7 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
         self._files.opens.handed_out(opened, writable=True)
-        self._answer(request, opened, reads_only=False)
+        self._answer(request, opened, ctx, reads_only=False)
         return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
 
     @replies
@@ -178,7 +178,7 @@ class Operations(pyfuse3.Operations):
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
         info = FileInfo(fh=handle_of(node, reads_only=reads_only), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
-        self._answer(request, opened, reads_only=reads_only)
+        self._answer(request, opened, ctx, reads_only=reads_only)
         return info
 
     @replies
@@ -241,10 +241,9 @@ class Operations(pyfuse3.Operations):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: int, opened: OpenFile, *, reads_only: bool) -> None:
-        self._files.handles.opened(opened, request, writes=not reads_only)
-        silent = reads_only or not self._files.committer.sends(opened)
-        self._connection.answer(request, opened.backing_id, OpenFlag.NO_FLUSH if silent else OpenFlag.NONE)
+    def _answer(self, request: int, opened: OpenFile, ctx: RequestContext, *, reads_only: bool) -> None:
+        tells = self._files.hand_out(opened, request, _caller(ctx), reads_only=reads_only)
+        self._connection.answer(request, opened.backing_id, OpenFlag.NONE if tells else OpenFlag.NO_FLUSH)
 
     def _attempt(self) -> Attempt:
         """Return which request runs, and whether an earlier daemon may have carried it out; before the first await."""

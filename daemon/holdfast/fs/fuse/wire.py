@@ -28,7 +28,7 @@ _PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
 
 NODE = Struct("=Q")
-"""What begins LINK (the node), RENAME (the new parent), RELEASE (the handle) and FORGET (how many lookups)."""
+"""What begins LINK (the node), RENAME (the new parent), FLUSH and RELEASE (the handle), and FORGET (how many lookups)."""
 RENAME2 = Struct("=QI4x")
 OPEN = Struct("=II")
 CREATE = Struct("=IIII")
