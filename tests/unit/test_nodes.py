@@ -60,3 +60,14 @@ def test_a_directory_leaves_when_the_last_name_in_it_goes(table: NodeTable) -> N
     table.drop_path(b"directory/object")
     assert len(table) == 3
     assert not remote.is_named
+
+
+def test_a_new_file_gets_no_id_that_the_kernel_has_not_let_go_of(table: NodeTable) -> None:
+    table.reserved = {_FILE_INODE}
+    first = known(table, table.root, b"first", _FILE_INODE, stat.S_IFREG)
+    assert first.id != _FILE_INODE
+    assert table.of_backing(_FILE_INODE) is first
+    table.drop_name(first, table.root, b"first")
+    table.forget(first.id, 1)
+    table.forget(_FILE_INODE, 3)
+    assert known(table, table.root, b"second", _FILE_INODE, stat.S_IFREG).id == _FILE_INODE

@@ -17,6 +17,7 @@ from holdfast.fs.directories import Directories
 from holdfast.fs.locks import NodeLock, NodeLocks
 from holdfast.fs.noderecords import NodeRecords
 from holdfast.fs.nodes import Node, NodeTable
+from holdfast.fs.removals import Removals
 from holdfast.index import Entry, EntryState, Index
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
@@ -55,6 +56,7 @@ class Core:
     counters: Counters
     nodes: NodeTable = field(init=False)
     directories: Directories = field(init=False)
+    removals: Removals = field(init=False)
     _locks: NodeLocks = field(init=False, default_factory=NodeLocks)
     is_root: bool = field(init=False, default_factory=lambda: os.geteuid() == 0)
 
@@ -63,6 +65,8 @@ class Core:
         self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
         self.nodes.left = self.directories.forget
         self.nodes.keeper = NodeRecords(self.session.records)
+        self.removals = Removals(self.session.removals, time.monotonic)
+        self.nodes.reserved = self.removals.gone
 
     def remote_of(self, zone: Zone) -> Remote:
         """Return the store behind a zone that has one."""

@@ -38,7 +38,9 @@ class InheritedNodes:
     @classmethod
     async def of(cls, core: Core) -> InheritedNodes:
         """Walk the tree, and make the nodes that are written down."""
-        inherited = cls(core, await trio.to_thread.run_sync(names_in, core.store.tree))
+        names = await trio.to_thread.run_sync(names_in, core.store.tree)
+        core.removals.inherit(names)
+        inherited = cls(core, names)
         core.nodes.unknown = inherited.find
         core.nodes.came = inherited.came
         core.nodes.left = inherited.left

@@ -90,11 +90,21 @@ class NodeKeeper(Protocol):
         """Forget the id, if it is written down."""
 
 
+class Reserved(Protocol):
+    """Ids that are in no table, and that the kernel may still use for what is gone."""
+
+    def __contains__(self, node_id: int, /) -> bool: ...
+
+    def discard(self, node_id: int, /) -> None:
+        """The kernel has let go of the id."""
+
+
 class NodeTable:
     """All nodes that the kernel knows. ``came`` hears of each node of a file, ``left`` of each that leaves the table.
 
     ``unknown`` is asked for the node of an id that is not in the table: the kernel may have it from an earlier daemon.
-    ``run`` numbers the daemons of a mount: no two of them may make up the same id.
+    What is new gets none of the ids that are ``reserved``. ``run`` numbers the daemons of a mount: no two of them may make
+    up the same id.
     """
 
     def __init__(self, root_inode: int, run: int = 0) -> None:
@@ -108,6 +118,7 @@ class NodeTable:
         self.came: Callable[[Node], None] = _nobody_cares
         self.unknown: Callable[[int], Node | None] = _nobody_knows
         self.keeper: NodeKeeper = _NothingKept()
+        self.reserved: Reserved = set()
 
     def all(self) -> list[Node]:
         """Return all nodes."""
@@ -143,7 +154,8 @@ class NodeTable:
         """Return the node of a file in the tree, under this name from now on."""
         node = self.of_backing(inode)
         if node is None:
-            node_id = inode if inode not in self._nodes else next(self._spare)
+            is_free = inode not in self._nodes and inode not in self.reserved
+            node_id = inode if is_free else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
             parent.children += 1
             if node_id != inode:
@@ -254,6 +266,8 @@ class NodeTable:
         if node is not None:
             node.lookups = max(0, node.lookups - lookups)
             self.release(node)
+        else:
+            self.reserved.discard(node_id)
 
     def release(self, node: Node) -> None:
         """Let the node leave the table if nothing refers to it any more, and so the directories above it."""

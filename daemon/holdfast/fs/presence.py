@@ -31,6 +31,11 @@ class Presence:
         self.caught_up: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         core.residence.listener = self
 
+    def about_to_tell(self, node: Node) -> None:
+        """The kernel is told the attributes of a node next, because it asked; what it must not keep of them, it won't."""
+        if node.backing in self._core.removals.losing:
+            self.attributes_changed(node.id)  # from now on: an answer to what was asked before is shown, not kept
+
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
         node = self._core.nodes.of_backing(inode)

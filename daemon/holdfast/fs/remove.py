@@ -56,12 +56,15 @@ class Removal:
             await self._check_empty(child)
         stat = core.local_stat(parent, name)
         if stat is not None:
+            core.removals.begin(stat.st_ino, is_last=True)
             os.rmdir(name, dir_fd=core.directories.descriptor(parent))
             node = core.nodes.of_backing(stat.st_ino)
             if node is not None:
                 core.directories.forget(node)
                 core.nodes.drop_name(node, parent, name)
                 core.nodes.unbind(node)
+            else:
+                core.removals.gone.add(stat.st_ino)
         elif (not place.zone.is_store or core.nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if place.zone.remote is not None:
@@ -74,6 +77,7 @@ class Removal:
         node = core.nodes.of_backing(stat.st_ino)
         core.residence.forget_name(core.directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1
+        core.removals.begin(stat.st_ino, is_last=last)
         if last and node is not None and node.opened is not None:
             core.store.orphanage.take(fd, name, stat.st_ino)
         else:
@@ -90,6 +94,8 @@ class Removal:
                 core.nodes.unbind(node)
             elif stat.st_nlink > 1:
                 self._refresh(node, stat)
+        elif stat.st_nlink == 1:
+            core.removals.gone.add(stat.st_ino)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
         core = self._core

@@ -259,6 +259,7 @@ class Renames:
         if victim.st_nlink == 1 and node is not None and node.opened is not None:
             core.store.orphanage.shelter(target_fd, new, victim.st_ino)
         core.residence.forget_name(place.child_path(new), victim)
+        core.removals.begin(victim.st_ino, is_last=victim.st_nlink == 1)
         self._removal.lost_name(target, new, victim)
 
     def _check_target(self, place: Place) -> None:

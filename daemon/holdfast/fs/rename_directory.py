@@ -41,6 +41,8 @@ class DirectoryRenames:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         target_fd = core.writable_descriptor(target)
         victim = core.local_stat(target, new)
+        if victim is not None:
+            core.removals.begin(victim.st_ino, is_last=True)
         rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
         if victim is not None:
             self._directory_replaced(target, new, victim)
@@ -69,3 +71,5 @@ class DirectoryRenames:
             core.directories.forget(node)
             core.nodes.drop_name(node, target, new)
             core.nodes.unbind(node)
+        else:
+            core.removals.gone.add(victim.st_ino)

@@ -8,6 +8,7 @@ handles and requests are for.
 from holdfast.session.area import Identity, SessionArea, SessionTables
 from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable
 from holdfast.session.records import NodeRecord, SessionRecords
+from holdfast.session.removals import RemovalTable
 
 __all__ = [
     "NUMBER_MASK",
@@ -15,6 +16,7 @@ __all__ = [
     "NodeRecord",
     "OpenRecord",
     "OpenTable",
+    "RemovalTable",
     "SessionArea",
     "SessionRecords",
     "SessionTables",

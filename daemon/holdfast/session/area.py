@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import msgspec
 from holdfast.errors import ConfigurationError, TakeoverError
 from holdfast.session.opens import OpenTable
 from holdfast.session.records import SessionRecords
+from holdfast.session.removals import RemovalTable
 
 _FORMAT = 1
 _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
@@ -39,11 +41,13 @@ class SessionTables:
 
     opens: OpenTable
     records: SessionRecords
+    removals: RemovalTable
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
         self.opens.close()
         self.records.close()
+        self.removals.close()
 
 
 class SessionArea:
@@ -90,12 +94,14 @@ class SessionArea:
 
     def open_tables(self) -> SessionTables:
         """Open the tables, as they were left or empty. Raises ``TakeoverError`` when they can't be read."""
-        opens = OpenTable(self.directory / "opens")
-        try:
-            return SessionTables(opens, SessionRecords(self.directory / "records"))
-        except BaseException:
-            opens.close()
-            raise
+        with ExitStack() as opened:
+            opens = OpenTable(self.directory / "opens")
+            opened.callback(opens.close)
+            removals = RemovalTable(self.directory / "removals")
+            opened.callback(removals.close)
+            records = SessionRecords(self.directory / "records")
+            opened.pop_all()
+        return SessionTables(opens, records, removals)
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""

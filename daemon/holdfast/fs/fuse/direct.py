@@ -91,6 +91,7 @@ class DirectAnswers:
             return None
         found = self._files.lookup.find_nowait(directory, name, caller)
         if found is not None:
+            self._files.presence.about_to_tell(found.node)
             return _entry(found)
         seconds = self._files.lookup.negative_seconds(directory, name)
         return wire.no_entry(seconds) if seconds else errno.ENOENT
@@ -145,6 +146,7 @@ class DirectAnswers:
 
     def _getattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(node_id)
+        self._files.presence.about_to_tell(node)
         return wire.attributes(node_id, self._files.status.get(node), self._files.status.seconds(node))
 
     def _setattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:

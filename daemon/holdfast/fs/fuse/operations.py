@@ -42,6 +42,7 @@ class Operations(pyfuse3.Operations):
         directory = self._node(parent_inode)
         found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
+            self._files.presence.about_to_tell(found.node)
             return _entry(found)
         seconds = self._files.lookup.negative_seconds(directory, name)
         if not seconds:
@@ -116,6 +117,7 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
+        self._files.presence.about_to_tell(node)
         return _attributes(node, self._files.status.get(node), 0.0, self._files.status.seconds(node))
 
     @replies
@@ -229,6 +231,7 @@ class Operations(pyfuse3.Operations):
             if not pyfuse3.readdir_reply(token, name, _attributes(*found), offset):
                 self._files.core.nodes.release(found.node)
                 return
+            self._files.presence.about_to_tell(found.node)
             found.node.lookups += 1
 
     @replies

@@ -168,7 +168,8 @@ class Session:
 
 
 def _attributes_changed(node_id: int) -> None:
-    pyfuse3.invalidate_inode(node_id, attr_only=True)
+    with suppress(FileNotFoundError):  # the kernel knew nothing of it
+        pyfuse3.invalidate_inode(node_id, attr_only=True)
 
 
 def _invalidate(parent: int, name: bytes) -> None:
@@ -178,14 +179,9 @@ def _invalidate(parent: int, name: bytes) -> None:
 def _invalidate_now(parent: int, name: bytes) -> None:
     with suppress(FileNotFoundError):  # the kernel knew nothing of it
         pyfuse3.invalidate_entry(parent, name)
-    _listing_changed(parent)
+    _attributes_changed(parent)  # from which follows that its listing is not kept
 
 
 def _forget_now(invalidator: Invalidator, parent: int, name: bytes) -> None:
     invalidator.invalidate_now(parent, name)
-    _listing_changed(parent)
-
-
-def _listing_changed(directory: int) -> None:
-    with suppress(FileNotFoundError):
-        pyfuse3.invalidate_inode(directory, attr_only=True)  # from which follows that its listing is not kept
+    _attributes_changed(parent)

@@ -1,0 +1,98 @@
+"""A daemon that has taken over gives nothing new the id of what is gone, which the kernel may be about to finish with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.test_link_counts import assert_linkable, begin
+from tests.support import holding_daemon
+from tests.support.mounts import mounted_image
+from tests.support.node import Node, wait_until
+
+_PADDING = 100
+
+
+@pytest.fixture
+def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
+    """A supervised node on a disk of one group, which gives the lowest free inode number; with two directories in use."""
+    with mounted_image("ext4", workspace / "disk", 64 << 20, "-b", "4096") as disk:
+        node = make_node(store__directory=disk / "store")
+        node.store = disk / "store"
+        node.supervised = True
+        node.module = holding_daemon.__name__
+        node.environment = {holding_daemon.HELD: str(node.directory / "held")}
+        node.start()
+        for name in ("here", "there"):
+            (node.work / name).mkdir()
+        yield node
+        node.stop()
+
+
+def make_last(name: Path, make: Callable[[Path], None], remove: Callable[[Path], None]) -> int:
+    """Make something; return its inode number, which comes after free ones: so the next daemon's own files take those."""
+    padding = [name.with_name(f"padding{number}") for number in range(_PADDING)]
+    for path in (*padding, name):
+        make(path)
+    for path in padding:
+        remove(path)
+    return name.stat().st_ino
+
+
+def reused(node: Node, inode: int, make: Callable[[Path], None]) -> Path:
+    """Return something new that has the inode number of what is gone."""
+    for number in range(2 * _PADDING):
+        new = node.work / f"there/new{number}"
+        make(new)
+        if (node.store / "tree" / new.relative_to(node.mountpoint)).stat().st_ino == inode:
+            return new
+    raise AssertionError("the disk does not use the inode number again")
+
+
+def unlink(node: Node) -> None:
+    os.unlink(node.work / "here/last")
+
+
+def rename_over(node: Node) -> None:
+    os.rename(node.work / "here/other", node.work / "here/last")
+
+
+def remove_directory(node: Node) -> None:
+    os.rmdir(node.work / "here/last")
+
+
+def kill(node: Node) -> None:
+    node.kill_daemon()
+    wait_until(node.answers)
+
+
+@pytest.mark.parametrize("by_the_next", [False, True])
+@pytest.mark.parametrize("removal", [unlink, rename_over])
+def test_a_new_file_is_not_taken_for_one_that_was_removed(
+    node: Node, removal: Callable[[Node], None], by_the_next: bool
+) -> None:
+    (node.work / "here/other").touch()
+    inode = make_last(node.work / "here/last", Path.touch, Path.unlink)
+    if by_the_next:
+        kill(node)
+    thread = begin(node, removal, "here/last")
+    if not by_the_next:
+        kill(node)
+    new = reused(node, inode, Path.touch)
+    (node.directory / "held").unlink()
+    thread.join()
+    assert_linkable(new)
+
+
+def test_a_new_directory_is_not_taken_for_one_that_was_removed(node: Node) -> None:
+    inode = make_last(node.work / "here/last", Path.mkdir, Path.rmdir)
+    thread = begin(node, remove_directory, "here/last")
+    kill(node)
+    new = reused(node, inode, Path.mkdir)
+    (node.directory / "held").unlink()
+    thread.join()
+    assert os.listdir(new) == []
