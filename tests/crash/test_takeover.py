@@ -55,6 +55,24 @@ def test_names_and_open_files_go_on_after_a_kill(make_node: NodeFactory) -> None
     assert [fields["open_files"] for fields in node.events("taken-over")] == [1]
 
 
+@pytest.mark.parametrize("new", ["over", "new"])
+def test_a_directory_that_an_earlier_daemon_knew_goes_on_while_its_only_file_moves(new: str, make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    (node.work / "one").mkdir()
+    for name in ("file", "over"):
+        (node.work / "one" / name).write_bytes(name.encode())
+        node.backing(node.work / "one" / name)  # closed: else the next daemon would know the directory by it
+    node.kill_daemon()
+    wait_until(node.answers)
+    (node.work / "one").rename(node.work / "two")  # the first that this daemon hears of the directory
+    (node.work / "two/file").rename(node.work / "two" / new)
+    (node.work / "two").rename(node.work / "three")
+    os.mkfifo(node.work / "three/passing")
+    os.unlink(node.work / "three/passing")
+    os.link(node.work / "three" / new, node.work / "link")
+    assert (node.work / "link").read_bytes() == b"file"
+
+
 def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     if node.status().data_mode != "passthrough":

@@ -70,3 +70,15 @@ def test_a_file_without_a_name_is_found_as_long_as_it_is_sheltered() -> None:
     disk.orphans.clear()
     with pytest.raises(StaleNodeError):
         disk.nodes.get(FILE)
+
+
+def test_a_directory_that_a_request_names_stays_when_its_last_file_moves_out_of_it() -> None:
+    disk = Disk({DIRECTORY: [(ROOT, b"d")], FILE: [(DIRECTORY, b"a")]})
+    disk.entries = {(ROOT, b"d"): (DIRECTORY_MODE, DIRECTORY), (DIRECTORY, b"a"): (FILE_MODE, FILE)}
+    disk.nodes.local(disk.nodes.root, b"d", DIRECTORY, DIRECTORY_MODE)  # as a rename does, which tells the kernel no id
+    directory = disk.nodes.get(DIRECTORY)
+    file = disk.nodes.local(directory, b"a", FILE, FILE_MODE)
+    disk.nodes.drop_name(file, directory, b"a")
+    assert disk.nodes.known(DIRECTORY) is directory
+    disk.nodes.forget(DIRECTORY, 3)
+    assert disk.nodes.known(DIRECTORY) is None

@@ -56,7 +56,9 @@ class Directories:
         """Lend the descriptors of all directories that only this daemon changes, those to come too."""
         self._borrower = borrower
         for node_id, fd in self._descriptors.items():
-            self._lend(self._nodes.get(node_id), fd)
+            node = self._nodes.known(node_id)
+            assert node is not None
+            self._lend(node, fd)
 
     def place(self, node: Node) -> Place:
         """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""

@@ -128,10 +128,14 @@ class NodeTable:
         return len(self._nodes)
 
     def get(self, node_id: int) -> Node:
-        """Return the node that the kernel means by ``node_id``. Raises ``StaleNodeError`` when it was never told of it."""
+        """Return the node that the kernel means by ``node_id``. Raises ``StaleNodeError`` when it was never told of it.
+
+        While it waits for an answer it holds a reference, whether this daemon has counted it or not; so the node stays.
+        """
         node = self._nodes.get(node_id) or self.unknown(node_id)
         if node is None:
             raise StaleNodeError(f"there is no node {node_id}")
+        node.lookups = node.lookups or 1
         return node
 
     def known(self, node_id: int) -> Node | None:

@@ -100,11 +100,11 @@ class Opens:
             self._unseen.expect(opened)
 
     def opened(self, node_id: int) -> OpenFile:
-        """Return the open file that the kernel means by the handle ``node_id``."""
-        opened = self._core.nodes.get(node_id).opened
-        if opened is None:
+        """Return the open file that the kernel means by the handle ``node_id``; it may have forgotten the node."""
+        node = self._core.nodes.known(node_id)
+        if node is None or node.opened is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return opened
+        return node.opened
 
     def release(self, opened: OpenFile) -> bool:
         """The kernel drops a handle; return whether it was the last one and the file is closed now."""
