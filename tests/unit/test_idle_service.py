@@ -120,6 +120,19 @@ async def test_the_end_of_the_descriptor_ends_the_worker_s_wait(idling: Idling) 
         assert ended == [trio.ClosedResourceError]
 
 
+async def test_after_an_error_pyfuse3_waits_by_itself(idling: Idling, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: int) -> None:
+        raise ValueError("a fault")
+
+    async with served(idling) as readiness:
+        await has_begun(readiness)
+        idling.once(fail)
+        await readiness.wait_readable(-1)
+        await has_begun(readiness)
+        await has_begun(readiness)
+    assert [record.name for record in caplog.records] == ["trio.abc.Instrument"]
+
+
 async def test_before_pyfuse3_has_read_nobody_else_does(idling: Idling) -> None:
     async with served(idling):
         await trio.lowlevel.checkpoint()

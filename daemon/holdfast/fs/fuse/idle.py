@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -41,13 +41,17 @@ async def served_when_idle(connection: Connection) -> AsyncIterator[Readiness]:
         try:
             yield service
         finally:
-            trio.lowlevel.remove_instrument(service)
+            with suppress(KeyError):  # trio has done so after an error
+                trio.lowlevel.remove_instrument(service)
     finally:
         os.close(handed_over)
 
 
 class _IdleService(trio.abc.Instrument):
-    """Serves the mount whenever the event loop is about to wait on ``events``; what is left is ``handed_over``."""
+    """Serves the mount whenever the event loop is about to wait on ``events``; what is left is ``handed_over``.
+
+    Trio takes an instrument away that raises. From then on pyfuse3's workers wait for the mount by themselves.
+    """
 
     def __init__(self, connection: Connection, events: int, handed_over: int) -> None:
         self._connection = connection
@@ -55,6 +59,7 @@ class _IdleService(trio.abc.Instrument):
         self._handed_over = handed_over
         self._token = trio.lowlevel.current_trio_token()
         self._has_begun = False
+        self._has_failed = False
 
     async def wait_readable(self, fd: int) -> None:
         """Return when pyfuse3 may have a request to read from ``fd``. The first one it must read by itself."""
@@ -62,7 +67,7 @@ class _IdleService(trio.abc.Instrument):
             await trio.lowlevel.wait_readable(self._handed_over)
         else:
             await trio.lowlevel.wait_readable(fd)
-            self._has_begun = True
+            self._has_begun = not self._has_failed
 
     def notify_closing(self, fd: int) -> None:
         """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``."""
@@ -71,13 +76,24 @@ class _IdleService(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         """The loop is about to wait for ``timeout`` seconds."""
-        if self._has_begun and self._connection.serve(self._events, self._handed_over, timeout) and timeout > 0:
+        if not self._has_begun:
+            return
+        try:
+            is_over = self._connection.serve(self._events, self._handed_over, timeout)
+        except BaseException:
+            self._fail()
+            raise
+        if is_over and timeout > 0:
             self._token.run_sync_soon(_wake, idempotent=True)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """A task can go on: the loop has something to do."""
         del task
         self._connection.interrupt()
+
+    def _fail(self) -> None:
+        self._has_failed, self._has_begun = True, False
+        os.eventfd_write(self._handed_over, 1)  # whoever waits there looks at the mount, and waits for that next
 
 
 def _wake() -> None:
