@@ -116,8 +116,10 @@ async def test_the_end_of_the_descriptor_ends_the_worker_s_wait(idling: Idling) 
         readiness.notify_closing(reader)
         os.close(reader)
         os.close(writer)
+        served_before = idling.served
         await wait_all_tasks_blocked()
         assert ended == [trio.ClosedResourceError]
+        assert idling.served == served_before
 
 
 async def test_after_an_error_pyfuse3_waits_by_itself(idling: Idling, caplog: pytest.LogCaptureFixture) -> None:

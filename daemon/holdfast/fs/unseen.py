@@ -72,15 +72,15 @@ class UnseenWrites:
             return True
         if os.fstat(opened.fd).st_size > _QUICK_BYTES:
             return False
-        self._compare(opened, self._sent_digest(opened), fingerprint_of_file(opened.fd).digest)
+        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
         return True
 
     async def compare(self, opened: OpenFile) -> None:
         """Hold the bytes of such a file against the digest of what was sent."""
         if self._may_hide_a_write(opened):
             digest = self._sent_digest(opened)
-            fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, opened.fd)
-            self._compare(opened, digest, fingerprint.digest)
+            found = await trio.to_thread.run_sync(_digest_of, opened.fd)
+            self._compare(opened, digest, found)
 
     def settle(self, opened: OpenFile) -> None:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
@@ -123,7 +123,7 @@ class UnseenWrites:
         return opened.was_sent and not opened.unsent
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
-        if sent and sent == self._sent_digest(opened) != found:
+        if sent and found and sent == self._sent_digest(opened) != found:
             self._changed(opened)
 
     def _changed(self, opened: OpenFile) -> None:
@@ -140,3 +140,11 @@ class UnseenWrites:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
             self._core.index.entries.put(inode, entry)
+
+
+def _digest_of(fd: int) -> bytes:
+    """Return the digest of a file; empty when the disk does not give it, which who reads it next is told."""
+    try:
+        return fingerprint_of_file(fd).digest
+    except OSError:
+        return b""

@@ -59,7 +59,7 @@ class _IdleService(trio.abc.Instrument):
         self._handed_over = handed_over
         self._token = trio.lowlevel.current_trio_token()
         self._has_begun = False
-        self._has_failed = False
+        self._has_ended = False
 
     async def wait_readable(self, fd: int) -> None:
         """Return when pyfuse3 may have a request to read from ``fd``. The first one it must read by itself."""
@@ -67,10 +67,11 @@ class _IdleService(trio.abc.Instrument):
             await trio.lowlevel.wait_readable(self._handed_over)
         else:
             await trio.lowlevel.wait_readable(fd)
-            self._has_begun = not self._has_failed
+            self._has_begun = not self._has_ended
 
     def notify_closing(self, fd: int) -> None:
-        """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``."""
+        """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``. From now on nobody is served."""
+        self._end()
         trio.lowlevel.notify_closing(fd)
         trio.lowlevel.notify_closing(self._handed_over)
 
@@ -81,7 +82,8 @@ class _IdleService(trio.abc.Instrument):
         try:
             is_over = self._connection.serve(self._events, self._handed_over, timeout)
         except BaseException:
-            self._fail()
+            self._end()
+            os.eventfd_write(self._handed_over, 1)  # whoever waits there looks at the mount, and waits for that next
             raise
         if is_over and timeout > 0:
             self._token.run_sync_soon(_wake, idempotent=True)
@@ -91,9 +93,8 @@ class _IdleService(trio.abc.Instrument):
         del task
         self._connection.interrupt()
 
-    def _fail(self) -> None:
-        self._has_failed, self._has_begun = True, False
-        os.eventfd_write(self._handed_over, 1)  # whoever waits there looks at the mount, and waits for that next
+    def _end(self) -> None:
+        self._has_ended, self._has_begun = True, False
 
 
 def _wake() -> None:
@@ -125,10 +126,9 @@ async def _loop_descriptor(fd: int) -> int | None:
 def _watcher_of(fd: int) -> int | None:
     """Return the descriptor of this process's epoll that watches ``fd`` (proc(5), fdinfo); None when there is none."""
     watched = f"tfd: {fd:8d} "
-    for entry in _DESCRIPTORS.iterdir():
-        try:
-            if watched in entry.read_text():
-                return int(entry.name)
-        except FileNotFoundError:
-            continue  # the listing's own descriptor
+    with suppress(OSError):  # no /proc
+        for entry in _DESCRIPTORS.iterdir():
+            with suppress(FileNotFoundError):  # the listing's own descriptor
+                if watched in entry.read_text():
+                    return int(entry.name)
     return None

@@ -32,15 +32,16 @@ void idle_reset(void)
 	request.handed_over = -1;
 }
 
-void idle_note_size(size_t size)
+bool idle_note_size(size_t size)
 {
 	if (size <= request.size)
-		return;
+		return true;
 	void *larger = realloc(request.buffer, size);
 	if (larger == NULL)
-		return;
+		return false;
 	request.buffer = larger;
 	request.size = size;
+	return true;
 }
 
 void idle_interrupt(void)
@@ -123,7 +124,10 @@ bool idle_serve(int fd, int events, int handed_over, double seconds)
 			return false;
 		if (interrupted || !remaining(&end, &left))
 			return true;
-		if (wait_for(descriptors, &left) < 0 || descriptors[1].revents != 0)
-			return false; /* a signal has written to the loop's own descriptor */
+		int ready = wait_for(descriptors, &left);
+		if (ready < 0 && errno == EINTR)
+			continue; /* a signal that is the loop's has written to a descriptor of its own */
+		if (ready < 0 || descriptors[1].revents != 0)
+			return false;
 	}
 }

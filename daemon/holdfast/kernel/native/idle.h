@@ -23,8 +23,8 @@ void idle_interrupt(void);
 /* Take the request that was handed over: as read(2). False when there is none. */
 bool idle_take(void *buffer, size_t size, ssize_t *got);
 
-/* How large a buffer libfuse reads into: until that is known, `idle_serve` does nothing. */
-void idle_note_size(size_t size);
+/* How large a buffer libfuse reads into: until that is known, `idle_serve` does nothing. False when memory is short. */
+bool idle_note_size(size_t size);
 
 void idle_reset(void);
 

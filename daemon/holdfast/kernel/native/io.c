@@ -93,7 +93,10 @@ static ssize_t io_read(int fd, void *buffer, size_t size, void *user_data)
 	ssize_t got;
 	if (idle_take(buffer, size, &got))
 		return got;
-	idle_note_size(size);
+	if (!idle_note_size(size)) {
+		errno = ENOMEM;
+		return -1;
+	}
 	return io_next(fd, buffer, size, true);
 }
 
