@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from operator import methodcaller
 
 import trio
 
@@ -21,6 +18,7 @@ from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
 from holdfast.fs.fuse.handles import handle_of, node_of
+from holdfast.fs.fuse.syncs import Syncs
 from holdfast.fs.listing import Bare
 from holdfast.fs.lookup import Found
 from holdfast.fs.writers import closes_inherited
@@ -29,7 +27,6 @@ from holdfast.kernel import Connection, Opcode, OpenFlag
 Answer = bytes | int | None
 _DIRECTORY = 4  # readdir(3)
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
-_MOST_SYNCS = 64
 _Method = Callable[[int, bytes, Caller], Answer]
 
 
@@ -40,7 +37,7 @@ class DirectAnswers:
         self._files = files
         self._connection = connection
         self._request = 0
-        self._syncs = threading.BoundedSemaphore(_MOST_SYNCS)
+        self._syncs = Syncs(connection.reply)
         self._nodes = files.core.nodes
         self._methods: dict[int, _Method] = {
             Opcode.LOOKUP: self._lookup,
@@ -182,20 +179,9 @@ class DirectAnswers:
         """Let a thread sync a file that nobody sends: it answers itself, without a turn of the event loop."""
         handle, flags = wire.FSYNC.unpack_from(body)
         opened = self._files.opens.opened(node_of(handle))
-        if opened.arrival is not None or self._files.committer.sends(opened) or not self._syncs.acquire(blocking=False):
+        if opened.arrival is not None or self._files.committer.sends(opened):
             return None
-        sync = os.fdatasync if flags & _DATA_ONLY else os.fsync
-        trio.lowlevel.start_thread_soon(partial(self._sync, self._request, sync, opened.fd), methodcaller("unwrap"))
-        return True
-
-    def _sync(self, request: int, sync: Callable[[int], None], fd: int) -> None:
-        number = 0
-        try:
-            sync(fd)
-        except OSError as problem:
-            number = problem.errno or errno.EIO
-        self._syncs.release()
-        self._connection.reply(request, number)
+        return self._syncs.begin(self._request, opened.fd, data_only=bool(flags & _DATA_ONLY)) or None
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         opened = self._files.opens.opened(node_of(wire.NODE.unpack_from(body)[0]))

@@ -1,0 +1,43 @@
+"""fsync of files that go to no store: threads that sync and answer by themselves, past the event loop."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
+
+import trio
+
+_MOST = 64
+
+
+class Syncs:
+    """Syncs under way, at most 64. ``reply`` is told the number of a request and a positive errno or 0; from any thread."""
+
+    def __init__(self, reply: Callable[[int, int], None]) -> None:
+        self._reply = reply
+        self._free = threading.BoundedSemaphore(_MOST)
+
+    def begin(self, request: int, fd: int, *, data_only: bool) -> bool:
+        """Sync ``fd`` and answer ``request``; False when as many as may be are under way. The caller keeps ``fd`` open."""
+        if not self._free.acquire(blocking=False):
+            return False
+        sync = partial(self._sync, request, os.fdatasync if data_only else os.fsync, fd)
+        try:
+            trio.lowlevel.start_thread_soon(sync, methodcaller("unwrap"))
+        except RuntimeError:  # no more threads: whoever comes next may have more luck
+            self._free.release()
+            return False
+        return True
+
+    def _sync(self, request: int, sync: Callable[[int], None], fd: int) -> None:
+        number = 0
+        try:
+            sync(fd)
+        except OSError as problem:
+            number = problem.errno or errno.EIO
+        self._free.release()
+        self._reply(request, number)
