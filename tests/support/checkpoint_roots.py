@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
+from holdfast.store import LONGEST_TICK_NS
 
 DAY_SECONDS = 86400.0
 JOB = "a" * 32
@@ -25,8 +26,9 @@ def put(file: Path, data: bytes = b"x", *, age_days: float = 0.0) -> Path:
 
 
 def age(path: Path, days: float) -> None:
-    moment = time.time() - days * DAY_SECONDS
-    os.utime(path, (moment, moment))
+    """Set the time of the last write; not after the store's clock, which goes by the kernel's ticks."""
+    moment_ns = time.time_ns() - LONGEST_TICK_NS - int(days * DAY_SECONDS * 10**9)
+    os.utime(path, ns=(moment_ns, moment_ns))
 
 
 def job(directory: Path, checkpoints: tuple[int, ...] = (7, 8), orphans: int = 1) -> set[str]:
