@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.mount.test_link_counts import assert_linkable, begin
-from tests.support import holding_daemon
+from tests.mount.test_link_counts import assert_linkable, begin, start_holding
 from tests.support.mounts import mounted_image
 from tests.support.node import Node, wait_until
 
@@ -23,12 +22,7 @@ def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
     with mounted_image("ext4", workspace / "disk", 64 << 20, "-b", "4096") as disk:
         node = make_node(store__directory=disk / "store")
         node.store = disk / "store"
-        node.supervised = True
-        node.module = holding_daemon.__name__
-        node.environment = {holding_daemon.HELD: str(node.directory / "held")}
-        node.start()
-        for name in ("here", "there"):
-            (node.work / name).mkdir()
+        start_holding(node)
         yield node
         node.stop()
 

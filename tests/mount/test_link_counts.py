@@ -18,17 +18,22 @@ from tests.support.node import Node, wait_until
 def node(make_node: NodeFactory) -> Node:
     """A supervised node with a file of two names, ``here/going`` and ``there/staying``, that the kernel does not know."""
     node = make_node()
+    start_holding(node)
+    (node.work / "here/going").write_bytes(b"bytes")
+    os.link(node.work / "here/going", node.work / "there/staying")
+    (node.work / "here/other").write_bytes(b"other")
+    node.stop()
+    return node.start()
+
+
+def start_holding(node: Node) -> None:
+    """Start a node, supervised, whose daemon answers removals late, with the directories ``here`` and ``there``."""
     node.supervised = True
     node.module = holding_daemon.__name__
     node.environment = {holding_daemon.HELD: str(node.directory / "held")}
     node.start()
     for name in ("here", "there"):
         (node.work / name).mkdir()
-    (node.work / "here/going").write_bytes(b"bytes")
-    os.link(node.work / "here/going", node.work / "there/staying")
-    (node.work / "here/other").write_bytes(b"other")
-    node.stop()
-    return node.start()
 
 
 def unlink(node: Node) -> None:

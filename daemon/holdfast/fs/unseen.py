@@ -72,7 +72,7 @@ class UnseenWrites:
             return True
         if os.fstat(opened.fd).st_size > _QUICK_BYTES:
             return False
-        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
+        self._compare_now(opened)
         return True
 
     async def compare(self, opened: OpenFile) -> None:
@@ -93,9 +93,8 @@ class UnseenWrites:
         for node in self._core.nodes.all():
             if node.opened is not None:
                 self.notice(node.opened)
-                digest = self._sent_digest(node.opened) if node.opened.was_sent else b""
-                if digest and fingerprint_of_file(node.opened.fd).digest != digest:
-                    self._changed(node.opened)
+                if self._may_hide_a_write(node.opened):
+                    self._compare_now(node.opened)
                 self.settle(node.opened)
 
     async def take_stock(self) -> None:
@@ -121,6 +120,9 @@ class UnseenWrites:
     @staticmethod
     def _may_hide_a_write(opened: OpenFile) -> bool:
         return opened.was_sent and not opened.unsent
+
+    def _compare_now(self, opened: OpenFile) -> None:
+        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
         if sent and found and sent == self._sent_digest(opened) != found:

@@ -182,7 +182,7 @@ class Connection:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def answer_directly(self, function: DirectAnswer, opcodes: Iterable[Opcode]) -> None:
-        """Ask ``function`` first for requests of these kinds, in the step of the event loop in which they are read.
+        """Ask ``function`` first for requests of these kinds, in the step in which they are read.
 
         It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
         """

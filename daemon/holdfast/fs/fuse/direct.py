@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import trio
 
+from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
@@ -107,14 +108,12 @@ class DirectAnswers:
         parent, name = self._nodes.get(node_id), body[wire.CREATE.size : -1]
         node, stat, opened = self._files.creation.file_nowait(parent, name, mode, flags, caller)
         self._files.opens.handed_out(opened, writable=True)
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds)) + self._opened(opened, caller, reads_only=False)
+        return self._new_entry(node, stat) + self._opened(opened, caller, reads_only=False)
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
-        node, stat = self._files.creation.directory(self._nodes.get(node_id), body[wire.MKDIR.size : -1], mode, caller)
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds))
+        parent, name = self._nodes.get(node_id), body[wire.MKDIR.size : -1]
+        return self._new_entry(*self._files.creation.directory(parent, name, mode, caller))
 
     def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.removal.unlink(self._nodes.get(node_id), body[:-1])
@@ -123,8 +122,7 @@ class DirectAnswers:
     def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire.NODE.unpack_from(body)[0])
         stat = self._files.renames.link_nowait(node, self._nodes.get(node_id), body[wire.NODE.size : -1])
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds))
+        return self._new_entry(node, stat)
 
     def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         return self._move(node_id, wire.NODE.unpack_from(body)[0], 0, body[wire.NODE.size : -1])
@@ -238,6 +236,10 @@ class DirectAnswers:
         yield from self._files.listings.bare(node, offset)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _new_entry(self, node: Node, stat: Stat) -> bytes:
+        seconds = self._files.status.seconds(node)
+        return _entry(Found(node, stat, seconds, seconds))
 
     def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool) -> bytes:
         flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH

@@ -3,7 +3,7 @@
  * Of a request that needs neither a store nor a wait, most of the time goes into libfuse, pyfuse3 and the event loop. So the
  * file system may name a function that is asked first, for the kinds of requests that it names. It gets the request as
  * numbers and bytes, and gives the reply, or declines: then the request goes its usual way. All of it runs with Python's lock
- * held, in the step of the event loop in which pyfuse3 reads.
+ * held: in the step of the event loop in which pyfuse3 reads, or while the loop would sleep (idle.h).
  */
 #ifndef HOLDFAST_DIRECT_H
 #define HOLDFAST_DIRECT_H
