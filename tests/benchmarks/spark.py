@@ -33,7 +33,8 @@ from tests.support.s3 import Versitygw
 _AWAY_SECONDS = 0.015
 """Each way."""
 _FILES = 40
-_WARM_UP_BATCHES = 20
+_WARM_UP_BATCHES = 60
+"""Until the JVM has compiled most of what a batch runs, which takes processors from all sides."""
 _COUNTED_BATCHES = 10
 _BUILDING_BATCHES = 4
 _FIRST_ROWS = 1_000

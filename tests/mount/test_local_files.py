@@ -8,6 +8,7 @@ import mmap
 import os
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -147,6 +148,26 @@ def test_special_files(home: Path) -> None:
             client.connect(str(home / "socket"))
     os.symlink("fifo", home / "link")
     assert (home / "link").readlink() == Path("fifo")
+
+
+def test_capabilities_are_told_of_a_file_that_is_open_and_go_with_the_next_write(home: Path) -> None:
+    may_net_raw = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)  # linux/capability.h: vfs_cap_data, version 2
+    path = home / "program"
+    path.write_bytes(b"code")
+    with path.open("r+b", buffering=0) as file:
+        assert file.write(b"Code") == 4
+        with pytest.raises(OSError, match="No data available"):
+            os.getxattr(path, "security.capability")
+        os.setxattr(path, "security.capability", may_net_raw)
+        os.setxattr(path, "user.colour", b"green")
+        assert os.getxattr(path, "security.capability") == may_net_raw
+        assert os.getxattr(path, "user.colour") == b"green"
+    with path.open("r+b", buffering=0) as file:
+        assert os.getxattr(path, "security.capability") == may_net_raw
+        file.write(b"more")
+        with pytest.raises(OSError, match="No data available"):
+            os.getxattr(path, "security.capability")
+        assert os.getxattr(path, "user.colour") == b"green"
 
 
 def test_extended_attributes(home: Path) -> None:

@@ -542,3 +542,21 @@ def test_bytes_written_through_a_mapping_after_close_are_sent(node: Node, remote
     os.sync()
     node.stop()
     assert objects(remote_files)["mapped"][4096:4101] == b"later"
+
+
+def test_a_directorys_attributes_follow_what_happens_in_it(node: Node, remote_files: Path) -> None:
+    directory = node.checkpoints / "query"
+    (directory / "offsets").mkdir(parents=True)
+    assert (directory.stat().st_nlink, directory.stat().st_ino) == (3, node.backing(directory).stat().st_ino)
+    (directory / "commits").mkdir()
+    assert directory.stat().st_nlink == 4
+    before = directory.stat().st_mtime_ns
+    (directory / "metadata").write_bytes(b"{}")
+    assert directory.stat().st_mtime_ns == node.backing(directory).stat().st_mtime_ns >= before
+    directory.chmod(0o711)
+    assert directory.stat().st_mode & 0o777 == 0o711
+    other = remote_files / "query" / "sources"
+    other.mkdir()
+    (other / "0").write_bytes(b"of another node")
+    wait_until(lambda: (directory / "sources").is_dir())
+    assert sorted(os.listdir(directory)) == ["commits", "metadata", "offsets", "sources"]

@@ -39,7 +39,7 @@ class KeptOpens:
         self._file = file
         self._opened: dict[int, Opened] = {}
         self._numbers: list[int] = []
-        self._closing: int | None = None
+        self._closing: tuple[int, int] | None = None
         if file.exists():
             nodes, self._numbers, self._closing = json.loads(file.read_text())
             for node, (handles, backing_id) in nodes.items():
@@ -64,7 +64,7 @@ class KeptOpens:
         opened = self._opened.get(node)
         if opened is None:
             fd = os.open(path, os.O_RDWR)
-            opened = self._opened[node] = Opened(fd, 0, self._connection.register(fd) if passthrough else None)
+            opened = self._opened[node] = Opened(fd, 0, self._connection.register(node, fd) if passthrough else None)
         if self._is_new(request):
             opened.handles += 1
             self._keep()
@@ -78,7 +78,7 @@ class KeptOpens:
         opened.handles -= 1
         if opened.handles == 0:
             del self._opened[node]
-            self._closing = opened.backing_id
+            self._closing = (node, opened.backing_id) if opened.backing_id is not None else None
             os.close(opened.fd)
         self._keep()
         self.finish()
@@ -87,7 +87,7 @@ class KeptOpens:
     def finish(self) -> None:
         """Close the id of the node released last. To be called after a takeover: the daemon before may not have done it."""
         if self._closing is not None:
-            self._connection.unregister(self._closing)
+            self._connection.unregister(*self._closing)
             self._closing = None
 
     def _is_new(self, request: int) -> bool:

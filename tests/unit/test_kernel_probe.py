@@ -176,10 +176,10 @@ def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_
 
 def test_a_refusal_that_holds_for_all_files_is_remembered(hooks: Scripted) -> None:
     connection = Connection(FIT, passthrough=True, hooks=hooks)
-    assert connection.register(hooks.fd) is None
+    assert connection.register(2, hooks.fd) is None
     connection.attach()
     assert connection.mode == "passthrough"
-    assert connection.register(hooks.fd) is None
+    assert connection.register(2, hooks.fd) is None
     assert connection.mode == "daemon-io: the kernel knows no backing files"
     connection.close()
     assert connection.device == -1
@@ -190,7 +190,7 @@ def test_without_the_module_a_mount_is_pyfuse3s_alone() -> None:
     connection.prepare(Path("/nowhere/init"))
     connection.attach()
     connection.answer(connection.request(), None, OpenFlag.NO_FLUSH)
-    assert (connection.device, connection.register(0), connection.requests()) == (-1, None, {})
+    assert (connection.device, connection.register(2, 0), connection.requests()) == (-1, None, {})
     assert connection.mode == "daemon-io: the C module is not there (why)"
     with pytest.raises(TakeoverError, match="no takeover: the C module is not there"):
         connection.prepare(Path("/nowhere/init"), takeover=True)

@@ -22,20 +22,20 @@ _LONG_SIDECAR_BYTES = 32 * 1024
 class BackingFiles(Protocol):
     """The kernel's table of files that it reads and writes past the daemon (``holdfast.kernel.Connection``)."""
 
-    def register(self, fd: int) -> int | None:
-        """Return an id for the file open at ``fd``; None when the daemon has to serve it."""
+    def register(self, node: int, fd: int) -> int | None:
+        """Return an id for the file ``node``, open at ``fd`` until it is unregistered; None: the daemon has to serve it."""
 
-    def unregister(self, backing_id: int) -> None:
+    def unregister(self, node: int, backing_id: int) -> None:
         """Forget an id."""
 
 
 class NoBackingFiles:
     """The daemon serves everything."""
 
-    def register(self, fd: int) -> int | None:
+    def register(self, node: int, fd: int) -> int | None:
         """Register nothing."""
 
-    def unregister(self, backing_id: int) -> None:
+    def unregister(self, node: int, backing_id: int) -> None:
         """Have nothing to forget."""
 
 

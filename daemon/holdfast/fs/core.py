@@ -62,7 +62,8 @@ class Core:
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino, self.index.run)
-        self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence)
+        seconds = self.config.remote.metadata_ttl_seconds
+        self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence, seconds)
         self.nodes.left = self.directories.forget
         self.nodes.keeper = NodeRecords(self.session.records)
         self.removals = Removals(self.session.removals, time.monotonic)

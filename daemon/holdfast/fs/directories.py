@@ -21,9 +21,9 @@ _MOST_DESCRIPTORS = 2048
 
 
 class Borrower(Protocol):
-    """Who answers for directories that only this daemon changes, from their descriptors (``kernel.Connection``)."""
+    """Who answers for directories from their descriptors (``kernel.Connection``)."""
 
-    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+    def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
         """Take over the descriptor of the directory with this node id until it is taken back."""
 
     def take_back_directory(self, node: int) -> None:
@@ -33,7 +33,7 @@ class Borrower(Protocol):
 class Nobody:
     """Borrows nothing."""
 
-    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
+    def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
         """Decline."""
 
     def take_back_directory(self, node: int) -> None:
@@ -41,19 +41,23 @@ class Nobody:
 
 
 class Directories:
-    """Places and descriptors. ``renamed`` must be called whenever a directory got another path."""
+    """Places and descriptors. ``renamed`` must be called whenever a directory got another path.
 
-    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, residence: Residence) -> None:
+    ``remote_seconds``: for how long the kernel may keep the attributes of a directory that a store shines through.
+    """
+
+    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, residence: Residence, remote_seconds: float) -> None:
         self._nodes = nodes
         self._tree = tree
         self._zones = zones
         self._residence = residence
+        self._remote_seconds = remote_seconds
         self._descriptors: OrderedDict[int, int] = OrderedDict()
         self._epoch = 0
         self._borrower: Borrower = Nobody()
 
     def lend_to(self, borrower: Borrower) -> None:
-        """Lend the descriptors of all directories that only this daemon changes, those to come too."""
+        """Lend the descriptors of all directories, those to come too."""
         self._borrower = borrower
         for node_id, fd in self._descriptors.items():
             node = self._nodes.known(node_id)
@@ -140,8 +144,12 @@ class Directories:
             self._close(oldest_id, oldest)
 
     def _lend(self, node: Node, fd: int) -> None:
-        if self.place(node).zone.remote is None and node is not self._nodes.root:
-            self._borrower.lend_directory(node.id, fd, FOREVER_SECONDS)
+        if node is self._nodes.root:
+            return
+        if self.place(node).zone.remote is None:
+            self._borrower.lend_directory(node.id, fd, FOREVER_SECONDS, whole=True)
+        else:
+            self._borrower.lend_directory(node.id, fd, self._remote_seconds, whole=False)
 
     def _close(self, node_id: int, fd: int) -> None:
         self._borrower.take_back_directory(node_id)

@@ -95,7 +95,7 @@ class Opens:
             opened.has_kind = True
             whole = opened.arrival is None or opened.arrival.finished
             if opened.writable and whole and (writable or not is_long_sidecar(self._core, opened)):
-                opened.backing_id = self.backing.register(opened.fd)
+                opened.backing_id = self.backing.register(opened.node.id, opened.fd)
         if writable and opened.backing_id is not None:
             self._unseen.expect(opened)
 
@@ -280,7 +280,7 @@ class Opens:
         inode = node.backing if node.is_named else os.fstat(opened.fd).st_ino
         self._unseen.settle(opened)
         if opened.backing_id is not None:
-            self.backing.unregister(opened.backing_id)
+            self.backing.unregister(node.id, opened.backing_id)
         self._handles.closed(opened)
         opened.close()
         node.opened = None

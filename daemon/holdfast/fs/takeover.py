@@ -71,8 +71,8 @@ class Takeover:
         core = self._core
         if not node.backing and node.is_named:
             opened = await self._files.opens.open(node, os.O_RDONLY)
-            if opened.backing_id is not None:
-                self._files.opens.backing.unregister(opened.backing_id)  # the kernel's handles are of the other kind
+            if opened.backing_id is not None:  # the kernel's handles are of the other kind
+                self._files.opens.backing.unregister(node.id, opened.backing_id)
             return opened
         if node.is_named:
             opened = open_local(core, node, writable=False)

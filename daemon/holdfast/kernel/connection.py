@@ -26,7 +26,7 @@ from pathlib import Path
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
 from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.hooks import HOOKS, DirectAnswer, Hooks
+from holdfast.kernel.hooks import HOOKS, DirectAnswer, Hooks, Lent
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
 _BACKING_OPEN = 0x4010E501
@@ -152,22 +152,26 @@ class Connection:
 
     # --- passthrough -------------------------------------------------------------------------------------------------
 
-    def register(self, fd: int) -> int | None:
-        """Give the kernel the regular file open at ``fd``, which may be closed afterwards; return its backing id.
+    def register(self, node: int, fd: int) -> int | None:
+        """Give the kernel the regular file ``node``, open at ``fd`` until it is unregistered; return its backing id.
 
         None when the kernel won't have it: the file is then served by the daemon. Where the refusal holds for all
-        files, the kernel is not asked again. Takes about a microsecond.
+        files, the kernel is not asked again. Takes about a microsecond. Whether the file has capabilities, for which the
+        kernel asks with the first write, is answered from ``fd`` meanwhile, without Python.
         """
         if self._refusal or self._forecast != probe.PASSTHROUGH or self._device < 0:
             return None
         try:
-            return int(fcntl.ioctl(self._device, _BACKING_OPEN, bytearray(_BACKING_MAP.pack(fd, 0, 0))))
+            backing_id = int(fcntl.ioctl(self._device, _BACKING_OPEN, bytearray(_BACKING_MAP.pack(fd, 0, 0))))
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
+        self._hooks.lend(node, fd, Lent.FILE, 0)
+        return backing_id
 
-    def unregister(self, backing_id: int) -> None:
+    def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no open may name it any more. Files that are open with it stay so."""
+        self._hooks.take_back(node)
         with suppress(FileNotFoundError):  # a daemon that died right after this has closed it already
             fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
 
@@ -201,17 +205,17 @@ class Connection:
         """Let ``serve``, further up the stack, return as soon as the request in hand is answered."""
         self._hooks.interrupt()
 
-    def lend_directory(self, node: int, fd: int, seconds: float) -> None:
-        """Let GETATTR of a directory, and LOOKUP of names that are not in it, be answered from ``fd``, without Python.
+    def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
+        """Answer GETATTR of a directory, and with ``whole`` LOOKUP of what is not in it, from ``fd``, without Python.
 
-        To be taken back (``take_back_directory``) before ``fd`` is closed. ``seconds`` is how long the kernel may keep the
-        answers: nobody else may change the directory.
+        To be taken back before ``fd`` is closed. The kernel may keep the answers for ``seconds``. ``whole``: what is not in
+        the backing directory is nowhere, and nobody else changes it.
         """
-        self._hooks.lend_directory(node, fd, int(seconds))
+        self._hooks.lend(node, fd, Lent.WHOLE_DIRECTORY if whole else Lent.DIRECTORY, round(seconds * 1e9))
 
     def take_back_directory(self, node: int) -> None:
         """Answer for the directory no more; one that was never lent may be taken back."""
-        self._hooks.take_back_directory(node)
+        self._hooks.take_back(node)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
         """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""

@@ -6,6 +6,7 @@ dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)), and befo
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,15 @@ from typing import Protocol
 DirectAnswer = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
 """What may be asked before pyfuse3: opcode, unique number, node, uid, gid, pid and body of a request in; out comes the body
 of the reply, an errno (0: done), True when the reply comes later, or None: let pyfuse3 have it."""
+
+
+class Lent(enum.IntEnum):
+    """What may be answered from a descriptor (``enum lent_kind`` in native/lent.h)."""
+
+    FILE = 0
+    DIRECTORY = 1
+    WHOLE_DIRECTORY = 2
+
 
 NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 
@@ -48,10 +58,10 @@ class Hooks(Protocol):
     def interrupt(self) -> None:
         """Let it go on."""
 
-    def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
-        """Answer for a directory from its descriptor."""
+    def lend(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+        """Answer for a file or directory from its descriptor."""
 
-    def take_back_directory(self, node: int, /) -> None:
+    def take_back(self, node: int, /) -> None:
         """Stop that."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
@@ -93,10 +103,10 @@ class NoHooks:
     def interrupt(self) -> None:
         """Have nothing to interrupt."""
 
-    def lend_directory(self, node: int, fd: int, seconds: int, /) -> None:
+    def lend(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
         """Leave it where it is."""
 
-    def take_back_directory(self, node: int, /) -> None:
+    def take_back(self, node: int, /) -> None:
         """Have nothing to give back."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:

@@ -94,19 +94,18 @@ def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.
 
 def place(staged: str, target: str, *, create_only: bool) -> None:
     """Give a file its name for good, and make the directories for it. Raises ``OSError``, ``FileExistsError`` if taken."""
-    for attempt in range(_MOST_ATTEMPTS):
+    name = _link if create_only else os.rename
+    changed = [os.path.dirname(target)]
+    for left in reversed(range(_MOST_ATTEMPTS)):
         try:
-            directories = _make_directories(os.path.dirname(target))
-            if create_only:
-                _link(staged, target)
-            else:
-                os.rename(staged, target)
-        except FileNotFoundError:  # a directory was pruned between the two steps
-            if attempt + 1 == _MOST_ATTEMPTS:
+            name(staged, target)
+            break
+        except FileNotFoundError:  # a directory is missing, or was pruned since the last attempt
+            if left == 0:
                 raise
-        else:
-            sync(directories)
-            return
+        with suppress(FileNotFoundError):
+            changed = _make_directories(changed[0])
+    sync(changed)
 
 
 def _make_directories(path: str) -> list[str]:

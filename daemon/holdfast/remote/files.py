@@ -189,11 +189,15 @@ class DirectoryStore(RemoteStore):
 
     @contextmanager
     def _staged(self, what: str) -> Iterator[str]:
-        self.probe()
+        """Give a name to write under. Its directory is there as long as the store is: whoever writes need not ask first."""
         staged = self._path(staged_key())
         try:
             with translated_errors(what):
-                yield staged
+                try:
+                    yield staged
+                except FileNotFoundError:
+                    self.probe()
+                    raise
         finally:
             with suppress(OSError):  # renamed, or left to the sweep of old staged files
                 os.unlink(staged)

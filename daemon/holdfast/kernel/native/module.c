@@ -6,10 +6,10 @@
 
 #include "direct.h"
 #include "direct_handler.h"
-#include "directories.h"
 #include "handshake.h"
 #include "idle.h"
 #include "io.h"
+#include "lent.h"
 #include "mounting.h"
 #include "replies.h"
 
@@ -23,7 +23,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 		return NULL;
 	handshake_reset();
 	direct_reset();
-	directories_reset();
+	lent_reset();
 	idle_reset();
 	replies_reset();
 	io_reset();
@@ -127,25 +127,29 @@ static PyObject *interrupt(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *lend_directory(PyObject *self, PyObject *args)
+static PyObject *lend(PyObject *self, PyObject *args)
 {
 	(void)self;
-	unsigned long long node, seconds;
-	int fd;
-	if (!PyArg_ParseTuple(args, "KiK", &node, &fd, &seconds))
+	unsigned long long node, nanoseconds;
+	int fd, kind;
+	if (!PyArg_ParseTuple(args, "KiiK", &node, &fd, &kind, &nanoseconds))
 		return NULL;
-	if (!directories_lend(node, fd, seconds))
+	if (kind < 0 || kind >= LENT_KINDS) {
+		PyErr_SetString(PyExc_ValueError, "there is no such kind");
+		return NULL;
+	}
+	if (!lent_add(node, fd, (enum lent_kind)kind, nanoseconds))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
 
-static PyObject *take_back_directory(PyObject *self, PyObject *args)
+static PyObject *take_back(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node;
 	if (!PyArg_ParseTuple(args, "K", &node))
 		return NULL;
-	directories_take_back(node);
+	lent_remove(node);
 	Py_RETURN_NONE;
 }
 
@@ -177,8 +181,8 @@ static PyMethodDef methods[] = {
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
 	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Let it go on.")},
-	{"lend_directory", lend_directory, METH_VARARGS, PyDoc_STR("Let a directory be answered for from its descriptor.")},
-	{"take_back_directory", take_back_directory, METH_VARARGS, PyDoc_STR("Stop that.")},
+	{"lend", lend, METH_VARARGS, PyDoc_STR("Let a file or directory be answered for from its descriptor.")},
+	{"take_back", take_back, METH_VARARGS, PyDoc_STR("Stop that.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,7 @@ enum opcode {
 	OPCODE_OPEN = 14,
 	OPCODE_WRITE = 16,
 	OPCODE_SETXATTR = 21,
+	OPCODE_GETXATTR = 22,
 	OPCODE_INIT = 26,
 	OPCODE_CREATE = 35,
 	OPCODE_BATCH_FORGET = 42,
@@ -119,6 +120,12 @@ struct setxattr_request {
 };
 #define SHORT_SETXATTR_BYTES 8
 
+/* The name, ended by a zero byte, follows. */
+struct getxattr_request {
+	uint32_t value_bytes;
+	uint32_t padding;
+};
+
 struct attributes {
 	uint64_t inode;
 	uint64_t size;
@@ -169,5 +176,6 @@ _Static_assert(sizeof(struct attributes_reply) == 104, "struct fuse_attr_out");
 _Static_assert(sizeof(struct entry_reply) == 128, "struct fuse_entry_out");
 _Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
 _Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
+_Static_assert(sizeof(struct getxattr_request) == 8, "struct fuse_getxattr_in");
 
 #endif

@@ -1,24 +1,28 @@
-/* See directories.h. */
-#include "directories.h"
+/* See lent.h. */
+#include "lent.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #include "direct.h"
 #include "wire.h"
 
-struct directory {
+#define SECOND UINT64_C(1000000000)
+#define CAPABILITIES "security.capability"
+
+struct lent {
 	uint64_t node; /* 0: the place is free */
-	uint64_t seconds;
+	uint64_t nanoseconds;
 	int fd;
+	enum lent_kind kind;
 };
 
 /* Open addressing with linear probing; never more than half full. */
-static struct directory *table;
+static struct lent *table;
 static size_t places; /* a power of two, or 0 */
 static size_t used;
 
@@ -28,7 +32,7 @@ static size_t place_of(uint64_t node)
 }
 
 /* The place that has `node`, or the free one where it belongs. */
-static struct directory *find(uint64_t node)
+static struct lent *find(uint64_t node)
 {
 	size_t place = place_of(node);
 	while (table[place].node != 0 && table[place].node != node)
@@ -38,9 +42,9 @@ static struct directory *find(uint64_t node)
 
 static bool grow(void)
 {
-	struct directory *old = table;
+	struct lent *old = table;
 	size_t old_places = places;
-	struct directory *larger = calloc(places ? places * 2 : 64, sizeof(*larger));
+	struct lent *larger = calloc(places ? places * 2 : 64, sizeof(*larger));
 	if (larger == NULL)
 		return false;
 	table = larger;
@@ -52,32 +56,32 @@ static bool grow(void)
 	return true;
 }
 
-bool directories_lend(uint64_t node, int fd, uint64_t seconds)
+bool lent_add(uint64_t node, int fd, enum lent_kind kind, uint64_t nanoseconds)
 {
 	if (used * 2 >= places && !grow())
 		return false;
-	struct directory *place = find(node);
+	struct lent *place = find(node);
 	used += place->node == 0;
-	*place = (struct directory){.node = node, .seconds = seconds, .fd = fd};
+	*place = (struct lent){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
 	return true;
 }
 
-void directories_take_back(uint64_t node)
+void lent_remove(uint64_t node)
 {
 	if (used == 0 || find(node)->node == 0)
 		return;
-	struct directory *hole = find(node);
+	struct lent *hole = find(node);
 	hole->node = 0;
 	used--;
 	/* Those behind it in the same run may belong further ahead now. */
 	for (size_t place = (size_t)(hole - table + 1) & (places - 1); table[place].node != 0; place = (place + 1) & (places - 1)) {
-		struct directory moved = table[place];
+		struct lent moved = table[place];
 		table[place].node = 0;
 		*find(moved.node) = moved;
 	}
 }
 
-void directories_reset(void)
+void lent_reset(void)
 {
 	free(table);
 	table = NULL;
@@ -104,39 +108,55 @@ static void fill(struct attributes *attributes, uint64_t node, const struct stat
 	};
 }
 
-static bool answer_getattr(int fd, const struct request_header *header, const struct directory *directory)
+static bool answer_getattr(int fd, const struct request_header *header, const struct lent *directory)
 {
 	struct stat stat;
 	if (fstat(directory->fd, &stat) != 0)
 		return false;
-	struct attributes_reply reply = {.valid = directory->seconds};
+	struct attributes_reply reply = {.valid = directory->nanoseconds / SECOND,
+					 .valid_ns = (uint32_t)(directory->nanoseconds % SECOND)};
 	fill(&reply.attributes, header->node, &stat);
 	direct_reply(fd, header->unique, 0, &reply, sizeof(reply));
 	return true;
 }
 
-static bool answer_lookup(int fd, const struct request_header *header, const struct directory *directory, const char *name)
+static bool answer_lookup(int fd, const struct request_header *header, const struct lent *directory, const char *name)
 {
 	struct stat stat;
 	if (fstatat(directory->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
 		return false;
-	struct entry_reply reply = {.entry_valid = directory->seconds};
+	struct entry_reply reply = {.entry_valid = directory->nanoseconds / SECOND,
+				    .entry_valid_ns = (uint32_t)(directory->nanoseconds % SECOND)};
 	direct_reply(fd, header->unique, 0, &reply, sizeof(reply));
 	return true;
 }
 
-bool directories_answer(int fd, const unsigned char *request, size_t size)
+static bool answer_getxattr(int fd, const struct request_header *header, const struct lent *file, const char *name)
+{
+	if (strcmp(name, CAPABILITIES) != 0 || fgetxattr(file->fd, name, NULL, 0) >= 0 || errno != ENODATA)
+		return false;
+	direct_reply(fd, header->unique, ENODATA, NULL, 0);
+	return true;
+}
+
+bool lent_answer(int fd, const unsigned char *request, size_t size)
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
-	if (used == 0 || (header.opcode != OPCODE_GETATTR && header.opcode != OPCODE_LOOKUP))
+	if (used == 0)
 		return false;
-	const struct directory *directory = find(header.node);
-	if (directory->node == 0)
+	const struct lent *lent = find(header.node);
+	const char *rest = (const char *)request + sizeof(header);
+	size_t length = size - sizeof(header);
+	if (lent->node == 0)
 		return false;
-	if (header.opcode == OPCODE_GETATTR)
-		return answer_getattr(fd, &header, directory);
-	if (size == sizeof(header) || request[size - 1] != '\0')
+	if (header.opcode == OPCODE_GETATTR && lent->kind != LENT_FILE)
+		return answer_getattr(fd, &header, lent);
+	if (length == 0 || rest[length - 1] != '\0')
 		return false;
-	return answer_lookup(fd, &header, directory, (const char *)request + sizeof(header));
+	if (header.opcode == OPCODE_LOOKUP && lent->kind == LENT_WHOLE_DIRECTORY)
+		return answer_lookup(fd, &header, lent, rest);
+	if (header.opcode == OPCODE_GETXATTR && lent->kind == LENT_FILE && length > sizeof(struct getxattr_request))
+		return answer_getxattr(fd, &header, lent, rest + sizeof(struct getxattr_request));
+	return false;
 }
