@@ -53,7 +53,7 @@ class Scale:
     load_seconds: float = 4.0
     database_entries: int = 1_000_000
     """Of 116 bytes each."""
-    batches: int = 20
+    batches: int = 10
     state_keys: int = 4_800_000
 
     @classmethod

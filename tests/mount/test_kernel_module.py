@@ -10,6 +10,7 @@ import mmap
 import os
 import shutil
 import stat
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -197,6 +198,40 @@ def test_set_id_bits_go_when_somebody_else_changes_the_bytes(
     assert stat.S_IMODE(path.stat().st_mode) == 0o6777  # root may keep them
     as_nobody(lambda: change(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o777
+
+
+# --- lent descriptors -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_in_passthrough_is_known_to_have_no_capabilities_as_long_as_it_is_open(small: SmallMount) -> None:
+    path = small.path / "file"
+    with path.open("wb"), pytest.raises(OSError, match="No data available"):
+        os.getxattr(path, "security.capability")
+    wait_until(lambda: small.ask().requests.get("RELEASE") == 1)
+    with pytest.raises(OSError, match="not supported"):
+        os.getxattr(path, "security.capability")
+    with (small.path / "file.daemon").open("wb"), pytest.raises(OSError, match="not supported"):
+        os.getxattr(small.path / "file.daemon", "security.capability")
+
+
+def test_a_file_that_has_capabilities_is_not_answered_for(small: SmallMount) -> None:
+    may_net_raw = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)  # linux/capability.h: vfs_cap_data, version 2
+    with (small.path / "file").open("wb"):
+        os.setxattr(small.backing / "file", "security.capability", may_net_raw)
+        with pytest.raises(OSError, match="not supported"):
+            os.getxattr(small.path / "file", "security.capability")
+
+
+def test_a_lent_directory_is_answered_for_from_its_descriptor(small: SmallMount) -> None:
+    directory = small.path / "directory.lent"
+    directory.mkdir()
+    (small.backing / "name").touch()  # which the handler finds in any directory
+    assert not (directory / "name").exists()
+    (directory / "other").mkdir()  # now the attributes that came with the first mkdir don't hold any more
+    assert directory.stat().st_atime_ns == (small.backing / "directory.lent").stat().st_atime_ns > 0  # the handler tells 0
+    for name in ("later", "directory.lent/later"):
+        (small.backing / name).touch()
+    assert (directory / "later").exists()
 
 
 # --- backing ids ------------------------------------------------------------------------------------------------------

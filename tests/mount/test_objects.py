@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.support.node import Node, wait_until
 
@@ -560,3 +561,29 @@ def test_a_directorys_attributes_follow_what_happens_in_it(node: Node, remote_fi
     (other / "0").write_bytes(b"of another node")
     wait_until(lambda: (directory / "sources").is_dir())
     assert sorted(os.listdir(directory)) == ["commits", "metadata", "offsets", "sources"]
+
+
+def test_names_of_objects_may_have_255_bytes(node: Node, remote_files: Path) -> None:
+    written, renamed = node.checkpoints / ("w" * 255), node.checkpoints / ("r" * 255)
+    written.write_bytes(b"written")
+    (node.checkpoints / "other.tmp").write_bytes(b"renamed")
+    (node.checkpoints / "other.tmp").rename(renamed)
+    assert objects(remote_files) == {written.name: b"written", renamed.name: b"renamed"}
+    assert (written.read_bytes(), renamed.read_bytes()) == (b"written", b"renamed")
+
+
+def test_a_directory_is_not_exchanged_into_a_store(node: Node) -> None:
+    directory, file = node.work / "plain" / "directory", node.checkpoints / "file.tmp"
+    directory.mkdir(parents=True)
+    file.write_bytes(b"bytes")
+    parents = [os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY) for path in (directory, file)]
+    try:
+        for one, other in ((0, 1), (1, 0)):
+            names = [b"directory", b"file.tmp"]
+            with pytest.raises(OSError, match="Invalid argument"):
+                rename_with_flags(parents[one], names[one], parents[other], names[other], RENAME_EXCHANGE)
+    finally:
+        for parent in parents:
+            os.close(parent)
+    assert directory.is_dir()
+    assert file.read_bytes() == b"bytes"

@@ -79,9 +79,10 @@ class KeptOpens:
         if opened.handles == 0:
             del self._opened[node]
             self._closing = (node, opened.backing_id) if opened.backing_id is not None else None
-            os.close(opened.fd)
         self._keep()
         self.finish()
+        if opened.handles == 0:
+            os.close(opened.fd)
         return opened.handles == 0
 
     def finish(self) -> None:

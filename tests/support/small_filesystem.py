@@ -72,7 +72,7 @@ class SmallFileSystem(pyfuse3.Operations):
         return self._entry(path)
 
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
-        raise FUSEError(errno.ENODATA)
+        raise FUSEError(errno.EOPNOTSUPP)  # so that answers that are not this handler's are told from its own
 
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         fallocation = Fallocation.of(name, value)
@@ -93,6 +93,8 @@ class SmallFileSystem(pyfuse3.Operations):
             if not resent:
                 raise FUSEError(errno.EEXIST) from None
         await self._die_here("mkdir")
+        if path.suffix == ".lent":
+            self.connection.lend_directory(path.stat().st_ino, os.open(path, os.O_PATH), _SECONDS, whole=True)
         return self._entry(path)
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:

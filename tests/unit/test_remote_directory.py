@@ -52,6 +52,9 @@ def test_a_disk_that_is_not_mounted_is_not_an_empty_store(root: Path, store: Rem
         lambda: list(store.list_tree("")),
         lambda: put(store, "new"),
         lambda: put(store, "new", create_only=True),
+        lambda: put(store, "deeper/new"),
+        lambda: store.write_private("own", b"", create_only=False),
+        lambda: store.write_private("own", b"", create_only=True),
         lambda: store.copy("a/b", "c"),
         lambda: store.delete(["a/b"]),
     ]
@@ -64,6 +67,11 @@ def test_a_disk_that_is_not_mounted_is_not_an_empty_store(root: Path, store: Rem
             attempt()
     assert list(root.iterdir()) == [], "nothing may be written to the disk below"
     root.rmdir()
+    root.write_bytes(b"a file in its place")
+    for attempt in attempts:
+        with pytest.raises(RemoteUnavailableError, match="mounted"):
+            attempt()
+    root.unlink()
     root.with_name("elsewhere").rename(root)
     assert content(store, "a/b") == b"bytes"
 

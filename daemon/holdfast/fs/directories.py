@@ -24,7 +24,10 @@ class Borrower(Protocol):
     """Who answers for directories from their descriptors (``kernel.Connection``)."""
 
     def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Take over the descriptor of the directory with this node id until it is taken back."""
+        """Take over the descriptor of the directory with this node id until it is taken back.
+
+        The kernel may keep what is said of it for ``seconds``. ``whole``: what is not in it is nowhere.
+        """
 
     def take_back_directory(self, node: int) -> None:
         """Give it back, if it was lent."""
@@ -57,7 +60,7 @@ class Directories:
         self._borrower: Borrower = Nobody()
 
     def lend_to(self, borrower: Borrower) -> None:
-        """Lend the descriptors of all directories, those to come too."""
+        """Lend the descriptors of all directories but the root, those to come too."""
         self._borrower = borrower
         for node_id, fd in self._descriptors.items():
             node = self._nodes.known(node_id)

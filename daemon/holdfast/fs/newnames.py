@@ -15,7 +15,7 @@ from holdfast.fs.opens import Opens
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.index import EntryState
-from holdfast.zones import Place, sidecar_of
+from holdfast.zones import Place
 
 Names = list[tuple[Node, bytes]]
 
@@ -71,8 +71,7 @@ class NewNames:
         unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
         others = self._any_is_sent([other for other in node.names() if other != (directory, name)])
         self._publisher.record([sent], stat, entry, others_unsent=unsent and others)
-        if self._core.local_stat(directory, sidecar_of(name)) is not None:
-            self._core.residence.drop_sidecar(sent.path)
+        self._core.residence.drop_sidecar(sent.path)
 
     def _any_is_sent(self, names: Names) -> bool:
         return any(self._core.sends(self._core.directories.place(parent), name) for parent, name in names)

@@ -20,6 +20,7 @@ def exchange(
 
     Afterwards nothing tells whether it was done; so what was where is noted before.
     """
+    involves_store = here.zone.remote is not None or there.zone.remote is not None
     pairs = []
     before: dict[int, os.stat_result] = {}
     for directory, name, place in ((source, old, here), (target, new, there)):
@@ -30,7 +31,7 @@ def exchange(
         is_directory = stat_module.S_ISDIR(stat.st_mode)
         if is_directory and (child is None or core.zones.is_fixed(child)):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
-        if place.zone.remote is not None and (is_directory or core.sends(place, name)):
+        if (is_directory and involves_store) or core.sends(place, name):
             raise UnsupportedError("objects can't be exchanged in one step")
         before[stat.st_ino] = stat
         pairs.append((directory, name, core.nodes.local(directory, name, stat.st_ino, stat.st_mode)))

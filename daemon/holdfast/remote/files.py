@@ -195,7 +195,7 @@ class DirectoryStore(RemoteStore):
             with translated_errors(what):
                 try:
                     yield staged
-                except FileNotFoundError:
+                except (FileNotFoundError, NotADirectoryError):
                     self.probe()
                     raise
         finally:

@@ -7,6 +7,7 @@ which counts as unknown and is compared with the store before it is served.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 import time
@@ -109,6 +110,10 @@ class Residence:
             stat = self._tree.stat(sidecar)
         except (FileNotFoundError, NotADirectoryError):
             return
+        except OSError as problem:
+            if problem.errno == errno.ENAMETOOLONG:  # nor can it be there
+                return
+            raise
         if stat.st_nlink == 1:
             self.drop(sidecar, stat.st_ino)
 

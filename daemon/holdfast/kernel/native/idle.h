@@ -2,7 +2,7 @@
  *
  * For one request to wake the event loop, go through pyfuse3's worker and let the loop fall asleep again costs 120 µs of
  * Python; the answer itself mostly takes less than ten. So the loop sleeps here instead: what can be answered past libfuse
- * (direct.h, directories.h) is answered on the spot, and only a request that is libfuse's to handle is handed over.
+ * (direct.h, lent.h) is answered on the spot, and only a request that is libfuse's to handle is handed over.
  */
 #ifndef HOLDFAST_IDLE_H
 #define HOLDFAST_IDLE_H
