@@ -10,7 +10,6 @@ import mmap
 import os
 import shutil
 import stat
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.node import wait_until
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.privileges import MAY_NET_RAW, as_nobody, needs_root
 from tests.support.small_mount import SmallMount
 
 pytestmark = needs_root
@@ -215,9 +214,8 @@ def test_a_file_in_passthrough_is_known_to_have_no_capabilities_as_long_as_it_is
 
 
 def test_a_file_that_has_capabilities_is_not_answered_for(small: SmallMount) -> None:
-    may_net_raw = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)  # linux/capability.h: vfs_cap_data, version 2
     with (small.path / "file").open("wb"):
-        os.setxattr(small.backing / "file", "security.capability", may_net_raw)
+        os.setxattr(small.backing / "file", "security.capability", MAY_NET_RAW)
         with pytest.raises(OSError, match="not supported"):
             os.getxattr(small.path / "file", "security.capability")
 

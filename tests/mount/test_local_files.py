@@ -8,7 +8,6 @@ import mmap
 import os
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import pytest
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.support.node import Node
+from tests.support.privileges import MAY_NET_RAW
 
 
 @pytest.fixture
@@ -151,19 +151,18 @@ def test_special_files(home: Path) -> None:
 
 
 def test_capabilities_are_told_of_a_file_that_is_open_and_go_with_the_next_write(home: Path) -> None:
-    may_net_raw = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)  # linux/capability.h: vfs_cap_data, version 2
     path = home / "program"
     path.write_bytes(b"code")
     with path.open("r+b", buffering=0) as file:
         assert file.write(b"Code") == 4
         with pytest.raises(OSError, match="No data available"):
             os.getxattr(path, "security.capability")
-        os.setxattr(path, "security.capability", may_net_raw)
+        os.setxattr(path, "security.capability", MAY_NET_RAW)
         os.setxattr(path, "user.colour", b"green")
-        assert os.getxattr(path, "security.capability") == may_net_raw
+        assert os.getxattr(path, "security.capability") == MAY_NET_RAW
         assert os.getxattr(path, "user.colour") == b"green"
     with path.open("r+b", buffering=0) as file:
-        assert os.getxattr(path, "security.capability") == may_net_raw
+        assert os.getxattr(path, "security.capability") == MAY_NET_RAW
         file.write(b"more")
         with pytest.raises(OSError, match="No data available"):
             os.getxattr(path, "security.capability")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import struct
 import traceback
 from collections.abc import Callable
 
 import pytest
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts, or becomes somebody else")
+MAY_NET_RAW = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)
+"""A value of ``security.capability`` (linux/capability.h: vfs_cap_data, version 2)."""
 
 
 def as_nobody(function: Callable[[], object]) -> None:

@@ -83,6 +83,10 @@ class Directories:
         node.place = self._epoch, place
         return place
 
+    def seconds(self, node: Node) -> float:
+        """Return for how long the kernel may keep the attributes of a directory, and of what is in it."""
+        return FOREVER_SECONDS if self.place(node).zone.remote is None else self._remote_seconds
+
     def descriptor(self, node: Node) -> int:
         """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
 
@@ -149,10 +153,8 @@ class Directories:
     def _lend(self, node: Node, fd: int) -> None:
         if node is self._nodes.root:
             return
-        if self.place(node).zone.remote is None:
-            self._borrower.lend_directory(node.id, fd, FOREVER_SECONDS, whole=True)
-        else:
-            self._borrower.lend_directory(node.id, fd, self._remote_seconds, whole=False)
+        is_ours = self.place(node).zone.remote is None
+        self._borrower.lend_directory(node.id, fd, self.seconds(node), whole=is_ours)
 
     def _close(self, node_id: int, fd: int) -> None:
         self._borrower.take_back_directory(node_id)

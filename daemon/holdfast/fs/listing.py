@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 import trio
 
 from holdfast.digest import POSITION_BITS, position_of
-from holdfast.fs.attributes import FOREVER_SECONDS
 from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.fs.lookup import RESERVED, Found, Lookup
 from holdfast.fs.nodes import Node
@@ -176,7 +175,7 @@ class Listings:
         if not place.zone.is_store:
             if stat is None:
                 return None
-            seconds = FOREVER_SECONDS if place.zone.remote is None else core.config.remote.metadata_ttl_seconds
+            seconds = core.directories.seconds(node)
             return Found(core.nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds, seconds)
         return self._entry_of_store(node, place, name, stat)
 

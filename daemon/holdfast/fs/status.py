@@ -11,7 +11,7 @@ import trio
 
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs import attributes
-from holdfast.fs.attributes import FOREVER_SECONDS, Stat
+from holdfast.fs.attributes import Stat
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
@@ -73,9 +73,7 @@ class Status:
         directory = node if node.is_directory else node.parent
         if directory is None:
             return 0.0
-        if self._core.directories.place(directory).zone.remote is None:
-            return FOREVER_SECONDS
-        return self._core.config.remote.metadata_ttl_seconds
+        return self._core.directories.seconds(directory)
 
     async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
         """Change attributes; return all of them. What exists only in the store is fetched first.
