@@ -42,10 +42,20 @@ def main(arguments: list[str] | None = None) -> int:
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
-    except HoldfastError as problem:
-        starter.failed(problem)
+    except (HoldfastError, ExceptionGroup) as problem:
+        starter.failed(_told(problem))
         return 1
     return RESTART_STATUS if wants_restart else 0
+
+
+def _told(problem: Exception) -> HoldfastError:
+    """Return what a person can be told of it, without the groups in which nurseries raise it. Raises what is a defect."""
+    inner: Exception = problem
+    while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    if not isinstance(inner, HoldfastError):
+        raise problem
+    return inner
 
 
 class _Starter:

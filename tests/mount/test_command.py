@@ -134,6 +134,26 @@ def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> N
     assert mountpoint.mount_at(str(place)) is None
 
 
+def test_a_control_socket_that_can_not_be_made_is_named_and_nothing_is_lost(workspace: Path) -> None:
+    place, file, link = workspace / "mnt", workspace / "file", workspace / "link"
+    place.mkdir()
+    file.write_bytes(b"content")
+    link.symlink_to("nowhere")
+    urls = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    options = [place, *urls, "--store", workspace / "store", "--socket"]
+    long = workspace / ("long" * 30)
+    for path, reason in (
+        (long, "AF_UNIX path too long; a path of at most 107 bytes will do"),
+        (file, "something else stands there"),
+        (link, "something else stands there"),
+    ):
+        said = holdfast("mount", *options, path, status=1)
+        assert said == f"holdfast: control.socket: can't listen on {path}: {reason}; set control.socket (--socket)\n"
+        assert mountpoint.mount_at(str(place)) is None
+    assert file.read_bytes() == b"content"
+    assert link.is_symlink()
+
+
 def test_looking_at_files(node: Node) -> None:
     (node.checkpoints / "query/offsets").mkdir(parents=True)
     (node.checkpoints / "query/offsets/0").write_bytes(b"v1")

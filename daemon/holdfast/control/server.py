@@ -211,10 +211,7 @@ async def _serve(
 
 
 def _bind(path: Path, mode: int, group: str) -> socket.socket:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        _refuse_if_alive(path)
-        path.unlink()
+    _make_room(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -225,10 +222,28 @@ def _bind(path: Path, mode: int, group: str) -> socket.socket:
         _log.warning("there is no group %s: only root may use %s", group, path)
     except OSError as problem:
         listener.close()
-        raise ConfigurationError(f"control.socket: can't listen on {path}: {problem.strerror}") from None
+        raise _no_socket(path, problem.strerror or f"{problem}; a path of at most 107 bytes will do") from None
     listener.listen()
     listener.setblocking(False)
     return listener
+
+
+def _make_room(path: Path) -> None:
+    """Remove the socket that a daemon which is gone has left; nothing else that may stand there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(path):
+            return
+        if not path.is_socket():
+            raise _no_socket(path, "something else stands there")
+        _refuse_if_alive(path)
+        path.unlink()
+    except OSError as problem:
+        raise _no_socket(path, str(problem.strerror)) from None
+
+
+def _no_socket(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"control.socket: can't listen on {path}: {reason}; set control.socket (--socket)")
 
 
 def _refuse_if_alive(path: Path) -> None:
