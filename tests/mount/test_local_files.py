@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
+from tests.support.mounts import mounted
 from tests.support.node import Node
 from tests.support.privileges import MAY_NET_RAW
 
@@ -215,23 +216,42 @@ def test_locks_exclude_each_other(home: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_listing_goes_on_while_entries_come_and_go(home: Path) -> None:
-    stay = {f"stay-{number}" for number in range(500)}
+def change_while_listing(directory: Path) -> None:
+    stay = {f"stay-{number}" for number in range(1500)}
     go = {f"go-{number}" for number in range(500)}
     for name in stay | go:
-        (home / name).touch()
+        (directory / name).touch()
     seen: list[str] = []
-    with os.scandir(home) as entries:
+    with os.scandir(directory) as entries:
         for entry in entries:
             seen.append(entry.name)
             if len(seen) == 50:
                 for name in go:
-                    (home / name).unlink()
+                    (directory / name).unlink()
                 for number in range(500):
-                    (home / f"new-{number}").touch()
-                    os.link(home / "stay-0", home / f"link-{number}")
+                    (directory / f"new-{number}").touch()
+                    os.link(directory / "stay-0", directory / f"link-{number}")
+                assert stay <= set(os.listdir(directory)), "another listing is not whole"
     assert len(seen) == len(set(seen)), "an entry was listed twice"
     assert stay <= set(seen), "an entry that was there all the time was not listed"
+
+
+def test_a_listing_goes_on_while_entries_come_and_go(home: Path) -> None:
+    change_while_listing(home)
+
+
+def test_a_listing_goes_on_where_the_disks_own_may_not(make_node: NodeFactory, workspace: Path) -> None:
+    """The offsets of an overlay are those of whatever it lies on."""
+    node = make_node()
+    with mounted("tmpfs", workspace / "memory") as memory:
+        for name in ("lower", "upper", "work"):
+            (memory / name).mkdir()
+        layers = f"lowerdir={memory}/lower,upperdir={memory}/upper,workdir={memory}/work"
+        with mounted("overlay", node.store, "-o", layers):
+            node.start()
+            (node.work / "home").mkdir()
+            change_while_listing(node.work / "home")
+            node.stop()
 
 
 def test_append_from_two_descriptors(home: Path) -> None:

@@ -70,26 +70,14 @@ class Listings:
 
     async def prepare(self, node: Node, offset: int) -> None:
         """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
-        try:
-            self.prepare_nowait(node, offset)
-        except trio.WouldBlock:
-            files = await self.names(node)
-            snapshot = self._snapshots.setdefault(node.id, _Snapshot())
-            if len(files) > _LARGE_DIRECTORY:
-                snapshot.take(files, await trio.to_thread.run_sync(ordered, files))
-            else:
-                snapshot.take(files, ordered(files))
-
-    def prepare_nowait(self, node: Node, offset: int) -> None:
-        """``prepare`` where neither the store is asked nor a large directory read. Raises ``trio.WouldBlock`` elsewhere."""
         snapshot = self._snapshots.setdefault(node.id, _Snapshot())
         if offset != 0 and snapshot.names:
             return
-        place = self._core.directories.place(node)
-        if place.zone.is_store or self._is_large(node):
-            raise trio.WouldBlock
-        files = self._shown(place, _scanned(self._path(node)))
-        snapshot.take(files, ordered(files))
+        files = await self.names(node)
+        if len(files) > _LARGE_DIRECTORY:
+            snapshot.take(files, await trio.to_thread.run_sync(ordered, files))
+        else:
+            snapshot.take(files, ordered(files))
 
     def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
         """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""
@@ -120,6 +108,10 @@ class Listings:
     def is_ours(self, node: Node) -> bool:
         """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
         return self._core.directories.place(node).zone.remote is None
+
+    def is_plain(self, node: Node) -> bool:
+        """Say whether what is to be shown is all that is in the backing directory, and nothing else."""
+        return self.is_ours(node) and node is not self._core.nodes.root
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
         """Return all names in a directory, here and in its store: inode number and kind (DT_*) of each in one number.

@@ -111,7 +111,8 @@ class NodeTable:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
-        self._moved: dict[int, Node] = {root_inode: self.root}
+        self.moved = {root_inode: ROOT_ID}
+        """The ids, by inode number of the backing file, of nodes whose id is another number."""
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self.left: Callable[[Node], None] = _nobody_cares
@@ -144,10 +145,7 @@ class NodeTable:
 
     def of_backing(self, inode: int) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
-        node = self._moved.get(inode)
-        if node is not None:
-            return node
-        node = self._nodes.get(inode)
+        node = self._nodes.get(self.moved.get(inode, inode))
         return node if node is not None and node.backing == inode else None
 
     def of_path(self, path: bytes) -> Node | None:
@@ -163,7 +161,7 @@ class NodeTable:
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
             parent.children += 1
             if node_id != inode:
-                self._moved[inode] = node
+                self.moved[inode] = node.id
                 self.keeper.keep(node)
             self.came(node)
         else:
@@ -191,7 +189,7 @@ class NodeTable:
         for directory, _ in names:
             directory.children += 1
         if backing and backing != node_id:
-            self._moved[backing] = node
+            self.moved[backing] = node_id
         path = path_of(node) if names and not backing else None
         if path is not None:
             self._by_path[path] = node
@@ -209,15 +207,15 @@ class NodeTable:
         node.backing = inode
         node.cache_is_stale = True
         if node.id != inode:
-            self._moved[inode] = node
+            self.moved[inode] = node.id
             self.keeper.keep(node)
         else:
             self.keeper.drop(node.id)
 
     def unbind(self, node: Node) -> None:
         """Take a node's backing file away."""
-        if self._moved.get(node.backing) is node:
-            del self._moved[node.backing]
+        if self.moved.get(node.backing) == node.id:
+            del self.moved[node.backing]
         node.backing = 0
         self.keeper.drop(node.id)
 
@@ -281,8 +279,8 @@ class NodeTable:
             return
         del self._nodes[node.id]
         self.keeper.drop(node.id)
-        if self._moved.get(node.backing) is node:
-            del self._moved[node.backing]
+        if self.moved.get(node.backing) == node.id:
+            del self.moved[node.backing]
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]

@@ -217,6 +217,14 @@ class Connection:
         """Answer for the directory no more; one that was never lent may be taken back."""
         self._hooks.take_back(node)
 
+    def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
+        """Return the reply to a READDIR of the backing directory open for reading at ``fd``, from ``position`` on.
+
+        Offsets are the backing file system's; None where those don't last (native/entries.c). Inode numbers are too, but for
+        those that ``others`` has another one for. Raises ``OSError``.
+        """
+        return self._hooks.entries(fd, position, size_bytes, others)
+
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
         """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""
         self._hooks.reply(request, error, body)

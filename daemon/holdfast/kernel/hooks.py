@@ -64,6 +64,9 @@ class Hooks(Protocol):
     def take_back(self, node: int, /) -> None:
         """Stop that."""
 
+    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
+        """Return entries of a backing directory, as READDIR gives them."""
+
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return how many requests of each kind there were, how many replies, and how many notifications."""
 
@@ -108,6 +111,10 @@ class NoHooks:
 
     def take_back(self, node: int, /) -> None:
         """Have nothing to give back."""
+
+    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
+        """Fail: without hooks nobody is asked for a READDIR's reply."""
+        raise NotImplementedError
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Say that nothing was counted."""

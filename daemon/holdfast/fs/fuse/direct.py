@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import trio
 
@@ -18,15 +18,16 @@ from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
+from holdfast.fs.fuse.direct_listing import DirectListings
 from holdfast.fs.fuse.handles import handle_of, node_of
 from holdfast.fs.fuse.syncs import Syncs
-from holdfast.fs.listing import Bare
 from holdfast.fs.lookup import Found
 from holdfast.fs.writers import closes_inherited
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
 Answer = bytes | int | None
-_DIRECTORY = 4  # readdir(3)
+_LISTING = (Opcode.READDIR, Opcode.READDIRPLUS)
+"""They change nothing, and pyfuse3 would go by other offsets."""
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
 _Method = Callable[[int, bytes, Caller], Answer]
 
@@ -40,6 +41,7 @@ class DirectAnswers:
         self._request = 0
         self._syncs = Syncs(connection.reply)
         self._nodes = files.core.nodes
+        self._listings = DirectListings(files, connection)
         self._methods: dict[int, _Method] = {
             Opcode.LOOKUP: self._lookup,
             Opcode.FORGET: self._forget,
@@ -60,6 +62,7 @@ class DirectAnswers:
             Opcode.RENAME2: self._rename2,
             Opcode.OPENDIR: self._opendir,
             Opcode.READDIR: self._readdir,
+            Opcode.READDIRPLUS: self._readdirplus,
             Opcode.RELEASEDIR: self._releasedir,
         }
 
@@ -70,7 +73,7 @@ class DirectAnswers:
 
     def __call__(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
         """Return the body of the reply, an errno (0: done), or None: not here."""
-        if Connection.is_resent(unique) and opcode != Opcode.READDIR:  # which changes nothing, and pyfuse3 knows none
+        if Connection.is_resent(unique) and opcode not in _LISTING:
             return None
         method = self._methods[opcode]
         self._request = unique
@@ -190,50 +193,19 @@ class DirectAnswers:
     # --- directories -------------------------------------------------------------------------------------------------
 
     def _opendir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node, listings = self._nodes.get(node_id), self._files.listings
-        listings.open(node)
-        flags = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE if listings.is_ours(node) else OpenFlag.NONE
-        return wire.opened(node.id, flags, None)
+        return self._listings.open(self._nodes.get(node_id))
+
+    def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        handle, offset, size_bytes = wire.READ.unpack_from(body)
+        return self._listings.read(self._request, self._nodes.get(handle), offset, size_bytes)
+
+    def _readdirplus(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+        handle, offset, size_bytes = wire.READ.unpack_from(body)
+        return self._listings.read_with_attributes(self._request, self._nodes.get(handle), offset, size_bytes)
 
     def _releasedir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.listings.release(wire.NODE.unpack_from(body)[0])
         return 0
-
-    def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        handle, offset, size_bytes = wire.READ.unpack_from(body)
-        node = self._nodes.get(handle)
-        try:
-            self._files.listings.prepare_nowait(node, offset)
-        except trio.WouldBlock:
-            self._files.start_soon(self._read_directory, self._request, node, offset, size_bytes)
-            return True
-        return self._entries(node, offset, size_bytes)
-
-    async def _read_directory(self, request: int, node: Node, offset: int, size_bytes: int) -> None:
-        try:
-            await self._files.listings.prepare(node, offset)
-            body, number = self._entries(node, offset, size_bytes), 0
-        except Exception as problem:  # noqa: BLE001 as in __call__
-            body, number = b"", errno_of(problem, "readdir", self._files.core.counters)
-        self._connection.reply(request, number, body)
-
-    def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
-        """Return as many ``fuse_dirent`` as fit."""
-        entries: list[bytes] = []
-        for bare in self._all_entries(node, offset):
-            entry = wire.directory_entry(bare)
-            size_bytes -= len(entry)
-            if size_bytes < 0:
-                break
-            entries.append(entry)
-        return b"".join(entries)
-
-    def _all_entries(self, node: Node, offset: int) -> Iterator[Bare]:
-        if offset < 1:
-            yield b".", node.id, _DIRECTORY, 1
-        if offset < 2:
-            yield b"..", (node.parent or node).id, _DIRECTORY, 2
-        yield from self._files.listings.bare(node, offset)
 
     # ------------------------------------------------------------------------------------------------------------------
 

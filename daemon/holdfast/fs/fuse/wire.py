@@ -27,6 +27,8 @@ _DIRECTORY_ENTRY = Struct("=QQII")
 _PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
 
+ENTRY_BYTES = _ENTRY_HEAD.size + _ATTRIBUTES.size
+"""Of a ``fuse_entry_out``."""
 NODE = Struct("=Q")
 """What begins LINK (the node), RENAME (the new parent), FLUSH and RELEASE (the handle), and FORGET (how many lookups)."""
 RENAME2 = Struct("=QI4x")
@@ -73,6 +75,17 @@ def directory_entry(entry: Bare) -> bytes:
     name, inode, kind, offset = entry
     length = len(name)
     return _DIRECTORY_ENTRY.pack(inode, offset, length, kind) + name + _PADDING[length % 8]
+
+
+def directory_entries(body: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the name of each ``fuse_dirent`` and itself."""
+    begin = 0
+    while begin < len(body):
+        name_bytes = _DIRECTORY_ENTRY.unpack_from(body, begin)[2]
+        name = begin + _DIRECTORY_ENTRY.size
+        end = name + name_bytes + -name_bytes % 8
+        yield body[name : name + name_bytes], body[begin:end]
+        begin = end
 
 
 def file_system(stats: os.statvfs_result) -> bytes:

@@ -6,6 +6,7 @@
 
 #include "direct.h"
 #include "direct_handler.h"
+#include "entries.h"
 #include "handshake.h"
 #include "idle.h"
 #include "io.h"
@@ -153,6 +154,17 @@ static PyObject *take_back(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *entries(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long position, size;
+	int fd;
+	PyObject *others;
+	if (!PyArg_ParseTuple(args, "iKKO!", &fd, &position, &size, &PyDict_Type, &others))
+		return NULL;
+	return entries_read(fd, position, size, others);
+}
+
 static PyObject *counts(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -183,6 +195,7 @@ static PyMethodDef methods[] = {
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Let it go on.")},
 	{"lend", lend, METH_VARARGS, PyDoc_STR("Let a file or directory be answered for from its descriptor.")},
 	{"take_back", take_back, METH_VARARGS, PyDoc_STR("Stop that.")},
+	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory, as READDIR gives them.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},
 };

@@ -164,6 +164,14 @@ struct entry_reply {
 	struct attributes attributes;
 };
 
+/* The reply to READDIR is a row of these, each with its name, filled up with zero bytes to a multiple of 8. */
+struct directory_entry {
+	uint64_t inode;
+	uint64_t offset; /* that of the next one */
+	uint32_t name_bytes;
+	uint32_t kind; /* a DT_* of readdir(3) */
+};
+
 /* The reply to CREATE: an entry, of which nothing is changed here, and an open_reply. */
 #define ENTRY_BYTES sizeof(struct entry_reply)
 
@@ -174,6 +182,7 @@ _Static_assert(sizeof(struct init_reply) == 64, "struct fuse_init_out");
 _Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
 _Static_assert(sizeof(struct attributes_reply) == 104, "struct fuse_attr_out");
 _Static_assert(sizeof(struct entry_reply) == 128, "struct fuse_entry_out");
+_Static_assert(sizeof(struct directory_entry) == 24, "struct fuse_dirent");
 _Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
 _Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
 _Static_assert(sizeof(struct getxattr_request) == 8, "struct fuse_getxattr_in");

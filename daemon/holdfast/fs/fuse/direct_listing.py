@@ -1,0 +1,117 @@
+"""Answers to OPENDIR, READDIR and READDIRPLUS.
+
+A directory that only this daemon changes is read as it is: its entries and their offsets are the backing directory's, and C
+makes the reply. So a listing costs no more where it is long or goes on. Where a store shows, or not every name does, or
+offsets don't last, the file system makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from holdfast.fs.filesystem import FileSystem, Node
+from holdfast.fs.fuse import wire
+from holdfast.fs.fuse.boundary import errno_of
+from holdfast.fs.listing import Bare
+from holdfast.fs.lookup import Found
+from holdfast.kernel import Connection, OpenFlag
+
+_DIRECTORY = 4  # readdir(3)
+_DOTS = (b".", b"..")
+_GROWTH = 5
+"""An entry with its attributes has at most five times the bytes of one without."""
+_Entries = Callable[[Node, int, int], bytes]
+
+
+class DirectListings:
+    """Entries of directories, as they are on the wire."""
+
+    def __init__(self, files: FileSystem, connection: Connection) -> None:
+        self._files = files
+        self._listings = files.listings
+        self._directories = files.core.directories
+        self._nodes = files.core.nodes
+        self._connection = connection
+
+    def open(self, node: Node) -> bytes:
+        """Answer OPENDIR."""
+        self._listings.open(node)
+        flags = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE if self._listings.is_ours(node) else OpenFlag.NONE
+        return wire.opened(node.id, flags, None)
+
+    def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIR; True: the reply comes later."""
+        body = self._backing_entries(node, offset, size_bytes)
+        return self._later(request, node, offset, size_bytes, self._entries) if body is None else body
+
+    def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIRPLUS; True: the reply comes later. The kernel holds a reference more to each node it is told of."""
+        body = self._backing_entries(node, offset, size_bytes // _GROWTH)
+        if body is None:
+            return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
+        return b"".join(self._attributes(node, name) + entry for name, entry in wire.directory_entries(body))
+
+    def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
+        if not self._listings.is_plain(node):
+            return None
+        return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
+
+    def _attributes(self, node: Node, name: bytes) -> bytes:
+        """Return what comes before an entry; nothing of one that went since it was read, which is no error here."""
+        found = None if name in _DOTS else self._listings.entry(node, name)
+        return wire.no_entry(0) if found is None else self._tell(found)
+
+    def _tell(self, found: Found) -> bytes:
+        node, stat, entry_seconds, attribute_seconds = found
+        self._files.presence.about_to_tell(node)
+        node.lookups += 1
+        return wire.entry(node.id, stat, entry_seconds, attribute_seconds)
+
+    # --- listings that the file system makes --------------------------------------------------------------------------
+
+    def _later(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
+        self._files.start_soon(self._reply, request, node, offset, size_bytes, entries)
+        return True
+
+    async def _reply(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
+        try:
+            await self._listings.prepare(node, offset)
+            body, number = entries(node, offset, size_bytes), 0
+        except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
+            body, number = b"", errno_of(problem, "readdir", self._files.core.counters)
+        self._connection.reply(request, number, body)
+
+    def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
+        """Return as many ``fuse_dirent`` as fit."""
+        entries: list[bytes] = []
+        for bare in self._all_entries(node, offset):
+            entry = wire.directory_entry(bare)
+            size_bytes -= len(entry)
+            if size_bytes < 0:
+                break
+            entries.append(entry)
+        return b"".join(entries)
+
+    def _all_entries(self, node: Node, offset: int) -> Iterator[Bare]:
+        yield from _dots(node, offset)
+        yield from self._listings.bare(node, offset)
+
+    def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
+        """Return as many ``fuse_direntplus`` as fit."""
+        entries = [wire.no_entry(0) + wire.directory_entry(dot) for dot in _dots(node, offset)]
+        size_bytes -= sum(map(len, entries))
+        for name, found, position in self._listings.entries(node, offset):
+            entry = wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))
+            size_bytes -= wire.ENTRY_BYTES + len(entry)
+            if size_bytes < 0:
+                self._nodes.release(found.node)
+                break
+            entries.append(self._tell(found) + entry)
+        return b"".join(entries)
+
+
+def _dots(node: Node, offset: int) -> Iterator[Bare]:
+    if offset < 1:
+        yield b".", node.id, _DIRECTORY, 1
+    if offset < 2:
+        yield b"..", (node.parent or node).id, _DIRECTORY, 2
