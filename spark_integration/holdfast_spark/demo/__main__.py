@@ -16,6 +16,9 @@ from holdfast_spark.demo.report import Report
 from holdfast_spark.demo.scenario import Stage, play
 from holdfast_spark.pipeline.data import FLIGHTS
 
+_FILES = range(6, 1000)
+"""Two batches or more before each blow."""
+
 
 def main() -> int:
     """Play the demo; return the exit status."""
@@ -24,6 +27,14 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=24, help="in how many files the flights arrive, one a batch")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
+    if (
+        options.directory
+        and options.directory.exists()
+        and (not options.directory.is_dir() or any(options.directory.iterdir()))
+    ):
+        parser.error(f"--directory: {options.directory} is not an empty directory, and the demo would remove it at its end")
+    if options.files not in _FILES:
+        parser.error(f"--files: {options.files} is not between {_FILES[0]} and {_FILES[-1]}")
     directory = options.directory or Path(tempfile.mkdtemp(prefix="holdfast-demo-", dir="/var/tmp"))
     report = Report()
     report.say(f"{FLIGHTS:,} flights of 2013, kept in RocksDB state on the mount; all files are in {directory}")
