@@ -1,6 +1,6 @@
 """Directories by node: their place (zone and path), and descriptors of their backing directories.
 
-Every operation on the tree goes through the descriptor of a directory and one name. Descriptors are kept for the
+Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. Descriptors are kept for the
 directories used last; a directory that exists only in the store has none until something is put into it.
 """
 
@@ -88,7 +88,7 @@ class Directories:
         return FOREVER_SECONDS if self.place(node).zone.remote is None else self._remote_seconds
 
     def descriptor(self, node: Node) -> int:
-        """Return the descriptor of a directory that has a backing directory; it stays this object's.
+        """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
 
         Raises ``NoSuchEntryError`` when it was removed, or exists only in the store.
         """

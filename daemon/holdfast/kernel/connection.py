@@ -218,7 +218,7 @@ class Connection:
         self._hooks.take_back(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
-        """Return the reply to a READDIR of the backing directory open for reading at ``fd``, from ``position`` on.
+        """Return the reply to a READDIR of the backing directory open at ``fd``, from ``position`` on.
 
         Offsets are the backing file system's; None where those don't last (native/entries.c). Inode numbers are too, but for
         those that ``others`` has another one for. Raises ``OSError``.

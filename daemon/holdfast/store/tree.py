@@ -12,7 +12,7 @@ import os
 import stat as stat_module
 from collections.abc import Iterator
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 """What rmdir(2) may say of a directory that is not empty."""
 
@@ -24,11 +24,11 @@ class Tree:
         self.root_fd = root_fd
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
-        """Return a new descriptor of the subdirectory ``name``. Raises ``OSError``."""
+        """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
         return os.open(name, _DIRECTORY, dir_fd=directory_fd)
 
     def open_directory(self, path: bytes) -> int:
-        """Return a new descriptor of the directory at ``path``. Raises ``OSError``."""
+        """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``."""
         names = _components(path)
         fd = os.open(b".", _DIRECTORY, dir_fd=self.root_fd)
         for name in names:

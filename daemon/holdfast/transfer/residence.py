@@ -84,7 +84,7 @@ class Residence:
         self.listener.file_placed(target.path, stat)
 
     def make_directories(self, path: bytes, ownership: Ownership) -> int:
-        """Create what is missing of a directory that the store implies; return its descriptor."""
+        """Create what is missing of a directory that the store implies; return an ``O_PATH`` descriptor."""
         return self._tree.make_directories(path, ownership.directory_mode, ownership.uid, ownership.gid)
 
     def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:

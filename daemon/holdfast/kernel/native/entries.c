@@ -2,6 +2,8 @@
 #include "entries.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +22,10 @@ _Static_assert(NAME_AT == 19, "struct linux_dirent64");
 
 /* An offset leads to the same entry as long as the entry is there, whatever happens to others. With tmpfs before Linux 6.6, to
  * name one, it counts entries. */
-static bool offsets_last(int fd)
+static bool offsets_last(int directory)
 {
 	struct statfs disk;
-	return fstatfs(fd, &disk) == 0 &&
+	return fstatfs(directory, &disk) == 0 &&
 	       (disk.f_type == EXT4_SUPER_MAGIC || disk.f_type == XFS_SUPER_MAGIC || disk.f_type == BTRFS_SUPER_MAGIC);
 }
 
@@ -80,15 +82,27 @@ out:
 	return result;
 }
 
-PyObject *entries_read(int fd, uint64_t position, size_t size, PyObject *others)
+/* Read from `position` on; -1 when that fails. A descriptor that is read for the first time has no memory of earlier positions;
+ * ext4's goes wrong: who begins at the end, as after a takeover, and then at the start, is told that the directory is empty. */
+static long read_from(int directory, uint64_t position, void *buffer, size_t size)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	long got = lseek(fd, (off_t)position, SEEK_SET) < 0 ? -1 : syscall(SYS_getdents64, fd, buffer, size);
+	int error = errno;
+	close(fd);
+	errno = error;
+	return got;
+}
+
+PyObject *entries_read(int directory, uint64_t position, size_t size, PyObject *others)
 {
 	unsigned char read[READ_BYTES];
 	size_t most = size / 4 * 3; /* see converted() */
-	if (!offsets_last(fd))
+	if (!offsets_last(directory))
 		Py_RETURN_NONE;
-	if (lseek(fd, (off_t)position, SEEK_SET) < 0)
-		return PyErr_SetFromErrno(PyExc_OSError);
-	long got = syscall(SYS_getdents64, fd, read, most < sizeof(read) ? most : sizeof(read));
+	long got = read_from(directory, position, read, most < sizeof(read) ? most : sizeof(read));
 	if (got < 0)
 		return PyErr_SetFromErrno(PyExc_OSError);
 	return converted(read, (size_t)got, others);
