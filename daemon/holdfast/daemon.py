@@ -42,14 +42,19 @@ def main(arguments: list[str] | None = None) -> int:
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
-    except (HoldfastError, ExceptionGroup) as problem:
+    except HoldfastError as problem:
+        starter.failed(problem)
+        return 1
+    except ExceptionGroup as problem:
+        if starter.is_ready:
+            raise
         starter.failed(_told(problem))
         return 1
     return RESTART_STATUS if wants_restart else 0
 
 
-def _told(problem: Exception) -> HoldfastError:
-    """Return what a person can be told of it, without the groups in which nurseries raise it. Raises what is a defect."""
+def _told(problem: ExceptionGroup[Exception]) -> HoldfastError:
+    """Return what a person can be told of a start that failed. Raises ``problem`` again when it is a defect."""
     inner: Exception = problem
     while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
         inner = inner.exceptions[0]
@@ -64,9 +69,11 @@ class _Starter:
     def __init__(self, ready_fd: int | None, manager: ServiceManager) -> None:
         self._ready_fd = ready_fd
         self._manager = manager
+        self.is_ready = False
 
     def ready(self, mountpoint: str) -> None:
         """The mount answers."""
+        self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
         self._tell({"ready": True, "pid": os.getpid()})

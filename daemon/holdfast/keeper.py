@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import array
 import fcntl
+import json
 import os
 import select
 import signal
@@ -198,8 +199,21 @@ def main() -> int:
     if ready_fd is not None:
         ready_fd = fcntl.fcntl(options.ready_fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
         os.close(options.ready_fd)
-    options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    return Keeper(options.command, options.directory, options.mountpoint, ready_fd).run()
+    try:
+        options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd)
+    except OSError as problem:
+        _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
+        return 1
+    return keeper.run()
+
+
+def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:
+    """Say to whoever waits for the daemon why there won't be any."""
+    told = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
+    _say(told)
+    if ready_fd is not None:
+        os.write(ready_fd, json.dumps({"ready": False, "code": "configuration", "message": told}).encode() + b"\n")
 
 
 if __name__ == "__main__":

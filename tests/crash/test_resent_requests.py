@@ -221,7 +221,6 @@ LOCAL: list[tuple[str, Callable[[Path], None]]] = [
     ("setxattr", xattr_replace),
     ("removexattr", xattr_remove),
     ("opendir", listing),
-    ("readdir", listing),
     ("getattr", append),
 ]
 
@@ -240,13 +239,27 @@ def test_a_request_is_carried_out_once(handler: str, action: Callable[[Path], No
     assert_in_order(node)
 
 
-def test_a_listing_goes_on_where_it_was(make_node: NodeFactory) -> None:
-    """The kernel asks for the first names with their attributes, and for the others without."""
-    node = dying(make_node, "reply at once: readdir")
-    directory = prepared(node)
-    arm(node)
-    listing(directory)
+@pytest.mark.parametrize(("handler", "listed"), [("readdirplus", 0), ("readdirplus", 1000), ("readdir", 1000)])
+def test_a_listing_goes_on_where_it_was(handler: str, listed: int, make_node: NodeFactory) -> None:
+    """The kernel asks for names with their attributes at first, and as long as those are used."""
+    node = dying(make_node, f"reply at once: {handler}")
+    directory = node.work / "here"
+    directory.mkdir()
+    expected = {f"name-{number}" for number in range(4000)}
+    for name in expected:
+        (directory / name).touch()
+    found: list[str] = []
+    with os.scandir(directory) as entries:
+        if listed == 0:
+            arm(node)
+        for entry in entries:
+            found.append(entry.name)
+            if handler == "readdirplus":
+                assert entry.stat().st_ino == entry.inode()
+            if len(found) == listed:
+                arm(node)
     wait_until(lambda: died_once(node))
+    assert sorted(found) == sorted(expected)
     assert_in_order(node)
 
 

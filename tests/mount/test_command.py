@@ -143,7 +143,7 @@ def test_a_control_socket_that_can_not_be_made_is_named_and_nothing_is_lost(work
     options = [place, *urls, "--store", workspace / "store", "--socket"]
     long = workspace / ("long" * 30)
     for path, reason in (
-        (long, "AF_UNIX path too long; a path of at most 107 bytes will do"),
+        (long, "the path is too long for a socket; 107 bytes will do"),
         (file, "something else stands there"),
         (link, "something else stands there"),
     ):
@@ -152,6 +152,14 @@ def test_a_control_socket_that_can_not_be_made_is_named_and_nothing_is_lost(work
         assert mountpoint.mount_at(str(place)) is None
     assert file.read_bytes() == b"content"
     assert link.is_symlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(workspace / "other"))
+        assert "something else stands there" in holdfast("mount", *options, workspace / "other", status=1)
+        other.connect(str(workspace / "other"))
+    said = holdfast("mount", "--supervise", *options, workspace / ("long" * 20) / "control.sock", status=1)
+    assert said.startswith(
+        f"holdfast: control.socket: can't make a socket in {workspace}/{'long' * 20}: the path is too long"
+    )
 
 
 def test_looking_at_files(node: Node) -> None:

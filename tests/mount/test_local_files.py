@@ -240,6 +240,19 @@ def test_a_listing_goes_on_while_entries_come_and_go(home: Path) -> None:
     change_while_listing(home)
 
 
+def test_a_listing_ends_while_its_names_are_changed(home: Path) -> None:
+    """Some file systems put what is renamed behind all that is still to be listed."""
+    for number in range(3000):
+        (home / f"old-{number}").touch()
+    seen = 0
+    with os.scandir(home) as entries:
+        for entry in entries:
+            seen += 1
+            (home / entry.name).rename(home / f"{entry.name}-{seen}")
+            assert seen < 10_000
+    assert seen >= 3000
+
+
 def test_a_listing_goes_on_where_the_disks_own_may_not(make_node: NodeFactory, workspace: Path) -> None:
     """The offsets of an overlay are those of whatever it lies on."""
     node = make_node()

@@ -7,10 +7,7 @@ Rights are the sockets' file modes: nothing is checked per request, for a reques
 
 from __future__ import annotations
 
-import grp
-import logging
 import os
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -26,14 +23,14 @@ from starlette.routing import Route
 
 from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
+from holdfast.control.listeners import listening
 from holdfast.control.messages import AcquireRequest, EventInfo, PathRequest, ReleaseRequest
 from holdfast.control.replies import body, guarded, number, reply, required_path, stream
 from holdfast.control.sweeping import SweepRoutes
-from holdfast.errors import ConfigurationError, StoreInUseError, WithheldError
+from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
 
-_log = logging.getLogger("holdfast.control")
 _LARGEST_PAGE = 1000
 
 
@@ -71,23 +68,18 @@ class ControlServer:
     ) -> None:
         """Serve on ``control_socket`` and on ``status.sock`` beside it; ready when both accept connections.
 
-        Raises ``StoreInUseError`` when another daemon answers there.
+        Raises ``ConfigurationError``, and ``StoreInUseError`` when another daemon answers there.
         """
         status_socket = control_socket.with_name("status.sock")
-        sockets = [_bind(control_socket, 0o660, group), _bind(status_socket, 0o666, group)]
-        try:
+        with listening(control_socket, 0o660, group) as control, listening(status_socket, 0o666, group) as status:
             async with trio.open_nursery() as nursery:
-                for routes, listener in zip((self._all_routes(), self._public_routes()), sockets, strict=True):
+                for routes, listener in ((self._all_routes(), control), (self._public_routes(), status)):
                     config = HypercornConfig()
                     config.bind = [f"fd://{os.dup(listener.fileno())}"]
                     config.loglevel = "WARNING"
                     config.graceful_timeout = 1.0
                     await nursery.start(_serve, Starlette(routes=routes), config)
                 task_status.started()
-        finally:
-            for path, listener in zip((control_socket, status_socket), sockets, strict=True):
-                listener.close()
-                path.unlink(missing_ok=True)
 
     def _public_routes(self) -> list[Route]:
         served = [
@@ -208,51 +200,6 @@ async def _serve(
     app: Starlette, config: HypercornConfig, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
 ) -> None:
     await serve(cast(Any, app), config, mode="asgi", task_status=task_status, shutdown_trigger=trio.sleep_forever)
-
-
-def _bind(path: Path, mode: int, group: str) -> socket.socket:
-    _make_room(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(path))
-        path.chmod(mode)
-        if os.geteuid() == 0 and mode != 0o666:
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-    except KeyError:
-        _log.warning("there is no group %s: only root may use %s", group, path)
-    except OSError as problem:
-        listener.close()
-        raise _no_socket(path, problem.strerror or f"{problem}; a path of at most 107 bytes will do") from None
-    listener.listen()
-    listener.setblocking(False)
-    return listener
-
-
-def _make_room(path: Path) -> None:
-    """Remove the socket that a daemon which is gone has left; nothing else that may stand there."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.path.lexists(path):
-            return
-        if not path.is_socket():
-            raise _no_socket(path, "something else stands there")
-        _refuse_if_alive(path)
-        path.unlink()
-    except OSError as problem:
-        raise _no_socket(path, str(problem.strerror)) from None
-
-
-def _no_socket(path: Path, reason: str) -> ConfigurationError:
-    return ConfigurationError(f"control.socket: can't listen on {path}: {reason}; set control.socket (--socket)")
-
-
-def _refuse_if_alive(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return
-    raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
 
 
 async def _required_path(request: Request) -> str:

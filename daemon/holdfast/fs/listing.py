@@ -1,6 +1,8 @@
 """Listing directories, with positions that stay right while entries come and go.
 
-Entries are in the order of a number made from the name alone, which is also their offset. So a listing can go on
+Where only this daemon changes a directory, its backing directory can be read as it is (``is_plain``,
+``fuse.direct_listing``). Here is the rest: what a store has a part in, and what a file system holds whose own offsets don't
+last. Entries are in the order of a number made from the name alone, which is also their offset. So a listing can go on
 after any change, over any number of handles, and in another run of the daemon: what is there all the time is listed once.
 A snapshot of the sorted names is kept while the directory is open, and taken anew whenever somebody begins at the start.
 """
@@ -70,14 +72,14 @@ class Listings:
 
     async def prepare(self, node: Node, offset: int) -> None:
         """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
-        snapshot = self._snapshots.setdefault(node.id, _Snapshot())
-        if offset != 0 and snapshot.names:
+        snapshot = self._snapshots.get(node.id)
+        if offset != 0 and snapshot is not None and snapshot.names:
             return
         files = await self.names(node)
-        if len(files) > _LARGE_DIRECTORY:
-            snapshot.take(files, await trio.to_thread.run_sync(ordered, files))
-        else:
-            snapshot.take(files, ordered(files))
+        is_large = len(files) > _LARGE_DIRECTORY
+        in_order = await trio.to_thread.run_sync(ordered, files) if is_large else ordered(files)
+        # Only now: a handle of the daemon before, which is not counted, may have been released meanwhile.
+        self._snapshots.setdefault(node.id, _Snapshot()).take(files, in_order)
 
     def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
         """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""

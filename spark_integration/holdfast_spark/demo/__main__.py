@@ -32,7 +32,9 @@ def main() -> int:
         and options.directory.exists()
         and (not options.directory.is_dir() or any(options.directory.iterdir()))
     ):
-        parser.error(f"--directory: {options.directory} is not an empty directory, and the demo would remove it at its end")
+        parser.error(
+            f"--directory: {options.directory} is not an empty directory; what the demo has made there it removes at its end"
+        )
     if options.files not in _FILES:
         parser.error(f"--files: {options.files} is not between {_FILES[0]} and {_FILES[-1]}")
     directory = options.directory or Path(tempfile.mkdtemp(prefix="holdfast-demo-", dir="/var/tmp"))

@@ -7,7 +7,7 @@ offsets don't last, the file system makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.fs.filesystem import FileSystem, Node
 from holdfast.fs.fuse import wire
@@ -18,8 +18,7 @@ from holdfast.kernel import Connection, OpenFlag
 
 _DIRECTORY = 4  # readdir(3)
 _DOTS = (b".", b"..")
-_GROWTH = 5
-"""An entry with its attributes has at most five times the bytes of one without."""
+_NO_ATTRIBUTES = wire.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]
 
 
@@ -46,26 +45,47 @@ class DirectListings:
 
     def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS; True: the reply comes later. The kernel holds a reference more to each node it is told of."""
-        body = self._backing_entries(node, offset, size_bytes // _GROWTH)
+        body = self._backing_entries(node, offset, size_bytes // 2)  # the attributes take more than that of most entries
         if body is None:
             return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
-        return b"".join(self._attributes(node, name) + entry for name, entry in wire.directory_entries(body))
+        found = ((self._found(node, name), entry) for name, entry in wire.directory_entries(body))
+        return self._told(found, size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
         if not self._listings.is_plain(node):
             return None
         return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
 
-    def _attributes(self, node: Node, name: bytes) -> bytes:
-        """Return what comes before an entry; nothing of one that went since it was read, which is no error here."""
-        found = None if name in _DOTS else self._listings.entry(node, name)
-        return wire.no_entry(0) if found is None else self._tell(found)
+    def _found(self, node: Node, name: bytes) -> Found | None:
+        """Return what a name leads to; None where only the name is told: it went since it was read, or is damaged."""
+        if name in _DOTS:
+            return None
+        try:
+            return self._listings.entry(node, name)
+        except OSError:
+            return None
 
-    def _tell(self, found: Found) -> bytes:
-        node, stat, entry_seconds, attribute_seconds = found
-        self._files.presence.about_to_tell(node)
-        node.lookups += 1
-        return wire.entry(node.id, stat, entry_seconds, attribute_seconds)
+    def _told(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
+        """Return as many entries with their attributes as fit."""
+        told: list[Node] = []
+        parts: list[bytes] = []
+        for found, entry in entries:
+            size_bytes -= wire.ENTRY_BYTES + len(entry)
+            if size_bytes < 0:
+                if found is not None:
+                    self._nodes.release(found.node)
+                break
+            if found is None:
+                parts += (_NO_ATTRIBUTES, entry)
+                continue
+            node, stat, entry_seconds, attribute_seconds = found
+            self._files.presence.about_to_tell(node)
+            told.append(node)
+            parts.append(wire.entry(node.id, stat, entry_seconds, attribute_seconds))
+            parts.append(wire.with_inode(entry, node.id))  # which it may have got just now
+        for node in told:
+            node.lookups += 1
+        return b"".join(parts)
 
     # --- listings that the file system makes --------------------------------------------------------------------------
 
@@ -98,16 +118,13 @@ class DirectListings:
 
     def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_direntplus`` as fit."""
-        entries = [wire.no_entry(0) + wire.directory_entry(dot) for dot in _dots(node, offset)]
-        size_bytes -= sum(map(len, entries))
+        return self._told(self._all_found(node, offset), size_bytes)
+
+    def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
+        for dot in _dots(node, offset):
+            yield None, wire.directory_entry(dot)
         for name, found, position in self._listings.entries(node, offset):
-            entry = wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))
-            size_bytes -= wire.ENTRY_BYTES + len(entry)
-            if size_bytes < 0:
-                self._nodes.release(found.node)
-                break
-            entries.append(self._tell(found) + entry)
-        return b"".join(entries)
+            yield found, wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))
 
 
 def _dots(node: Node, offset: int) -> Iterator[Bare]:

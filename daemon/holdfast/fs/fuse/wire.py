@@ -88,6 +88,11 @@ def directory_entries(body: bytes) -> Iterator[tuple[bytes, bytes]]:
         begin = end
 
 
+def with_inode(entry: bytes, inode: int) -> bytes:
+    """Return the ``fuse_dirent`` with another inode number."""
+    return NODE.pack(inode) + entry[NODE.size :]
+
+
 def file_system(stats: os.statvfs_result) -> bytes:
     """Return a ``fuse_statfs_out``."""
     blocks = (stats.f_blocks, stats.f_bfree, stats.f_bavail, stats.f_files, stats.f_ffree)

@@ -16,70 +16,56 @@
 
 #define ALIGNED(bytes) (((bytes) + 7) & ~(size_t)7)
 #define NAME_AT offsetof(struct dirent64, d_name)
-#define READ_BYTES 32768
+#define MOST_BYTES 65536
 
 _Static_assert(NAME_AT == 19, "struct linux_dirent64");
 
-/* An offset leads to the same entry as long as the entry is there, whatever happens to others. With tmpfs before Linux 6.6, to
- * name one, it counts entries. */
+/* An offset leads to the same entry as long as the entry is there, whatever happens to others, and a listing comes to its end.
+ * With tmpfs before Linux 6.6 an offset counts entries; on btrfs each new name comes behind all others. */
 static bool offsets_last(int directory)
 {
 	struct statfs disk;
-	return fstatfs(directory, &disk) == 0 &&
-	       (disk.f_type == EXT4_SUPER_MAGIC || disk.f_type == XFS_SUPER_MAGIC || disk.f_type == BTRFS_SUPER_MAGIC);
+	return fstatfs(directory, &disk) == 0 && (disk.f_type == EXT4_SUPER_MAGIC || disk.f_type == XFS_SUPER_MAGIC);
 }
 
-/* The number to be told instead of `inode`, which is most often itself; 0 after an exception. */
-static uint64_t told(uint64_t inode, PyObject *others)
+/* Put the number to be told in the place of `inode`, mostly itself. False with an exception. */
+static bool told(uint64_t *inode, PyObject *others)
 {
-	PyObject *key = PyLong_FromUnsignedLongLong(inode);
-	PyObject *value = key ? PyDict_GetItemWithError(others, key) : NULL;
-	Py_XDECREF(key);
+	PyObject *key = PyLong_FromUnsignedLongLong(*inode);
+	if (key == NULL)
+		return false;
+	PyObject *value = PyDict_GetItemWithError(others, key);
+	Py_DECREF(key);
 	if (value != NULL)
-		return PyLong_AsUnsignedLongLong(value);
-	return PyErr_Occurred() ? 0 : inode;
+		*inode = PyLong_AsUnsignedLongLong(value);
+	return PyErr_Occurred() == NULL;
 }
 
-/* Write one entry to `place`; return its size. */
-static size_t put(unsigned char *place, const unsigned char *read, uint64_t inode)
+/* Convert what was read, as far as it fits into `size` bytes at `body`; return the number of bytes, -1 with an exception. */
+static Py_ssize_t converted(const unsigned char *read, size_t got, unsigned char *body, size_t size, PyObject *others)
 {
-	struct dirent64 entry;
-	memcpy(&entry, read, NAME_AT);
-	const char *name = (const char *)read + NAME_AT;
-	struct directory_entry head = {
-		.inode = inode,
-		.offset = (uint64_t)entry.d_off,
-		.name_bytes = (uint32_t)strlen(name),
-		.kind = entry.d_type,
-	};
-	size_t whole = ALIGNED(sizeof(head) + head.name_bytes);
-	memset(place + whole - 8, 0, 8);
-	memcpy(place, &head, sizeof(head));
-	memcpy(place + sizeof(head), name, head.name_bytes);
-	return whole;
-}
-
-static PyObject *converted(const unsigned char *read, size_t got, PyObject *others)
-{
-	/* An entry grows by 8 bytes at most, and has at least 24. */
-	unsigned char *body = PyMem_Malloc(got + got / 3);
-	if (body == NULL)
-		return PyErr_NoMemory();
 	size_t used = 0;
-	PyObject *result = NULL;
-	for (size_t at = 0; at < got;) {
-		struct dirent64 entry;
+	struct dirent64 entry;
+	for (size_t at = 0; at < got; at += entry.d_reclen) {
 		memcpy(&entry, read + at, NAME_AT);
-		uint64_t inode = told(entry.d_ino, others);
-		if (inode == 0 && PyErr_Occurred())
-			goto out;
-		used += put(body + used, read + at, inode);
-		at += entry.d_reclen;
+		const char *name = (const char *)read + at + NAME_AT;
+		struct directory_entry head = {
+			.inode = entry.d_ino,
+			.offset = (uint64_t)entry.d_off,
+			.name_bytes = (uint32_t)strlen(name),
+			.kind = entry.d_type,
+		};
+		size_t whole = ALIGNED(sizeof(head) + head.name_bytes);
+		if (used + whole > size)
+			break;
+		if (!told(&head.inode, others))
+			return -1;
+		memset(body + used + whole - 8, 0, 8);
+		memcpy(body + used, &head, sizeof(head));
+		memcpy(body + used + sizeof(head), name, head.name_bytes);
+		used += whole;
 	}
-	result = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)used);
-out:
-	PyMem_Free(body);
-	return result;
+	return (Py_ssize_t)used;
 }
 
 /* Read from `position` on; -1 when that fails. A descriptor that is read for the first time has no memory of earlier positions;
@@ -98,12 +84,17 @@ static long read_from(int directory, uint64_t position, void *buffer, size_t siz
 
 PyObject *entries_read(int directory, uint64_t position, size_t size, PyObject *others)
 {
-	unsigned char read[READ_BYTES];
-	size_t most = size / 4 * 3; /* see converted() */
+	unsigned char read[MOST_BYTES], body[MOST_BYTES];
+	long got;
 	if (!offsets_last(directory))
 		Py_RETURN_NONE;
-	long got = read_from(directory, position, read, most < sizeof(read) ? most : sizeof(read));
+	if (size > MOST_BYTES)
+		size = MOST_BYTES;
+	Py_BEGIN_ALLOW_THREADS /* it may come from the disk */
+	got = read_from(directory, position, read, size);
+	Py_END_ALLOW_THREADS
 	if (got < 0)
 		return PyErr_SetFromErrno(PyExc_OSError);
-	return converted(read, (size_t)got, others);
+	Py_ssize_t used = converted(read, (size_t)got, body, size, others);
+	return used < 0 ? NULL : PyBytes_FromStringAndSize((const char *)body, used);
 }

@@ -1,0 +1,89 @@
+"""Sockets in the file system: they take the place of what a dead daemon left, and of nothing else."""
+
+from __future__ import annotations
+
+import grp
+import logging
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.errors import ConfigurationError, StoreInUseError
+
+_log = logging.getLogger("holdfast.control")
+_EVERYBODY = 0o666
+_ANSWER_SECONDS = 1.0
+_TOO_LONG = "the path is too long for a socket; 107 bytes will do"
+
+
+@contextmanager
+def listening(path: Path, mode: int, group: str) -> Iterator[socket.socket]:
+    """Listen on ``path``; remove the socket at the end. Where not everybody may use it, it is the group's.
+
+    Raises ``ConfigurationError`` when no socket can be made there, and ``StoreInUseError`` when a daemon answers.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _make_room(path)
+        listener.bind(str(path))
+        ours = os.lstat(path)
+    except OSError as problem:
+        listener.close()
+        raise _impossible(path, problem.strerror or _TOO_LONG) from None
+    except BaseException:
+        listener.close()
+        raise
+    try:
+        _admit(path, mode, group)
+        listener.listen()
+        listener.setblocking(False)
+        yield listener
+    finally:
+        listener.close()
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(path), ours):
+                path.unlink()
+
+
+def _admit(path: Path, mode: int, group: str) -> None:
+    path.chmod(mode)
+    if os.geteuid() != 0 or mode == _EVERYBODY:
+        return
+    try:
+        os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    except KeyError:
+        _log.warning("there is no group %s: only root may use %s", group, path)
+
+
+def _make_room(path: Path) -> None:
+    """Remove the socket of a daemon that is gone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or not _is_abandoned(path):
+        raise _impossible(path, "something else stands there")
+    path.unlink()
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Say whether nobody listens on a socket. Raises ``StoreInUseError`` for one that a daemon may listen on."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_ANSWER_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except (TimeoutError, BlockingIOError):
+            pass  # it has more callers than it takes
+        except OSError:
+            return False  # another kind of socket, or another user's
+    raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
+
+
+def _impossible(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"control.socket: can't listen on {path}: {reason}; set control.socket (--socket)")
