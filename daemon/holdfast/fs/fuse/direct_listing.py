@@ -45,7 +45,7 @@ class DirectListings:
 
     def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS; True: the reply comes later. The kernel holds a reference more to each node it is told of."""
-        body = self._backing_entries(node, offset, size_bytes // 2)  # the attributes take more than that of most entries
+        body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
             return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
         found = ((self._found(node, name), entry) for name, entry in wire.directory_entries(body))
