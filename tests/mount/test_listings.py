@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.support.node import Node
 
-_MANY = 6000  # more than is read and put in order on the event loop
+_MANY = 6000  # more than one reply holds
 
 
 @pytest.fixture
@@ -61,6 +61,19 @@ def test_a_listing_of_a_store_tells_inode_numbers_and_kinds(make_node: NodeFacto
     found = described(reader.checkpoints / "query")
     assert len(found) == 301
     assert found == stated(reader.checkpoints / "query")
+
+
+def test_listings_without_the_c_module(make_node: NodeFactory, workspace: Path) -> None:
+    (workspace / "shadow").mkdir()
+    (workspace / "shadow/_holdfast_kernel.py").write_text("raise ImportError('not built')\n")
+    node = make_node()
+    node.environment = {"PYTHONPATH": os.pathsep.join([str(workspace / "shadow"), os.environ.get("PYTHONPATH", "")])}
+    node.start()
+    assert "not built" in node.status().data_mode
+    (node.work / "plain").mkdir()
+    fill(node.work / "plain", 300)
+    assert described(node.work / "plain") == stated(node.work / "plain")
+    assert len(described(node.work / "plain")) == 302
 
 
 def test_a_large_directory_is_listed_whole(home: Path) -> None:
