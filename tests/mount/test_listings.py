@@ -63,6 +63,22 @@ def test_a_listing_of_a_store_tells_inode_numbers_and_kinds(make_node: NodeFacto
     assert found == stated(reader.checkpoints / "query")
 
 
+def test_many_names_of_one_file_are_told_with_its_attributes(node: Node, home: Path) -> None:
+    """More than a reply holds: the file is told, and left out, in one and the same."""
+    (home / "tmp/0").write_bytes(b"content")
+    for number in range(1, 1000):
+        os.link(home / "tmp/0", home / "tmp" / str(number))
+    node.stop()
+    node.start()
+    with os.scandir(home / "tmp") as entries:
+        first = next(entries)
+        with open(first.path, "rb") as file:
+            assert file.read() == b"content"
+            found = {first.stat().st_ino} | {entry.stat().st_ino for entry in entries}
+            assert found == {os.fstat(file.fileno()).st_ino}
+            assert os.fstat(file.fileno()).st_nlink == 1000
+
+
 def test_listings_without_the_c_module(make_node: NodeFactory, workspace: Path) -> None:
     (workspace / "shadow").mkdir()
     (workspace / "shadow/_holdfast_kernel.py").write_text("raise ImportError('not built')\n")

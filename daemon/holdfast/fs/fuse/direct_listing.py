@@ -69,11 +69,11 @@ class DirectListings:
         """Return as many entries with their attributes as fit."""
         told: list[Node] = []
         parts: list[bytes] = []
+        left_out: Found | None = None
         for found, entry in entries:
             size_bytes -= wire.ENTRY_BYTES + len(entry)
             if size_bytes < 0:
-                if found is not None:
-                    self._nodes.release(found.node)
+                left_out = found
                 break
             if found is None:
                 parts += (_NO_ATTRIBUTES, entry)
@@ -85,6 +85,8 @@ class DirectListings:
             parts.append(wire.with_inode(entry, node.id))  # which it may have got just now
         for node in told:
             node.lookups += 1
+        if left_out is not None:
+            self._nodes.release(left_out.node)  # if it was not told by another name
         return b"".join(parts)
 
     # --- listings that the file system makes --------------------------------------------------------------------------
