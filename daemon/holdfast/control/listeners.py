@@ -25,27 +25,21 @@ def listening(path: Path, mode: int, group: str) -> Iterator[socket.socket]:
 
     Raises ``ConfigurationError`` when no socket can be made there, and ``StoreInUseError`` when a daemon answers.
     """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _make_room(path)
-        listener.bind(str(path))
-        ours = os.lstat(path)
-    except OSError as problem:
-        listener.close()
-        raise _impossible(path, problem.strerror or _TOO_LONG) from None
-    except BaseException:
-        listener.close()
-        raise
-    try:
-        _admit(path, mode, group)
-        listener.listen()
-        listener.setblocking(False)
-        yield listener
-    finally:
-        listener.close()
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.lstat(path), ours):
-                path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        with _explained(path):
+            _make_room(path)
+            listener.bind(str(path))
+            ours = os.lstat(path)
+        try:
+            with _explained(path):
+                _admit(path, mode, group)
+            listener.listen()
+            listener.setblocking(False)
+            yield listener
+        finally:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.lstat(path), ours):
+                    path.unlink()
 
 
 def _admit(path: Path, mode: int, group: str) -> None:
@@ -83,6 +77,14 @@ def _is_abandoned(path: Path) -> bool:
         except OSError:
             return False  # another kind of socket, or another user's
     raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise _impossible(path, problem.strerror or _TOO_LONG) from None
 
 
 def _impossible(path: Path, reason: str) -> ConfigurationError:

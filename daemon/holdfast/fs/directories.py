@@ -83,9 +83,13 @@ class Directories:
         node.place = self._epoch, place
         return place
 
+    def is_ours(self, node: Node) -> bool:
+        """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
+        return self.place(node).zone.remote is None
+
     def seconds(self, node: Node) -> float:
         """Return for how long the kernel may keep the attributes of a directory, and of what is in it."""
-        return FOREVER_SECONDS if self.place(node).zone.remote is None else self._remote_seconds
+        return FOREVER_SECONDS if self.is_ours(node) else self._remote_seconds
 
     def descriptor(self, node: Node) -> int:
         """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
@@ -153,8 +157,7 @@ class Directories:
     def _lend(self, node: Node, fd: int) -> None:
         if node is self._nodes.root:
             return
-        is_ours = self.place(node).zone.remote is None
-        self._borrower.lend_directory(node.id, fd, self.seconds(node), whole=is_ours)
+        self._borrower.lend_directory(node.id, fd, self.seconds(node), whole=self.is_ours(node))
 
     def _close(self, node_id: int, fd: int) -> None:
         self._borrower.take_back_directory(node_id)

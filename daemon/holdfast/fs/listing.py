@@ -107,13 +107,9 @@ class Listings:
             elif (bare := self._bare_of_store(node, place, name, position)) is not None:
                 yield bare
 
-    def is_ours(self, node: Node) -> bool:
-        """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
-        return self._core.directories.place(node).zone.remote is None
-
     def is_plain(self, node: Node) -> bool:
         """Say whether what is to be shown is all that is in the backing directory, and nothing else."""
-        return self.is_ours(node) and node is not self._core.nodes.root
+        return node is not self._core.nodes.root and self._core.directories.is_ours(node)
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
         """Return all names in a directory, here and in its store: inode number and kind (DT_*) of each in one number.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.fs.filesystem import FileSystem, Node
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
+from holdfast.fs.fuse.handles import KEPT_LISTING
 from holdfast.fs.listing import Bare
 from holdfast.fs.lookup import Found
 from holdfast.kernel import Connection, OpenFlag
@@ -35,7 +36,7 @@ class DirectListings:
     def open(self, node: Node) -> bytes:
         """Answer OPENDIR."""
         self._listings.open(node)
-        flags = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE if self._listings.is_ours(node) else OpenFlag.NONE
+        flags = KEPT_LISTING if self._directories.is_ours(node) else OpenFlag.NONE
         return wire.opened(node.id, flags, None)
 
     def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
@@ -48,13 +49,17 @@ class DirectListings:
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
             return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
-        found = ((self._found(node, name), entry) for name, entry in wire.directory_entries(body))
-        return self._told(found, size_bytes)
+        return self._told(self._backing_found(node, body), size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
         if not self._listings.is_plain(node):
             return None
         return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
+
+    def _backing_found(self, node: Node, body: bytes) -> Iterator[tuple[Found | None, bytes]]:
+        for name, entry in wire.directory_entries(body):
+            found = self._found(node, name)
+            yield found, entry if found is None else wire.with_inode(entry, found.node.id)  # which it may have got just now
 
     def _found(self, node: Node, name: bytes) -> Found | None:
         """Return what a name leads to; None where only the name is told: it went since it was read, or is damaged."""
@@ -81,8 +86,7 @@ class DirectListings:
             node, stat, entry_seconds, attribute_seconds = found
             self._files.presence.about_to_tell(node)
             told.append(node)
-            parts.append(wire.entry(node.id, stat, entry_seconds, attribute_seconds))
-            parts.append(wire.with_inode(entry, node.id))  # which it may have got just now
+            parts += (wire.entry(node.id, stat, entry_seconds, attribute_seconds), entry)
         for node in told:
             node.lookups += 1
         if left_out is not None:

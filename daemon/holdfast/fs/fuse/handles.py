@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from holdfast.fs.nodes import Node
+from holdfast.kernel import OpenFlag
 
 _READ_ONLY = 1 << 63
+KEPT_LISTING = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE
+"""How a directory is opened whose listing the kernel may keep."""
 
 
 def handle_of(node: Node, *, reads_only: bool) -> int:

@@ -13,7 +13,7 @@ from holdfast.fs.attempts import Attempt
 from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
-from holdfast.fs.fuse.handles import changes_nothing, handle_of, node_of
+from holdfast.fs.fuse.handles import KEPT_LISTING, changes_nothing, handle_of, node_of
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
 from holdfast.kernel import Connection, Fallocation, OpenFlag
@@ -216,8 +216,8 @@ class Operations(pyfuse3.Operations):
         request = self._connection.request()
         node = self._node(inode)
         self._files.listings.open(node)
-        if self._files.listings.is_ours(node):
-            self._connection.answer(request, None, OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE)
+        if self._files.core.directories.is_ours(node):
+            self._connection.answer(request, None, KEPT_LISTING)
         return node.id
 
     @replies
