@@ -294,6 +294,19 @@ def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeF
     assert awaited.read_text() == "v1"
 
 
+def test_a_writer_that_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:
+    here, there = make_node("a").start(), make_node("b").start()
+    (here.checkpoints / "q/offsets").mkdir(parents=True)
+    (here.checkpoints / "q/offsets/5.tmp").write_text("v1")
+    (here.checkpoints / "q/offsets/5.tmp").rename(here.checkpoints / "q/offsets/5")
+    os.listdir(here.checkpoints / "q/offsets")
+    awaited = here.checkpoints / "q/offsets/6"
+    assert not awaited.exists()
+    (there.checkpoints / "q/offsets/6").write_text("v1")
+    wait_until(awaited.exists)
+    assert awaited.read_text() == "v1"
+
+
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "state").mkdir()

@@ -12,5 +12,50 @@ from holdfast.zones import NameKind
 def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool) -> None:
     intents = Intents(clock=lambda: 0.0)
     intents.created(b"offsets", NameKind.WRITE_ONCE, thread)
-    assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread) is is_known
-    assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8)
+    assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, is_known=True) is is_known
+    assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, is_known=True)
+
+
+@pytest.mark.parametrize(
+    ("won", "asked", "is_writer"),
+    [
+        (b"checkpoints/a/sources/0", b"checkpoints/a/offsets", True),
+        (b"checkpoints/a/offsets", b"checkpoints/a/commits", True),
+        (b"checkpoints/a/commits", b"checkpoints/a/state/0/_metadata", True),
+        (b"checkpoints/a/offsets", b"checkpoints/b/commits", False),
+        (b"checkpoints/a/offsets", b"checkpoints/a/b/commits", False),
+        (b"checkpoints/a/offsets", b"checkpoints/a", True),
+        (b"offsets", b"commits", False),
+    ],
+)
+def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: bytes, is_writer: bool) -> None:
+    intents = Intents(clock=lambda: 0.0)
+    intents.created(won, NameKind.WRITE_ONCE, 7)
+    assert intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, is_known=True) is is_writer
+    assert not intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 8, is_known=True)
+    assert not intents.is_creating(asked, b"1", NameKind.REPLACEABLE, 7, is_known=True)
+
+
+def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
+    intents = Intents(clock=lambda: 0.0)
+    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, is_known=False)
+
+
+def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
+    now = 0.0
+    intents = Intents(clock=lambda: now)
+    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+
+    def is_creating(name: bytes) -> bool:
+        return intents.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, is_known=True)
+
+    assert is_creating(b"1")
+    now = 0.9
+    assert is_creating(b"1")
+    now = 1.1
+    assert not is_creating(b"1")
+    assert is_creating(b"2")
+    intents.told_missing(b"a/offsets", b"1", 7)
+    now = 5.0
+    assert is_creating(b"1")

@@ -5,28 +5,34 @@ and answering from a belief could tell a reader that a file of another node does
 for lost state. So a belief is good enough only for the thread that is plainly creating:
 
 - the thread that has a temporary file ``.NAME.<uuid>.tmp`` open in the directory, for ``NAME``;
-- the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
-  creation is conditional too, so a second writer is found out by the PUT);
+- the thread whose last conditional creation in this directory succeeded, or in another log of the same checkpoint of
+  Spark's, for further write-once names there (the next creation is conditional too, so a second writer is found out by the
+  PUT; and a driver that has lost its checkpoint does not win ``sources/0/7``);
 - the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
 - the thread that has just made the directory, which the store did not have;
 - the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
 
+Who only expects further names, of a kind it has created, and goes on asking for one of them, is waiting for somebody else's:
+the store is asked then.
 Threads in process namespaces that the daemon doesn't see all have the number 0: they count as nobody.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.zones import NameKind, temporary_target
+from holdfast.zones import NameKind, temporary_target, written_together
 
 _K = TypeVar("_K")
 _MOST = 4096
 _SECONDS = {NameKind.WRITE_ONCE: 600.0, NameKind.IMMUTABLE: 5.0}
 _MAKER_SECONDS = 5.0
 _TOLD_SECONDS = 0.1
+_ASKING_SECONDS = 1.0
+"""From its first look at a name until it is created: a listing, the bytes, the PUT."""
 
 
 class _Recent(Generic[_K]):
@@ -58,6 +64,7 @@ class Intents:
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
         self._makers: _Recent[bytes] = _Recent(clock)
         self._told: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+        self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` created the temporary file ``name``."""
@@ -73,7 +80,7 @@ class Intents:
 
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
         """``thread`` created a name of ``kind`` in the store's directory."""
-        self._authors.note((directory, kind), thread)
+        self._authors.note(_written_by_one(directory, kind), thread)
 
     def directory_made(self, directory: bytes, thread: int) -> None:
         """``thread`` made the directory, which the store did not have."""
@@ -81,13 +88,29 @@ class Intents:
 
     def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` was told that the store, asked just then, does not have ``name``."""
+        self._asked.forget((directory, name))
         self._told.note((directory, name), thread)
 
-    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int) -> bool:
-        """Say whether ``thread`` looks at ``name`` because it is about to create it."""
+    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, *, is_known: bool) -> bool:
+        """Say whether ``thread`` looks at ``name`` because it is about to create it.
+
+        ``is_known``: whether the store was ever asked for all names in the directory.
+        """
         return (
             self._temporaries.was((directory, name), thread, _SECONDS[NameKind.WRITE_ONCE])
-            or self._authors.was((directory, kind), thread, _SECONDS.get(kind, 0.0))
             or self._makers.was(directory, thread, _MAKER_SECONDS)
             or self._told.was((directory, name), thread, _TOLD_SECONDS)
+            or (is_known and self._goes_on(directory, name, kind, thread))
         )
+
+    def _goes_on(self, directory: bytes, name: bytes, kind: NameKind, thread: int) -> bool:
+        if not self._authors.was(_written_by_one(directory, kind), thread, _SECONDS.get(kind, 0.0)):
+            return False
+        if self._asked.was((directory, name), thread, math.inf):
+            return self._asked.was((directory, name), thread, _ASKING_SECONDS)
+        self._asked.note((directory, name), thread)
+        return True
+
+
+def _written_by_one(directory: bytes, kind: NameKind) -> tuple[bytes, NameKind]:
+    return written_together(directory) if kind is NameKind.WRITE_ONCE else directory, kind

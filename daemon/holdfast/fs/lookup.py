@@ -84,7 +84,9 @@ class Lookup:
             raise trio.WouldBlock from None
         known = listing.object(name)
         if known is None and not listing.has_directory(name):
-            if place.zone.is_store and self._intents.is_creating(place.path, name, kind, caller.pid):
+            if place.zone.is_store and self._intents.is_creating(
+                place.path, name, kind, caller.pid, is_known=listing.is_known
+            ):
                 return None
             raise trio.WouldBlock
         if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):

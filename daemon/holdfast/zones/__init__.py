@@ -1,6 +1,6 @@
 """From names to policies: which zone a path lies in, and of which kind a name is. Pure: nothing here touches a disk."""
 
-from holdfast.zones.names import NameKind, NameTable, sidecar_of, sidecar_owner, temporary_target
+from holdfast.zones.names import NameKind, NameTable, sidecar_of, sidecar_owner, temporary_target, written_together
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import Place, Zone, ZoneKind, ZoneMap
 
@@ -17,4 +17,5 @@ __all__ = [
     "sidecar_of",
     "sidecar_owner",
     "temporary_target",
+    "written_together",
 ]
