@@ -90,10 +90,11 @@ class Sides:
         return tuple(target for target in (*peers, self.work, self.checkpoints) if target)
 
     def settle(self) -> None:
-        """Return when nobody has work left over from what was done before."""
+        """Return when nobody has work left over from what was done before; the disk neither: it would share the turn."""
         deadline = time.monotonic() + _START_SECONDS
         while self._busy() and time.monotonic() < deadline:
             time.sleep(_STEP_SECONDS)
+        os.sync()
 
     def _busy(self) -> bool:
         status = self.node.status()
