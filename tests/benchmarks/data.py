@@ -1,8 +1,13 @@
-"""Rows about bytes: fio, one process, on one file that lies in the page cache, and stays there (``--invalidate=0``)."""
+"""Rows about bytes: fio, one process, on one file that lies in the page cache, and stays there (``--invalidate=0``).
+
+Each turn begins with the file read anew. How fast its pages are depends on how large they are and where in memory they lie,
+which is settled when they get there; and some machines take memory back that nobody has used for half a minute.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -67,10 +72,21 @@ def _write_file(site: Site) -> None:
 
 
 def _fio(options: Sequence[str], scale: Scale, pick: Callable[[dict[str, Any]], float], site: Site) -> Values:
+    _read_anew(site)
     command = fio_command(site, scale.data_bytes, scale.data_seconds, [f"--filename={_FILE}", *options])
     result = subprocess.run(command, check=True, capture_output=True)
     job = json.loads(result.stdout)["jobs"][0]
     return {"": pick(job["read" if job["read"]["io_bytes"] else "write"])}
+
+
+def _read_anew(site: Site) -> None:
+    """Take the file out of the page cache, of the mount and of the disk below, and read it through the mount."""
+    for directory in (site.front, site.back):
+        with (directory / _FILE).open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with (site.front / _FILE).open("rb", buffering=0) as file:
+        while file.read(len(_BLOCK)):
+            pass
 
 
 def _bandwidth(direction: dict[str, Any]) -> float:

@@ -34,6 +34,7 @@ def describe(directory: Path) -> dict[str, str]:
         "python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
         **{tool: _first_line(command) for tool, command in _TOOLS.items() if shutil.which(tool)},
+        "idle memory": _idle_memory(),
         "load before": f"{os.getloadavg()[0]:.2f}",
     }
 
@@ -41,6 +42,21 @@ def describe(directory: Path) -> dict[str, str]:
 def _processor() -> str:
     found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found[1] if found else platform.machine()
+
+
+def _idle_memory() -> str:
+    """Say whether the kernel takes back what nobody has used for a while: a cache does not stay warm then (DAMON)."""
+    states = Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state")
+    reclaims = Path("/sys/module/damon_reclaim/parameters/enabled")
+    is_taken = any(_read(state) == "on" for state in states) or _read(reclaims) == "Y"
+    return "taken back by DAMON" if is_taken else "kept"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _file_system(directory: Path) -> str:

@@ -51,21 +51,33 @@ static bool takes_no_reply(uint32_t opcode)
 	return opcode == OPCODE_FORGET || opcode == OPCODE_BATCH_FORGET;
 }
 
+static int number_of(PyObject *result)
+{
+	long number = PyLong_AsLong(result);
+	if (number < 0 && PyErr_Occurred() != NULL) {
+		PyErr_WriteUnraisable(handler);
+		return EIO;
+	}
+	return (int)number;
+}
+
 /* Carry out what the function returned: an errno (0: done) or the body of a reply; None declines. */
-static bool deliver(int fd, const struct request_header *header, PyObject *result)
+static bool deliver(struct direct_turn *turn, int fd, const struct request_header *header, PyObject *result)
 {
 	if (result == Py_None)
 		return false;
-	if (result == Py_True || takes_no_reply(header->opcode))
-		return true; /* it is taken on, and answered later if at all */
-	if (PyBytes_Check(result))
+	if (takes_no_reply(header->opcode))
+		return true;
+	if (result == Py_True)
+		turn->others_go_on = true;
+	else if (PyBytes_Check(result))
 		direct_reply(fd, header->unique, 0, PyBytes_AS_STRING(result), (size_t)PyBytes_GET_SIZE(result));
 	else
-		direct_reply(fd, header->unique, (int)PyLong_AsLong(result), NULL, 0);
+		direct_reply(fd, header->unique, number_of(result), NULL, 0);
 	return true;
 }
 
-bool direct_answer(int fd, const unsigned char *request, size_t size)
+bool direct_answer(struct direct_turn *turn, int fd, const unsigned char *request, size_t size)
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
@@ -80,7 +92,7 @@ bool direct_answer(int fd, const unsigned char *request, size_t size)
 			direct_reply(fd, header.unique, EIO, NULL, 0);
 		return true;
 	}
-	bool answered = deliver(fd, &header, result);
+	bool answered = deliver(turn, fd, &header, result);
 	Py_DECREF(result);
 	return answered;
 }
@@ -106,7 +118,7 @@ bool direct_answered(struct direct_turn *turn)
 bool direct_looks_again(const struct direct_turn *turn)
 {
 	static unsigned int rest; /* looks to be left out, since one was in vain */
-	if (turn->answered == 0)
+	if (turn->answered == 0 || turn->others_go_on)
 		return false;
 	if (rest > 0) {
 		rest--;

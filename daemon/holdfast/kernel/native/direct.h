@@ -12,16 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Ask the function. True: the request has its reply, if it takes one. */
-bool direct_answer(int fd, const unsigned char *request, size_t size);
-
 /* One turn of the reader: it answers what is there, and a moment longer. */
 struct direct_turn {
 	int64_t began; /* nanoseconds, as `answered` */
 	int64_t answered; /* when it last answered a request by itself; 0: not yet */
+	bool others_go_on; /* threads, or the event loop, are to answer what was taken on: they need Python's lock */
 };
 
 void direct_begin(struct direct_turn *turn);
+
+/* Ask the function. True: the request has its reply, or will get it, if it takes one. */
+bool direct_answer(struct direct_turn *turn, int fd, const unsigned char *request, size_t size);
 
 /* A request was answered. False when others must have their turn now. */
 bool direct_answered(struct direct_turn *turn);

@@ -78,7 +78,7 @@ ssize_t io_next(int fd, void *buffer, size_t size, bool patient)
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
-		if (!lent_answer(fd, buffer, (size_t)got) && !direct_answer(fd, buffer, (size_t)got))
+		if (!lent_answer(fd, buffer, (size_t)got) && !direct_answer(&turn, fd, buffer, (size_t)got))
 			return translation_apply(buffer, got, size);
 		if (!direct_answered(&turn)) {
 			errno = EINTR;
