@@ -307,6 +307,28 @@ def test_a_writer_that_asks_again_and_again_sees_the_file_of_another_node(make_n
     assert awaited.read_text() == "v1"
 
 
+def test_the_logs_of_a_query_that_begins_are_listed_at_once(make_node: NodeFactory) -> None:
+    writer, reader = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=60).start()
+    logs = {"offsets": "5", "commits": "4", "sources/0": "0", "state/0/0": "5.zip"}
+    for log, name in logs.items():
+        (writer.checkpoints / "q" / log).mkdir(parents=True)
+        (writer.checkpoints / "q" / log / name).write_text(name)
+    for directory in ("q", "r/q"):
+        (writer.checkpoints / directory).mkdir(parents=True, exist_ok=True)
+        (writer.checkpoints / directory / "metadata").write_text("{}")
+
+    assert (reader.checkpoints / "r/q/metadata").read_text() == "{}"
+    before = reader.requests()["LIST"]
+    assert (reader.checkpoints / "q/metadata").read_text() == "{}"
+    wait_until(lambda: reader.requests()["LIST"] >= before + 5)  # its own directory's, and one a log
+    asked = reader.requests()["LIST"]
+    assert os.listdir(reader.checkpoints / "q/offsets") == ["5"]
+    assert os.listdir(reader.checkpoints / "q/commits") == ["4"]
+    assert os.listdir(reader.checkpoints / "q/sources/0") == ["0"]
+    assert os.listdir(reader.checkpoints / "q/state") == ["0"]
+    assert reader.requests()["LIST"] == asked + 1  # of sources
+
+
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "state").mkdir()
