@@ -46,17 +46,17 @@ def _processor() -> str:
 
 def _idle_memory() -> str:
     """Say whether the kernel takes back what nobody has used for a while: a cache does not stay warm then (DAMON)."""
-    states = Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state")
     reclaims = Path("/sys/module/damon_reclaim/parameters/enabled")
-    is_taken = any(_read(state) == "on" for state in states) or _read(reclaims) == "Y"
-    return "taken back by DAMON" if is_taken else "kept"
-
-
-def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        if reclaims.exists() and reclaims.read_text().strip() == "Y":
+            return "taken back by DAMON"
+        for daemon in Path("/sys/kernel/mm/damon/admin/kdamonds").glob("[0-9]*"):
+            actions = [path.read_text().strip() for path in daemon.glob("contexts/*/schemes/*/action")]
+            if (daemon / "state").read_text().strip() == "on" and "pageout" in actions:
+                return "taken back by DAMON"
     except OSError:
-        return ""
+        return "unknown"
+    return "kept"
 
 
 def _file_system(directory: Path) -> str:

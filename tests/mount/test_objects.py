@@ -296,10 +296,11 @@ def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeF
 
 def test_a_writer_that_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:
     here, there = make_node("a").start(), make_node("b").start()
-    (here.checkpoints / "q/offsets").mkdir(parents=True)
+    (there.checkpoints / "q/offsets").mkdir(parents=True)
+    (there.checkpoints / "q/offsets/4").write_text("v1")
+    assert os.listdir(here.checkpoints / "q/offsets") == ["4"]
     (here.checkpoints / "q/offsets/5.tmp").write_text("v1")
     (here.checkpoints / "q/offsets/5.tmp").rename(here.checkpoints / "q/offsets/5")
-    os.listdir(here.checkpoints / "q/offsets")
     awaited = here.checkpoints / "q/offsets/6"
     assert not awaited.exists()
     (there.checkpoints / "q/offsets/6").write_text("v1")

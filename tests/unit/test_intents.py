@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from holdfast.fs.intents import Intents
@@ -12,34 +14,44 @@ from holdfast.zones import NameKind
 def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool) -> None:
     intents = Intents(clock=lambda: 0.0)
     intents.created(b"offsets", NameKind.WRITE_ONCE, thread)
-    assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, is_known=True) is is_known
-    assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, is_known=True)
+    assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, 0.0) is is_known
+    assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("won", "asked", "is_writer"),
+    ("won", "asked", "is_driver"),
     [
         (b"checkpoints/a/sources/0", b"checkpoints/a/offsets", True),
         (b"checkpoints/a/offsets", b"checkpoints/a/commits", True),
-        (b"checkpoints/a/commits", b"checkpoints/a/state/0/_metadata", True),
         (b"checkpoints/a/offsets", b"checkpoints/b/commits", False),
         (b"checkpoints/a/offsets", b"checkpoints/a/b/commits", False),
-        (b"checkpoints/a/offsets", b"checkpoints/a", True),
+        (b"checkpoints/a/offsets", b"checkpoints/a", False),
+        (b"checkpoints/a", b"checkpoints/a/offsets", False),
+        (b"checkpoints/a/offsets", b"checkpoints/a/state/0/_metadata", False),
         (b"offsets", b"commits", False),
     ],
 )
-def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: bytes, is_writer: bool) -> None:
+def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: bytes, is_driver: bool) -> None:
     intents = Intents(clock=lambda: 0.0)
     intents.created(won, NameKind.WRITE_ONCE, 7)
-    assert intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, is_known=True) is is_writer
-    assert not intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 8, is_known=True)
-    assert not intents.is_creating(asked, b"1", NameKind.REPLACEABLE, 7, is_known=True)
+    assert intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, 60.0) is is_driver
+    assert not intents.is_creating(asked, b"2", NameKind.WRITE_ONCE, 7, 60.1), "listed too long ago"
+    assert not intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 8, 0.0)
+    assert not intents.is_creating(asked, b"1", NameKind.REPLACEABLE, 7, 0.0)
+
+
+def test_two_threads_that_write_different_logs_are_both_known() -> None:
+    intents = Intents(clock=lambda: 0.0)
+    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    intents.created(b"a/sources/0", NameKind.WRITE_ONCE, 8)
+    assert intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 1000.0)
+    assert intents.is_creating(b"a/sources/0", b"1", NameKind.WRITE_ONCE, 8, 1000.0)
 
 
 def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
     intents = Intents(clock=lambda: 0.0)
     intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
-    assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, is_known=False)
+    assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
 
 
 def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
@@ -48,7 +60,7 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
 
     def is_creating(name: bytes) -> bool:
-        return intents.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, is_known=True)
+        return intents.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0)
 
     assert is_creating(b"1")
     now = 0.9
@@ -58,4 +70,4 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     assert is_creating(b"2")
     intents.told_missing(b"a/offsets", b"1", 7)
     now = 5.0
-    assert is_creating(b"1")
+    assert not is_creating(b"1")

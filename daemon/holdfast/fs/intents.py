@@ -5,9 +5,10 @@ and answering from a belief could tell a reader that a file of another node does
 for lost state. So a belief is good enough only for the thread that is plainly creating:
 
 - the thread that has a temporary file ``.NAME.<uuid>.tmp`` open in the directory, for ``NAME``;
-- the thread whose last conditional creation in this directory succeeded, or in another log of the same checkpoint of
-  Spark's, for further write-once names there (the next creation is conditional too, so a second writer is found out by the
-  PUT; and a driver that has lost its checkpoint does not win ``sources/0/7``);
+- the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
+  creation is conditional too, so a second writer is found out by the PUT);
+- the thread that has won a name in one log of a checkpoint of Spark's, in its other logs that were listed lately: it is the
+  driver, which begins by listing them, and one that has lost its checkpoint does not win ``sources/0/7``;
 - the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
 - the thread that has just made the directory, which the store did not have;
 - the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
@@ -24,12 +25,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.zones import NameKind, temporary_target, written_together
+from holdfast.zones import NameKind, checkpoint_of_log, temporary_target
 
 _K = TypeVar("_K")
 _MOST = 4096
 _SECONDS = {NameKind.WRITE_ONCE: 600.0, NameKind.IMMUTABLE: 5.0}
 _MAKER_SECONDS = 5.0
+_LATELY_SECONDS = 60.0
 _TOLD_SECONDS = 0.1
 _ASKING_SECONDS = 1.0
 """From its first look at a name until it is created: a listing, the bytes, the PUT."""
@@ -62,6 +64,7 @@ class Intents:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._temporaries: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
+        self._drivers: _Recent[bytes] = _Recent(clock)
         self._makers: _Recent[bytes] = _Recent(clock)
         self._told: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
@@ -80,7 +83,10 @@ class Intents:
 
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
         """``thread`` created a name of ``kind`` in the store's directory."""
-        self._authors.note(_written_by_one(directory, kind), thread)
+        self._authors.note((directory, kind), thread)
+        checkpoint = checkpoint_of_log(directory)
+        if checkpoint is not None and kind is NameKind.WRITE_ONCE:
+            self._drivers.note(checkpoint, thread)
 
     def directory_made(self, directory: bytes, thread: int) -> None:
         """``thread`` made the directory, which the store did not have."""
@@ -88,29 +94,30 @@ class Intents:
 
     def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` was told that the store, asked just then, does not have ``name``."""
-        self._asked.forget((directory, name))
         self._told.note((directory, name), thread)
 
-    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, *, is_known: bool) -> bool:
+    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
         """Say whether ``thread`` looks at ``name`` because it is about to create it.
 
-        ``is_known``: whether the store was ever asked for all names in the directory.
+        ``belief_seconds``: how long ago the store was asked for all names in the directory; infinite when it never was.
         """
         return (
             self._temporaries.was((directory, name), thread, _SECONDS[NameKind.WRITE_ONCE])
             or self._makers.was(directory, thread, _MAKER_SECONDS)
             or self._told.was((directory, name), thread, _TOLD_SECONDS)
-            or (is_known and self._goes_on(directory, name, kind, thread))
+            or (self._goes_on(directory, kind, thread, belief_seconds) and self._does_not_wait(directory, name, thread))
         )
 
-    def _goes_on(self, directory: bytes, name: bytes, kind: NameKind, thread: int) -> bool:
-        if not self._authors.was(_written_by_one(directory, kind), thread, _SECONDS.get(kind, 0.0)):
+    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
+        if self._authors.was((directory, kind), thread, _SECONDS.get(kind, 0.0)):
+            return belief_seconds < math.inf
+        checkpoint = checkpoint_of_log(directory)
+        if checkpoint is None or kind is not NameKind.WRITE_ONCE or belief_seconds > _LATELY_SECONDS:
             return False
+        return self._drivers.was(checkpoint, thread, _SECONDS[kind])
+
+    def _does_not_wait(self, directory: bytes, name: bytes, thread: int) -> bool:
         if self._asked.was((directory, name), thread, math.inf):
             return self._asked.was((directory, name), thread, _ASKING_SECONDS)
         self._asked.note((directory, name), thread)
         return True
-
-
-def _written_by_one(directory: bytes, kind: NameKind) -> tuple[bytes, NameKind]:
-    return written_together(directory) if kind is NameKind.WRITE_ONCE else directory, kind

@@ -84,9 +84,8 @@ class Lookup:
             raise trio.WouldBlock from None
         known = listing.object(name)
         if known is None and not listing.has_directory(name):
-            if place.zone.is_store and self._intents.is_creating(
-                place.path, name, kind, caller.pid, is_known=listing.is_known
-            ):
+            age_seconds = trio.current_time() - listing.listed_at
+            if place.zone.is_store and self._intents.is_creating(place.path, name, kind, caller.pid, age_seconds):
                 return None
             raise trio.WouldBlock
         if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):

@@ -65,7 +65,7 @@ BUILT_IN: Mapping[NameKind, Sequence[str]] = {
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _WORDS = {"*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}
 _TOKENS = re.compile(r"\*|<[^<>]*>?|[^*<]+")
-_LOG_OF_SPARK = re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+|state/[0-9]+/_metadata(?:/v2)?)", re.DOTALL)
+_LOG_OF_SPARK = re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+)", re.DOTALL)
 _TEMPORARY_OF_SPARK = re.compile(rb"\.(.+)\." + _UUID.encode() + rb"(?:\.TID\d+)?\.tmp", re.DOTALL)
 _TEMPORARY_OF_FLINK = re.compile(rb"\.(.+)\.inprogress\..+", re.DOTALL)
 _SIDECAR = re.compile(rb"\.(.+)\.crc", re.DOTALL)
@@ -103,13 +103,10 @@ def temporary_target(name: bytes) -> bytes | None:
     return match[1] if match else None
 
 
-def written_together(directory: bytes) -> bytes:
-    """Return what stands for all directories whose write-once names one writer makes: the checkpoint of Spark's logs.
-
-    Elsewhere it is the directory itself.
-    """
+def checkpoint_of_log(directory: bytes) -> bytes | None:
+    """Return the checkpoint that a directory is a log of, whose write-once names one driver makes (Spark); else None."""
     match = _LOG_OF_SPARK.fullmatch(directory)
-    return match[1] if match else directory
+    return match[1] if match else None
 
 
 def sidecar_owner(name: bytes) -> bytes | None:
