@@ -7,12 +7,12 @@ which is settled when they get there; and some machines take memory back that no
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 
@@ -81,12 +81,9 @@ def _fio(options: Sequence[str], scale: Scale, pick: Callable[[dict[str, Any]], 
 
 def _read_anew(site: Site) -> None:
     """Take the file out of the page cache, of the mount and of the disk below, and read it through the mount."""
-    for directory in (site.front, site.back):
-        with (directory / _FILE).open("rb", buffering=0) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with (site.front / _FILE).open("rb", buffering=0) as file:
-        while file.read(len(_BLOCK)):
-            pass
+    page_cache.drop(site.front / _FILE)
+    page_cache.drop(site.back / _FILE)
+    page_cache.read(site.front / _FILE)
 
 
 def _bandwidth(direction: dict[str, Any]) -> float:

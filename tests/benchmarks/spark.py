@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast_spark.pipeline.data import arrive, split_flights
+from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 from tests.benchmarks.targets import Sides, started_node
@@ -318,7 +319,7 @@ def _build(bench: _Bench, site: Site) -> None:
 def _restart(bench: _Bench, site: Site) -> Values:
     job = bench.job(site)
     values = {}
-    for name, prepare in (("page cache warm", _read), ("page cache cold", _drop)):
+    for name, prepare in (("page cache warm", page_cache.read), ("page cache cold", page_cache.drop)):
         shutil.rmtree(job.place.local)
         job.start()
         for path in _files(job.place.backing):
@@ -340,16 +341,3 @@ def _keys(site: Site, first: int, count: int) -> Path:
 def _files(directory: Path) -> Iterator[Path]:
     for base, _, names in os.walk(directory):
         yield from (Path(base, name) for name in names)
-
-
-def _read(path: Path) -> None:
-    with path.open("rb", buffering=0) as file:
-        while file.read(2**20):
-            pass
-
-
-def _drop(path: Path) -> None:
-    """Take the file out of the page cache."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
