@@ -173,6 +173,11 @@ def test_a_working_directory_is_like_a_plain_one(node: Node, bases: tuple[Path, 
     run(Machine, node, bases[1], bases[0], 60)
 
 
+def test_local_state_is_like_a_plain_directory(node: Node, bases: tuple[Path, Path]) -> None:
+    (node.work / "worker_1").mkdir()
+    run(Machine, node, node.work / "worker_1/localState", bases[0], 30)
+
+
 def test_a_store_zone_is_like_a_plain_directory_for_one_node(node: Node, bases: tuple[Path, Path]) -> None:
     run(StoreMachine, node, node.checkpoints, bases[0], 60)
 

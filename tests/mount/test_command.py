@@ -196,6 +196,19 @@ def test_a_path_that_is_not_there(node: Node, command: str) -> None:
     assert said == f"holdfast: there is no {node.checkpoints}/nothing\n"
 
 
+def test_verify_looks_at_local_state(node: Node) -> None:
+    (node.work / "worker_1").mkdir()
+    path = node.work / "worker_1/localState/1.sst"
+    path.write_bytes(b"as it was written")
+    path = path.rename(path.with_name("2.sst"))
+    node.wait_digest(path)
+    for wanted in (path, path.parent, node.work, "--all"):
+        assert "verified 1 of 1 file, 17 B; 0 problems" in holdfast("verify", wanted, socket=node.socket)
+    node.backing(path).write_bytes(b"as it was changed")
+    holdfast("verify", path.parent, socket=node.socket, status=1)
+    assert not path.exists()
+
+
 def test_verify_exits_with_1_when_something_was_dropped(node: Node) -> None:
     path = node.checkpoints / "file"
     path.write_bytes(b"good")

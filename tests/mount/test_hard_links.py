@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -165,6 +165,23 @@ def test_links_that_can_not_be(workdir: Path, side: str, other: str) -> None:
         assert refused.value.errno == number
     assert_one_file([first])
     assert_one_file([second], b"there")
+
+
+@pytest.mark.parametrize("bring_in", [os.link, os.rename])
+def test_a_file_that_gets_the_inode_of_a_hashed_one_is_not_taken_for_it(
+    workdir: Path, node: Node, bring_in: Callable[[Path, Path], None]
+) -> None:
+    """It was hashed in the background while it was deleted: what was found out then is of a file that is gone."""
+    old, made, new = workdir / "localState/old", workdir / "rocksdb/made", workdir / "localState/new"
+    for number in range(300):
+        old.write_bytes(bytes(3000) + b"%d" % number)
+        old.unlink()
+        made.write_bytes(BYTES)
+        bring_in(made, new)
+        assert new.read_bytes() == BYTES, f"round {number}"
+        for path in (made, new):
+            path.unlink(missing_ok=True)
+    assert node.events("quarantined") == []
 
 
 def test_links_survive_the_daemon(workdir: Path, node: Node) -> None:

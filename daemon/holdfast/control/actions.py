@@ -12,10 +12,10 @@ from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
-from holdfast.fs.verify import is_below
 from holdfast.index import EntryState
 
 _PARALLEL_FETCHES = 8
+_DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next open fetches it again if the store has it"
 
 
 class Actions:
@@ -39,7 +39,7 @@ class Actions:
             problem = None
             try:
                 if not await self._files.verifier.check_at(file, inode):
-                    problem = "its bytes differ from its digest: it is in quarantine, the next open fetches it again"
+                    problem = _DIFFERS
             except (OSError, HoldfastError) as error:
                 problem = str(error)
             done += 1
@@ -134,9 +134,13 @@ class Actions:
             for inode, entry in self._core.index.entries.scan()
             if entry.state is EntryState.CLEAN
             for name in entry.names[:1]
-            if is_below(name.path, wanted)
+            if _is_below(name.path, wanted)
         ]
 
     def _size(self, inode: int) -> int:
         entry = self._core.index.entries.get(inode)
         return entry.size_bytes if entry is not None else 0
+
+
+def _is_below(path: bytes, wanted: bytes) -> bool:
+    return not wanted or path == wanted or path.startswith(wanted + b"/")

@@ -76,19 +76,11 @@ class Creation:
             if flags & os.O_TRUNC and stat.st_size:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
+            self._note_new_file(place, name, kind, stat, caller)
+            node = core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
         except BaseException:
             os.close(fd)
             raise
-        node = core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
-        if kind is NameKind.TEMPORARY:
-            self._intents.temporary_made(place.path, name, caller.pid)
-        elif kind is not None and kind not in LOCAL_KINDS:
-            path = place.child_path(name)
-            core.fetcher.detach(path)
-            core.mark_dirty(stat, path)
-            core.residence.drop_sidecar(path)
-            if kind is NameKind.IMMUTABLE:
-                self._intents.created(place.path, kind, caller.pid)
         opened = node.opened
         if opened is None:
             opened = node.opened = OpenFile(node, fd, stat, writable=True)
@@ -98,6 +90,20 @@ class Creation:
         opened.unsent = opened.unsent or (kind is not None and kind not in LOCAL_KINDS)
         opened.exclusive = exclusive
         return node, stat, opened
+
+    def _note_new_file(self, place: Place, name: bytes, kind: NameKind | None, stat: os.stat_result, caller: Caller) -> None:
+        """A file is here now at this name; ``kind``: None where nothing is sent."""
+        core = self._core
+        core.index.entries.begin(stat.st_ino)
+        if kind is NameKind.TEMPORARY:
+            self._intents.temporary_made(place.path, name, caller.pid)
+        elif kind is not None and kind not in LOCAL_KINDS:
+            path = place.child_path(name)
+            core.fetcher.detach(path)
+            core.mark_dirty(stat, path)
+            core.residence.drop_sidecar(path)
+            if kind is NameKind.IMMUTABLE:
+                self._intents.created(place.path, kind, caller.pid)
 
     def directory(
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
@@ -160,6 +166,7 @@ class Creation:
         if mode is not None:
             os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
         stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        core.index.entries.begin(stat.st_ino)
         if stat_module.S_ISREG(stat.st_mode) and core.sends(place, name):
             core.mark_dirty(stat, place.child_path(name))
         return core.nodes.local(directory, name, stat.st_ino, stat.st_mode), stat

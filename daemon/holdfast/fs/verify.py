@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import stat as stat_module
+from collections.abc import Iterable
 
 import trio
 
@@ -93,13 +94,19 @@ class Verifier:
 
     def known_files(self, wanted: bytes) -> list[tuple[int, bytes]]:
         """Return inode and path of every file at or below ``wanted`` whose digest is known. Slow: call it in a thread."""
-        return [
-            (inode, path)
-            for inode, entry in self._core.index.entries.scan()
-            if entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL)
-            for path in [entry.names[0].path if entry.names else entry.path]
-            if is_below(path, wanted)
-        ]
+        found: dict[int, bytes] = {}
+        for path, stat in self._files_at(wanted):
+            entry = self._core.index.entries.get(stat.st_ino)
+            if entry is not None and entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL):
+                found[stat.st_ino] = path
+        return list(found.items())
+
+    def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, os.stat_result]]:
+        try:
+            stat = self._core.store.tree.stat(wanted)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return self._core.store.tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
 
     def digest_soon(self, path: bytes) -> None:
         """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without.
@@ -131,6 +138,8 @@ class Verifier:
             fingerprint, stat = hashed
             entry = self._core.index.entries.get(stat.st_ino)
             if entry is not None and entry.state is EntryState.CLEAN:
+                return
+            if self._core.store.tree.inode(path) != stat.st_ino:  # it has lost the name, and its entry, meanwhile
                 return
             self._core.index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
         finally:
@@ -204,8 +213,3 @@ class Verifier:
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
         return None
-
-
-def is_below(path: bytes, wanted: bytes) -> bool:
-    """Say whether ``path`` is ``wanted`` or below it."""
-    return not wanted or path == wanted or path.startswith(wanted + b"/")

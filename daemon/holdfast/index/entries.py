@@ -53,6 +53,11 @@ class Entries:
             transaction.delete(_key(inode))
         self.cached_bytes -= _cached_bytes(old)
 
+    def begin(self, inode: int) -> None:
+        """A new file has this number: forget what an older one with the same number has left."""
+        if self.get(inode) is not None:
+            self.discard(inode)
+
     def used(self, inode: int, time_ns: int) -> None:
         """Note that ``inode`` was opened at ``time_ns``; written by the next ``flush_uses``."""
         self._uses[inode] = time_ns

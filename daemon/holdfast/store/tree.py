@@ -105,10 +105,10 @@ class Tree:
         return [(directory, inode) for directory in reversed(found) if (inode := self._remove_if_empty(directory))]
 
     def _children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
-        """Return path and lstat of what is in the directory at ``path``; nothing if there is no such directory."""
+        """Return path and lstat of what is in the directory at ``path``; nothing if it is gone, or can't be read."""
         try:
             fd = self.open_directory(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # what is closed to this user is not served either
             return []
         found = []
         try:
