@@ -62,7 +62,7 @@ class StoreUnsuitableError(HoldfastError):
 
 
 class StoreInUseError(HoldfastError):
-    """Another daemon holds the local store."""
+    """Another daemon holds the local store, the control socket or what is kept beside it."""
 
     errno = _errno.EBUSY
     code = "store-in-use"
@@ -205,6 +205,13 @@ class IndexFullError(HoldfastError):
 
     errno = _errno.ENOSPC
     code = "index-full"
+
+
+class SessionFullError(HoldfastError):
+    """A change can't be noted for the next daemon, because the memory file system of the session is full."""
+
+    errno = _errno.ENOSPC
+    code = "session-full"
 
 
 class CorruptEntryError(HoldfastError):

@@ -61,7 +61,12 @@ class Succession:
         return bool(self._held)
 
     def find(self) -> Inheritance | None:
-        """Return what an earlier daemon has left, if there is anything. Raises ``TakeoverError`` when it is of no use."""
+        """Return what an earlier daemon has left, if there is anything.
+
+        Raises ``TakeoverError`` when it is of no use, and ``ConfigurationError`` when the session can't be opened.
+        """
+        if not self.area.claim():
+            return None  # it is that of a daemon that lives, as ``begin`` will say
         identity = self.area.read()
         if identity is None:
             self.abandon()
@@ -81,7 +86,7 @@ class Succession:
         self._release()
 
     def begin(self) -> None:
-        """A new mount is about to be made."""
+        """A new mount is about to be made. Raises ``ConfigurationError``, and ``StoreInUseError``: see ``SessionArea``."""
         self.area.begin()
 
     def mounted(self, path: str, asked_for: str, store_id: str, device: int | None) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigurationError, TakeoverError
+from holdfast.errors import ConfigurationError, SessionFullError, StoreInUseError, TakeoverError
 from holdfast.session import Identity, NodeRecord, OpenRecord, OpenTable, SessionArea, SessionRecords
+from tests.support.mounts import mounted
+from tests.support.privileges import needs_root
 
 IDENTITY = Identity(mountpoint="/mnt/real", asked_for="/mnt/link", device=41, store="store-1")
 
 
 @pytest.fixture
-def area(tmp_path: Path) -> SessionArea:
+def area(tmp_path: Path) -> Iterator[SessionArea]:
     made = SessionArea.beside(tmp_path / "run/control.sock")
     made.begin()
-    return made
+    yield made
+    made.end()
 
 
 # --- area ------------------------------------------------------------------------------------------------------------
@@ -52,6 +56,22 @@ def test_what_was_left_unsigned_counts_for_nothing(area: SessionArea) -> None:
     tables = area.open_tables()
     assert list(tables.opens.records()) == []
     tables.close()
+
+
+def test_an_area_belongs_to_one_daemon(area: SessionArea) -> None:
+    area.open_tables().close()
+    area.sign(IDENTITY)
+    other = SessionArea(area.directory)
+    assert not other.claim()
+    with pytest.raises(StoreInUseError, match="--socket"):
+        other.begin()
+    assert area.read() == IDENTITY
+    assert (area.directory / "opens").exists()
+    area.end()
+    assert other.claim()
+    other.begin()
+    assert not SessionArea(area.directory).claim()
+    other.end()
 
 
 def test_an_area_that_ends_leaves_nothing(area: SessionArea) -> None:
@@ -108,6 +128,23 @@ def test_the_table_grows_and_keeps_what_is_in_it(tmp_path: Path) -> None:
     table.close()
 
 
+@needs_root
+def test_a_table_that_can_not_grow_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path / "small", "-o", "size=64k") as small:
+        table = OpenTable(small / "opens")
+        ballast = small / "ballast"
+        ballast.write_bytes(bytes(32 * 1024))
+        slots = [table.add(node_id, 0, writes=False, exclusive=False) for node_id in range(1, 1025)]
+        with pytest.raises(OSError, match="No space left"):
+            table.add(1025, 0, writes=False, exclusive=False)
+        table.count(slots[0], 1, 5)
+        assert sum(record.handles for record in table.records()) == 1
+        ballast.unlink()
+        assert table.add(1025, 0, writes=False, exclusive=False) not in slots
+        assert len(list(table.records())) == 1025
+        table.close()
+
+
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "opens").write_bytes(bytes(48))
     with pytest.raises(TakeoverError, match="no table of open files"):
@@ -143,6 +180,22 @@ def test_the_oldest_notes_go_when_there_are_more_than_requests(tmp_path: Path) -
     assert records.noted(0) is None
     assert records.noted(4999) == b""
     records.close()
+
+
+@needs_root
+def test_records_that_find_no_room_are_told_apart_from_faults(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path / "small", "-o", "size=256k") as small:
+        records = SessionRecords(small / "records")
+        kept = NodeRecord(0, False, 1, b"x" * 255)
+
+        def keep_many() -> None:
+            for node_id in range(10_000):
+                records.keep(node_id, kept)
+
+        with pytest.raises(SessionFullError, match="free some space"):
+            keep_many()
+        assert next(iter(records.nodes())) == (0, kept)
+        records.close()
 
 
 def test_records_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import ConfigurationError, TakeoverError
+from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
 from holdfast.session.opens import OpenTable
 from holdfast.session.records import SessionRecords
 from holdfast.session.removals import RemovalTable
@@ -51,10 +54,14 @@ class SessionTables:
 
 
 class SessionArea:
-    """The directory ``directory``. ``open_tables`` gives its tables; ``begin`` makes it the session of a new mount."""
+    """The directory ``directory``. ``open_tables`` gives its tables; ``begin`` makes it the session of a new mount.
+
+    It belongs to one daemon at a time, the one that has claimed it (``claim``), until that ends.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._claimed = -1
         self.exchange = directory / "start"
         """Where the C module keeps how kernel and daemon came to terms."""
         self._identity = directory / "mount"
@@ -63,6 +70,14 @@ class SessionArea:
     def beside(cls, control_socket: Path) -> SessionArea:
         """Return the session of the daemon with this control socket."""
         return cls(control_socket.with_suffix(".session"))
+
+    def claim(self) -> bool:
+        """Take hold of the session that is there, if there is one; False when it is that of a daemon that lives.
+
+        Raises ``ConfigurationError`` when it can't be opened.
+        """
+        with self._explained():
+            return self._claimed >= 0 or not self.directory.exists() or self._lock()
 
     def read(self) -> Identity | None:
         """Return whose session was left here; None when there is none. Raises ``TakeoverError``."""
@@ -77,14 +92,18 @@ class SessionArea:
         return identity
 
     def begin(self) -> None:
-        """Empty the directory, for a mount that is about to be made; create it if need be."""
-        try:
-            self.end()
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as problem:
-            raise ConfigurationError(
-                f"control.socket: {self.directory}, where the state of the mount is kept, can't be made: {problem.strerror}"
-            ) from None
+        """Empty the directory, for a mount that is about to be made; create it if need be.
+
+        Raises ``ConfigurationError``, and ``StoreInUseError`` when it is that of a daemon that lives.
+        """
+        with self._explained():
+            while self._claimed < 0:
+                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not self._lock():
+                    raise StoreInUseError(
+                        f"another daemon uses {self.directory}; give this one a control socket of its own with --socket"
+                    )
+            self._empty()
 
     def sign(self, identity: Identity) -> None:
         """Write down whose session this is, once the mount is there."""
@@ -105,5 +124,40 @@ class SessionArea:
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""
-        self._identity.unlink(missing_ok=True)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._empty()
+        with suppress(OSError):
+            self.directory.rmdir()
+        if self._claimed >= 0:
+            os.close(self._claimed)
+            self._claimed = -1
+
+    def _empty(self) -> None:
+        self._identity.unlink(missing_ok=True)  # from here on it counts for nothing
+        for path in self.directory.glob("*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _lock(self) -> bool:
+        """Try to claim the directory; False when another daemon has. One that goes meanwhile is nobody's."""
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        if os.fstat(fd).st_nlink:
+            self._claimed = fd
+        else:
+            os.close(fd)
+        return True
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise ConfigurationError(
+                f"control.socket: {self.directory}, where the state of the mount is kept, can't be made: {problem.strerror}"
+            ) from None

@@ -112,14 +112,15 @@ class OpenTable:
         os.close(self._fd)
 
     def _map(self, size_bytes: int) -> None:
+        """Map the file at a size; after an error everything is as before."""
         os.posix_fallocate(self._fd, 0, size_bytes)  # a store into a hole of a full tmpfs would end the process
         self._mapped = mmap.mmap(self._fd, size_bytes)
         self._words = memoryview(self._mapped).cast("@Q")
         self._slots = size_bytes // (_WORDS * _WORD_BYTES) - 1
 
     def _grow(self) -> None:
-        before = self._slots
-        self._words.release()
-        self._mapped.close()
+        before, words, mapped = self._slots, self._words, self._mapped
         self._map((2 * before + 1) * _WORDS * _WORD_BYTES)
+        words.release()
+        mapped.close()
         self._free.extend(range(self._slots, before, -1))

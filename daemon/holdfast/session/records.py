@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
 import msgspec
 
-from holdfast.errors import TakeoverError
+from holdfast.errors import SessionFullError, TakeoverError
 
 _MAP_BYTES = 2**30
 _MOST_NOTES = 4096
@@ -30,9 +31,13 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionRecords:
-    """The records in the directory ``path``, which is created if it is missing. A call is done when it returns."""
+    """The records in the directory ``path``, which is created if it is missing.
+
+    A call is done when it returns. Each that writes raises ``SessionFullError``, and has changed nothing then.
+    """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         path.mkdir(mode=0o700, exist_ok=True)
         try:
             self._environment = lmdb.open(
@@ -49,15 +54,16 @@ class SessionRecords:
 
     def keep(self, node_id: int, record: NodeRecord) -> None:
         """Write down what the id stands for."""
+        with self._writing(self._nodes) as transaction:
+            transaction.put(_key(node_id), msgspec.msgpack.encode(record))
         self._kept.add(node_id)
-        self._put(self._nodes, node_id, msgspec.msgpack.encode(record))
 
     def drop(self, node_id: int) -> None:
         """Forget the id, if it is written down."""
         if node_id in self._kept:
-            self._kept.discard(node_id)
-            with self._environment.begin(db=self._nodes, write=True) as transaction:
+            with self._writing(self._nodes) as transaction:
                 transaction.delete(_key(node_id))
+            self._kept.discard(node_id)
 
     def nodes(self) -> Iterator[tuple[int, NodeRecord]]:
         """Yield ids and what they stand for."""
@@ -69,8 +75,8 @@ class SessionRecords:
 
     def note(self, number: int, text: bytes = b"") -> None:
         """Write down that the request ``number`` is about to take effect."""
-        self._put(self._notes, number, text)
-        with self._environment.begin(db=self._notes, write=True) as transaction:
+        with self._writing(self._notes) as transaction:
+            transaction.put(_key(number), text)
             if transaction.stat(self._notes)["entries"] > _MOST_NOTES:
                 cursor = transaction.cursor()
                 cursor.first()
@@ -83,7 +89,7 @@ class SessionRecords:
 
     def add_numbers(self, numbers: Iterable[int]) -> None:
         """Write down the numbers of requests that were counted."""
-        with self._environment.begin(db=self._numbers, write=True) as transaction:
+        with self._writing(self._numbers) as transaction:
             for number in numbers:
                 transaction.put(_key(number), b"")
 
@@ -96,9 +102,15 @@ class SessionRecords:
         """Close the environment; its files stay."""
         self._environment.close()
 
-    def _put(self, database: lmdb._Database, number: int, data: bytes) -> None:
-        with self._environment.begin(db=database, write=True) as transaction:
-            transaction.put(_key(number), data)
+    @contextmanager
+    def _writing(self, database: lmdb._Database) -> Iterator[lmdb.Transaction[bytes]]:
+        try:
+            with self._environment.begin(db=database, write=True) as transaction:
+                yield transaction
+        except (lmdb.DiskError, lmdb.MapFullError):
+            raise SessionFullError(
+                f"the file system of {self._path} is full: free some space in it (df {self._path})"
+            ) from None
 
 
 def _key(number: int) -> bytes:
