@@ -25,6 +25,7 @@ from holdfast.config import LoadedConfig, LogSection, load
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 
+_log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
 _TURN_SECONDS = 0.0005
 """How long a thread that computes in Python may keep the event loop waiting (Python's: 5 ms). A request asks for its turn
@@ -46,21 +47,21 @@ def main(arguments: list[str] | None = None) -> int:
         starter.failed(problem)
         return 1
     except ExceptionGroup as problem:
-        if starter.is_ready:
-            raise
-        starter.failed(_told(problem))
+        told = _told(problem)
+        if told is not None and not starter.is_ready:
+            starter.failed(told)
+        else:
+            _log.critical("the daemon ends by a fault of its own", exc_info=True)
         return 1
     return RESTART_STATUS if wants_restart else 0
 
 
-def _told(problem: ExceptionGroup[Exception]) -> HoldfastError:
-    """Return what a person can be told of a start that failed. Raises ``problem`` again when it is a defect."""
+def _told(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
+    """Return what a person can be told of a start that failed; None when it is a defect."""
     inner: Exception = problem
     while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
         inner = inner.exceptions[0]
-    if not isinstance(inner, HoldfastError):
-        raise problem
-    return inner
+    return inner if isinstance(inner, HoldfastError) else None
 
 
 class _Starter:

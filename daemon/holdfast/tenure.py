@@ -171,7 +171,11 @@ async def _sync_regularly(index: Index) -> None:
 async def _expire_quarantine(core: Core) -> None:
     while True:
         before = time.time() - core.config.integrity.quarantine_seconds
-        expired = await trio.to_thread.run_sync(core.store.quarantine.expire, before)
-        if expired:
-            core.events.emit("quarantine-expired", files=expired)
+        try:
+            expired = await trio.to_thread.run_sync(core.store.quarantine.expire, before)
+        except OSError as problem:
+            _log.warning("can't remove what has expired in quarantine: %s", problem)
+        else:
+            if expired:
+                core.events.emit("quarantine-expired", files=expired)
         await trio.sleep(_EXPIRY_SECONDS)

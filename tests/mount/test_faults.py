@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.conftest import NodeFactory
 from tests.mount.test_objects import commit, objects
 from tests.support import hostile_zips, spark_files
 from tests.support.checkpoint_roots import put
+from tests.support.mounts import mounted_read_only
 from tests.support.node import Node, wait_until
 
 
@@ -36,6 +38,48 @@ def test_a_corrupt_copy_is_dropped_and_fetched_again(node: Node) -> None:
     assert node.events("quarantined")[0]["path"] == "checkpoints/state.zip"
     kept = [file for file in (node.store / "quarantine").iterdir() if file.suffix != ".json"]
     assert kept[0].read_bytes() == b"prebious bytes"
+
+
+def immutable(path: Path, *, on: bool) -> None:
+    subprocess.run(["chattr", "+i" if on else "-i", path], check=True)
+
+
+def test_a_late_send_that_the_disk_refuses_is_told_and_tried_again(make_node: NodeFactory, remote_files: Path) -> None:
+    node = make_node(checkpoints__durability="async").start()
+    path, backing = node.checkpoints / "state", node.store / "tree/checkpoints/state"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"precious bytes")
+    immutable(backing, on=True)
+    try:
+        with pytest.raises(PermissionError):
+            os.close(fd)  # it can't be marked as unsent, nor in the background
+        assert node.wait_event("unsent")["path"] == "checkpoints/state"
+        node.kill()
+        node.start()
+        assert path.read_bytes() == b"precious bytes"
+    finally:
+        immutable(backing, on=False)
+    with path.open("r+b"):
+        pass
+    wait_until(lambda: objects(remote_files) == {"state": b"precious bytes"})
+
+
+def test_a_link_in_place_of_what_was_to_be_sent_keeps_no_other_from_being_sent(
+    make_node: NodeFactory, remote_files: Path
+) -> None:
+    node = make_node(checkpoints__durability="async").start()
+    first, second = node.checkpoints / "first", node.checkpoints / "second"
+    remote_files.mkdir(parents=True, exist_ok=True)
+    with mounted_read_only(remote_files, remote_files):
+        first.write_bytes(b"first")
+        second.write_bytes(b"second")
+        node.wait_event("send-delayed", path="checkpoints/first")
+        node.kill()
+    backing = node.store / "tree/checkpoints/first"
+    backing.rename(backing.with_name("elsewhere"))
+    backing.symlink_to("elsewhere")
+    node.start()
+    wait_until(lambda: objects(remote_files) == {"second": b"second"})
 
 
 @pytest.mark.parametrize("harmless", ["list", "chmod", "rename", "link", "xattr"])

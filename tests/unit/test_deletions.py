@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from holdfast.errors import NameNotStorableError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import IndexFullError, NameNotStorableError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.index import Index
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, RemoteDirectories
@@ -118,6 +118,28 @@ async def test_a_list_under_way_does_not_bring_back_what_was_deleted_meanwhile(
         await directories.get("").ask(trio.current_time())
         assert not deletions.pending(b"checkpoints/a")
         assert [name for name, _ in directories.get("").names()] == [b"b"]
+
+
+async def test_a_deletion_that_can_not_be_noted_as_done_is_tried_again(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted, clear = [], index.marks.clear_deleted
+
+    def full_once(path: bytes) -> None:
+        noted.append(path)
+        if noted.count(path) == 1 and path == b"checkpoints/b":
+            raise IndexFullError("the disk is full")
+        clear(path)
+
+    monkeypatch.setattr(index.marks, "clear_deleted", full_once)
+    async with running(deletions):
+        for name in (b"a", b"b", b"c"):
+            deletions.schedule(b"checkpoints/" + name)
+        await trio.sleep(DELAY + access.seconds + 1)
+        assert deletions.paths() == [b"checkpoints/b", b"checkpoints/c"]
+        await trio.sleep(60)
+        assert [what for _, what in sent(access)] == [["a", "b", "c"], ["b", "c"]]
+        assert (deletions.paths(), index.marks.deletions()) == ([], [])
 
 
 # --- flush ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -317,6 +318,14 @@ def test_what_a_person_put_there_is_dated_by_its_last_change(quarantine: Quarant
     (found,) = quarantine.files()
     assert (found.name, found.reason) == ("note", {})
     assert found.since == file.stat().st_ctime
+
+
+def test_a_directory_that_a_person_put_there_stays(quarantine: Quarantine, tree: Path, tree_fd: int, tmp_path: Path) -> None:
+    (tmp_path / "quarantine/looked at").mkdir()
+    kept = take(quarantine, tree, tree_fd)
+    assert [file.name for file in quarantine.files()] == [kept]
+    assert quarantine.expire(time.time() + 10**9) == 1
+    assert os.listdir(tmp_path / "quarantine") == ["looked at"]
 
 
 def test_reasons_may_hold_any_file_name(quarantine: Quarantine, tree: Path, tree_fd: int, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ cut nor a lost index forgets a file: the mark is on the file itself (``store.uns
 from __future__ import annotations
 
 import os
+import stat as stat_module
 from collections import OrderedDict
 
 import trio
@@ -65,17 +66,25 @@ class Backlog:
 
     async def _send(self, path: bytes) -> bool:
         """Send one file; False when it must be tried again."""
+        tree = self._core.store.tree
         try:
-            fd = self._core.store.tree.open_file(path)
+            if not stat_module.S_ISREG(tree.stat(path).st_mode):
+                return True  # the name leads elsewhere now
+            fd = tree.open_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError as problem:
+            return self._later(path, problem)
         try:
             return not is_unsent(fd) or await self._send_marked(path, fd)
         except (HoldfastError, OSError) as problem:
-            self._core.events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
-            return False
+            return self._later(path, problem)
         finally:
             os.close(fd)
+
+    def _later(self, path: bytes, problem: Exception) -> bool:
+        self._core.events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
+        return False
 
     async def _send_marked(self, path: bytes, fd: int) -> bool:
         core = self._core

@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from holdfast.errors import HoldfastError, WriteOnceError
+from holdfast.errors import WriteOnceError
 from holdfast.fs.backlog import Backlog
 from holdfast.fs.core import Core
 from holdfast.fs.nodes import Node, path_of
@@ -93,13 +93,10 @@ class Committer:
         self._unseen.notice(opened)
         return opened.has_one_user and opened.unsent and bool(self._names_to_send(opened.node))
 
-    async def commit_late(self, opened: OpenFile) -> None:
-        """Commit with nobody left to tell of an error: it becomes an event, and the bytes stay unsent."""
-        try:
-            await self.commit(opened)
-        except HoldfastError as problem:
-            path = path_of(opened.node)
-            self._core.events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
+    def failed_late(self, opened: OpenFile, problem: Exception) -> None:
+        """A commit has failed with nobody left to tell of it: it becomes an event, and the bytes stay unsent."""
+        path = path_of(opened.node)
+        self._core.events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
 
     def closed(self, opened: OpenFile) -> None:
         """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from holdfast.errors import HoldfastError
 from holdfast.fs.backlog import Backlog
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
@@ -87,12 +88,21 @@ class FileSystem:
             self.unseen.settle_all()
         self.core.directories.close()
 
-    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool) -> bool:
-        """The reply to this OPEN or CREATE comes next; return whether the kernel is to tell of closes."""
+    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bool:
+        """The reply to this OPEN or CREATE (``is_new``) comes next; return whether the kernel is to tell of closes.
+
+        After an error the kernel gets no handle, and ``opened`` has lost it.
+        """
         tells = not reads_only and self.committer.sends(opened)
         if tells:
             note_writer(opened, caller.pid)
-        self.handles.opened(opened, request, writes=not reads_only)
+        try:
+            if is_new:
+                self.opens.handed_out(opened, writable=True)
+            self.handles.opened(opened, request, writes=not reads_only)
+        except BaseException:
+            self.opens.release(opened)
+            raise
         return tells
 
     def release(self, opened: OpenFile) -> None:
@@ -128,12 +138,18 @@ class FileSystem:
 
     async def _release_late(self, opened: OpenFile, compared: trio.Event) -> None:
         try:
+            await self._commit_late(opened, compared)
+        except (HoldfastError, OSError) as problem:
+            self.committer.failed_late(opened, problem)
+        opened.leaving -= 1
+        self.opens.release(opened)
+
+    async def _commit_late(self, opened: OpenFile, compared: trio.Event) -> None:
+        try:
             await self.unseen.compare(opened)
         finally:
             self._comparing.remove(compared)
             compared.set()
-        await self.committer.commit_late(opened)
+        await self.committer.commit(opened)
         if opened.handles == 1:
             self.committer.closed(opened)
-        opened.leaving -= 1
-        self.opens.release(opened)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from contextlib import suppress
 
 import trio
 
@@ -115,16 +116,22 @@ def names_in(tree: Tree) -> Names:
     left = [(b"", os.fstat(tree.root_fd).st_ino)]
     while left:
         path, inode = left.pop()
-        fd = tree.open_directory(path)
-        try:
-            with os.scandir(f"/proc/self/fd/{fd}") as entries:
-                for entry in entries:
-                    name = os.fsencode(entry.name)
-                    found.setdefault(entry.inode(), []).append((inode, name))
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append((path + b"/" + name if path else name, entry.inode()))
-        except PermissionError:
-            continue  # what its owner has closed to this user is not served either
-        finally:
-            os.close(fd)
+        with suppress(PermissionError):  # what its owner has closed to this user is not served either
+            left += _take_names(tree, path, inode, found)
     return found
+
+
+def _take_names(tree: Tree, path: bytes, inode: int, found: Names) -> list[tuple[bytes, int]]:
+    """Add the names in one directory; return path and inode number of the directories in it."""
+    below = []
+    fd = tree.open_directory(path)
+    try:
+        with os.scandir(f"/proc/self/fd/{fd}") as entries:
+            for entry in entries:
+                name = os.fsencode(entry.name)
+                found.setdefault(entry.inode(), []).append((inode, name))
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((path + b"/" + name if path else name, entry.inode()))
+    finally:
+        os.close(fd)
+    return below

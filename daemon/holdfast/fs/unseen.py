@@ -141,7 +141,7 @@ class UnseenWrites:
     def _settle(self, inode: int, entry: Entry | None) -> None:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
-            self._core.index.entries.put(inode, entry)
+            self._core.index.entries.put_if_room(inode, entry)
 
 
 def _digest_of(fd: int) -> bytes:

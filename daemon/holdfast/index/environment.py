@@ -8,6 +8,7 @@ begun anew: the index can always be rebuilt from the tree and the store.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _MAP_BYTES = 16 * 2**30
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DATA = "data.mdb"
 _ENDED_IN_ORDER = b""
+_log = logging.getLogger("holdfast.index")
 
 
 class _UntrustedError(Exception):
@@ -100,17 +102,25 @@ class Index:
         """Take more disk for the index if what it has ahead is half used up. To be called now and then."""
         keep_reserve(self._environment, self._file)
 
-    def sync(self) -> None:
-        """Write everything to the disk. It waits for the disk and releases the GIL: call it in a thread."""
-        self._environment.sync(True)
+    def sync(self) -> bool:
+        """Write everything to the disk; return whether the disk took it. It releases the GIL: call it in a thread.
+
+        What was not taken is lost at a power cut, after which the index is not trusted and built anew.
+        """
+        try:
+            self._environment.sync(True)
+        except lmdb.Error as problem:
+            _log.warning("can't sync the index in %s: %s", self._file, problem)
+            return False
+        return True
 
     def close(self) -> None:
         """Flush, sync and mark the end as orderly."""
         self.entries.flush_uses()
-        self._environment.sync(True)
-        with suppress(IndexFullError):  # after a reboot it is not trusted then
-            _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
-            self._environment.sync(True)
+        if self.sync():
+            with suppress(IndexFullError):  # after a reboot it is not trusted then
+                _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
+                self.sync()
         self._environment.close()
 
 

@@ -10,8 +10,10 @@ import itertools
 import json
 import logging
 import os
+import stat as stat_module
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
@@ -61,8 +63,10 @@ class Quarantine:
         found = []
         for name in os.listdir(self.directory_fd):
             if not name.endswith(_REASON):
-                stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
-                found.append(QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)))
+                with suppress(FileNotFoundError):  # a person has removed it meanwhile
+                    stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
+                    if not stat_module.S_ISDIR(stat.st_mode):  # which a person has put here
+                        found.append(QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)))
         return sorted(found, key=lambda file: file.since)
 
     def expire(self, before: float) -> int:

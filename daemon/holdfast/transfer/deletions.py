@@ -129,15 +129,15 @@ class Deletions:
         retry_at = now
         try:
             await self._access.delete([self._key_of(path) for path, _ in batch])
-        except HoldfastError as problem:
-            self._events.emit("delete-delayed", store=self._access.name, objects=len(batch), problem=str(problem))
-            retry_at = trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
-            for _, attempt in batch:
-                attempt.problem = problem
-        else:
             for path, attempt in batch:
                 self._deleted(self._key_of(path))
                 self._drop(path, attempt)
+        except HoldfastError as problem:
+            self._events.emit("delete-delayed", store=self._access.name, objects=len(batch), problem=str(problem))
+            retry_at = trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+            for path, attempt in batch:
+                if self._pending.get(path) is attempt:
+                    attempt.problem = problem
         finally:
             for path, attempt in batch:
                 if self._pending.get(path) is attempt:
@@ -150,10 +150,10 @@ class Deletions:
             self._wake()
 
     def _drop(self, path: bytes, attempt: _Attempt) -> None:
-        """Forget a deletion, unless the path has a newer one."""
+        """Forget a deletion, unless the path has a newer one. After an error (``IndexFullError``) it is still pending."""
         if self._pending.get(path) is attempt:
-            del self._pending[path]
             self._marks.clear_deleted(path)
+            del self._pending[path]
         attempt.done.set()
 
     def _hurry(self, paths: list[bytes]) -> None:

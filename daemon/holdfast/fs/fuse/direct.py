@@ -111,8 +111,8 @@ class DirectAnswers:
         flags, mode, _, _ = wire.CREATE.unpack_from(body)
         parent, name = self._nodes.get(node_id), body[wire.CREATE.size : -1]
         node, stat, opened = self._files.creation.file_nowait(parent, name, mode, flags, caller)
-        self._files.opens.handed_out(opened, writable=True)
-        return self._new_entry(node, stat) + self._opened(opened, caller, reads_only=False)
+        reply = self._opened(opened, caller, reads_only=False, is_new=True)
+        return self._new_entry(node, stat) + reply
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
@@ -214,9 +214,10 @@ class DirectAnswers:
         seconds = self._files.status.seconds(node)
         return _entry(Found(node, stat, seconds, seconds))
 
-    def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool) -> bytes:
+    def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bytes:
+        tells = self._files.hand_out(opened, self._request, caller, reads_only=reads_only, is_new=is_new)
         flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-        if not self._files.hand_out(opened, self._request, caller, reads_only=reads_only):
+        if not tells:
             flags |= OpenFlag.NO_FLUSH
         return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 

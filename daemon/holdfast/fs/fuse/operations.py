@@ -62,8 +62,7 @@ class Operations(pyfuse3.Operations):
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
         node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
-        self._files.opens.handed_out(opened, writable=True)
-        self._answer(request, opened, ctx, reads_only=False)
+        self._answer(request, opened, ctx, reads_only=False, is_new=True)
         return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
 
     @replies
@@ -244,8 +243,10 @@ class Operations(pyfuse3.Operations):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: int, opened: OpenFile, ctx: RequestContext, *, reads_only: bool) -> None:
-        tells = self._files.hand_out(opened, request, _caller(ctx), reads_only=reads_only)
+    def _answer(
+        self, request: int, opened: OpenFile, ctx: RequestContext, *, reads_only: bool, is_new: bool = False
+    ) -> None:
+        tells = self._files.hand_out(opened, request, _caller(ctx), reads_only=reads_only, is_new=is_new)
         self._connection.answer(request, opened.backing_id, OpenFlag.NONE if tells else OpenFlag.NO_FLUSH)
 
     def _attempt(self) -> Attempt:
