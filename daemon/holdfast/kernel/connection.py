@@ -93,7 +93,11 @@ class Connection:
             self._device = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
     def close(self) -> None:
-        """Let go of the mount. As long as nobody did, it would outlive pyfuse3's own descriptor."""
+        """Let go of the mount, before pyfuse3 does. As long as nobody did, it would outlive pyfuse3's own descriptor.
+
+        Who replies later, a thread that still syncs, replies to nobody.
+        """
+        self._hooks.end()
         if self._device >= 0:
             os.close(self._device)
             self._device = -1

@@ -37,6 +37,9 @@ class Hooks(Protocol):
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         """Return state, descriptor, error, version of libfuse, flags offered, flags agreed, error of keeping."""
 
+    def end(self) -> None:
+        """Answer nothing any more: the mount's descriptor is about to be closed."""
+
     def request(self) -> int:
         """Return the unique number of the request read last."""
 
@@ -80,6 +83,9 @@ class NoHooks:
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         """Say that no mount came past."""
         return NO_MOUNT
+
+    def end(self) -> None:
+        """Have nothing to answer."""
 
     def request(self) -> int:
         """Say that the request is not known."""

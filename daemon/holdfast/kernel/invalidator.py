@@ -25,6 +25,7 @@ _NOTICE = struct.Struct("=IiQQII")
 """``fuse_out_header`` and ``fuse_notify_inval_entry_out`` (linux/fuse.h)."""
 _INVALIDATE_ENTRY = 3
 _LARGEST_MESSAGE_BYTES = 4096
+_PAUSE_SECONDS = 1.0
 _THREADS = 8  # names that wait for a lock keep others waiting only when there are so many
 
 
@@ -34,6 +35,7 @@ class Invalidator:
     def __init__(self, device: int) -> None:
         self._device = device
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         self._left: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
         self._channel = self._start()
         threading.Thread(target=self._send_all, name="invalidator", daemon=True).start()
@@ -49,14 +51,19 @@ class Invalidator:
 
     def close(self) -> None:
         """Let the process end; do not wait until it has."""
+        self._closed.set()
         self._left.put(None)
         with self._lock:
             self._channel.close()
 
     def _send_all(self) -> None:
-        with suppress(OSError):  # closed
-            while (left := self._left.get()) is not None:
-                self._send(*left)
+        while (left := self._left.get()) is not None:
+            while not self._closed.is_set():
+                try:
+                    self._send(*left)
+                    break
+                except OSError:  # there is no process, and none can be started now
+                    self._closed.wait(_PAUSE_SECONDS)
 
     def _ask(self, parent: int, name: bytes) -> bool:
         here, there = socket.socketpair()
@@ -70,7 +77,9 @@ class Invalidator:
         with self._lock:
             try:
                 socket.send_fds(self._channel, [message], list(answer_to))
-            except (BrokenPipeError, ConnectionResetError):
+            except OSError:  # it was killed
+                if self._closed.is_set():
+                    raise
                 self._channel.close()
                 self._channel = self._start()
                 socket.send_fds(self._channel, [message], list(answer_to))

@@ -22,12 +22,14 @@ static uint64_t flags_of(uint32_t low, uint32_t high)
 	return low & INIT_EXTENDED ? low | (uint64_t)high << 32 : low;
 }
 
-static void note_offer(void)
+/* The request of a kernel before 7.36 ends in the middle of `init_request`. */
+static void note_offer(const void *request, size_t size)
 {
 	struct request_header header;
-	struct init_request init;
-	memcpy(&header, handshake.request, sizeof(header));
-	memcpy(&init, handshake.request + sizeof(header), sizeof(init));
+	struct init_request init = {0};
+	size_t body = size - sizeof(header);
+	memcpy(&header, request, sizeof(header));
+	memcpy(&init, (const unsigned char *)request + sizeof(header), body < sizeof(init) ? body : sizeof(init));
 	handshake.awaited = header.unique;
 	handshake.offered = flags_of(init.flags, init.more_flags);
 }
@@ -39,7 +41,7 @@ static void note_agreement(void)
 	handshake.agreed = flags_of(init.flags, init.more_flags);
 }
 
-static bool fits(size_t request_size)
+static bool can_be_kept(size_t request_size)
 {
 	return request_size >= sizeof(struct request_header) + sizeof(struct init_request) &&
 	       request_size <= sizeof(handshake.request);
@@ -48,7 +50,7 @@ static bool fits(size_t request_size)
 bool handshake_take(const void *request, size_t request_size, const void *reply, size_t reply_size)
 {
 	struct request_header header;
-	if (!fits(request_size) || reply_size != sizeof(handshake.reply))
+	if (!can_be_kept(request_size) || reply_size != sizeof(handshake.reply))
 		return false;
 	memcpy(&header, request, sizeof(header));
 	if (header.opcode != OPCODE_INIT || header.length != request_size || header.unique == 0)
@@ -58,7 +60,7 @@ bool handshake_take(const void *request, size_t request_size, const void *reply,
 	memcpy(handshake.reply, reply, reply_size);
 	handshake.reply_size = reply_size;
 	handshake.replay = true;
-	note_offer();
+	note_offer(request, request_size);
 	note_agreement();
 	return true;
 }
@@ -74,11 +76,9 @@ ssize_t handshake_replay(void *buffer, size_t size)
 
 void handshake_note_request(const void *request, size_t size)
 {
-	if (!fits(size))
-		return; /* of a kernel before 7.36, which offers nothing that is wanted here, or too long to be kept */
-	memcpy(handshake.request, request, size);
-	handshake.request_size = size;
-	note_offer();
+	note_offer(request, size);
+	handshake.request_size = can_be_kept(size) ? size : 0;
+	memcpy(handshake.request, request, handshake.request_size);
 }
 
 /* Write the whole of `parts`, which come to `size` bytes, into a new file. 0, or an errno. */
@@ -145,7 +145,7 @@ ssize_t handshake_reply(int fd, const struct iovec *parts, int count)
 	handshake.reply_size = sizeof(handshake.reply);
 	note_agreement();
 	if (handshake.keep_path[0] != '\0')
-		handshake.keep_error = keep();
+		handshake.keep_error = handshake.request_size > 0 ? keep() : EMSGSIZE;
 	return write(fd, handshake.reply, sizeof(handshake.reply));
 }
 

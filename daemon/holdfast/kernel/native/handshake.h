@@ -34,7 +34,7 @@ struct handshake {
 
 	/* What was exchanged. */
 	unsigned char request[KEPT_REQUEST_LIMIT];
-	size_t request_size; /* 0: not yet, or longer than the limit */
+	size_t request_size; /* 0: not yet, or of no size that can be kept */
 	unsigned char reply[KEPT_REPLY_LIMIT];
 	size_t reply_size; /* 0: not yet */
 	uint64_t awaited; /* unique of the INIT that libfuse has yet to answer; 0: none */
@@ -54,7 +54,7 @@ bool handshake_take(const void *request, size_t request_size, const void *reply,
 /* The kept request, once, in a session that is taken over: its size; 0 in all other cases. */
 ssize_t handshake_replay(void *buffer, size_t size);
 
-/* Note an INIT request that was read. */
+/* Note an INIT request that was read, of at least a header's size. */
 void handshake_note_request(const void *request, size_t size);
 
 /* Give the kernel the kept reply to INIT, for which it still waits. 0, or -1 and errno. */

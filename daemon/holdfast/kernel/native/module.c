@@ -59,6 +59,16 @@ static PyObject *session(PyObject *self, PyObject *args)
 			     (unsigned long long)handshake.offered, (unsigned long long)handshake.agreed, handshake.keep_error);
 }
 
+/* The descriptor's number may soon be somebody else's. */
+static PyObject *end(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	mounting.fd = -1;
+	direct_reset();
+	Py_RETURN_NONE;
+}
+
 static PyObject *request(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -186,6 +196,7 @@ static PyObject *counts(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
 	{"configure", configure, METH_VARARGS, PyDoc_STR("Say what the next mount of this process is to have.")},
 	{"session", session, METH_NOARGS, PyDoc_STR("Tell how the mount came out.")},
+	{"end", end, METH_NOARGS, PyDoc_STR("Answer nothing any more: the mount's descriptor is about to be closed.")},
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
 	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request takes set-id bits and capabilities away.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
