@@ -22,6 +22,8 @@ from tests.support.mounts import mounted
 from tests.support.node import Node
 from tests.support.privileges import MAY_NET_RAW
 
+RENAME_WHITEOUT = 4
+
 
 @pytest.fixture
 def home(node: Node) -> Path:
@@ -84,6 +86,8 @@ def test_rename_flags(home: Path) -> None:
         rename_with_flags(directory, b"a", directory, b"b", RENAME_EXCHANGE)
         assert ((home / "a").read_bytes(), (home / "b").read_bytes()) == (b"b", b"a")
         rename_with_flags(directory, b"a", directory, b"c", RENAME_NOREPLACE)
+        with pytest.raises(OSError, match="Invalid argument"):
+            rename_with_flags(directory, b"c", directory, b"d", RENAME_WHITEOUT)
     finally:
         os.close(directory)
     assert sorted(os.listdir(home)) == ["b", "c"]
@@ -149,6 +153,26 @@ def test_special_files(home: Path) -> None:
             client.connect(str(home / "socket"))
     os.symlink("fifo", home / "link")
     assert (home / "link").readlink() == Path("fifo")
+
+
+def test_links_and_special_files_where_files_are_hashed(node: Node) -> None:
+    home = node.work / "worker_1/localState"
+    home.parent.mkdir()
+    (home / "link").symlink_to("nowhere")
+    os.link(home / "link", home / "second", follow_symlinks=False)
+    os.mkfifo(home / "fifo")
+    os.mknod(home / "socket", stat.S_IFSOCK | 0o600)
+    for name in ("link", "second", "fifo", "socket"):
+        os.chown(home / name, 1000, 1000, follow_symlinks=False)
+        os.utime(home / name, ns=(1, 2), follow_symlinks=False)
+        if not (home / name).is_symlink():
+            (home / name).chmod(0o620)
+        (home / name).rename(home / f"{name}.new")
+        found = (home / f"{name}.new").lstat()
+        assert (found.st_uid, found.st_gid, found.st_mtime_ns) == (1000, 1000, 2)
+    assert (home / "second.new").lstat().st_nlink == 2
+    assert (home / "second.new").readlink() == Path("nowhere")
+    assert stat.S_IMODE((home / "socket.new").stat().st_mode) == 0o620
 
 
 def test_capabilities_are_told_of_a_file_that_is_open_and_go_with_the_next_write(home: Path) -> None:

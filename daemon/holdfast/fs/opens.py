@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat as stat_module
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -90,7 +91,10 @@ class Opens:
             raise
 
     def handed_out(self, opened: OpenFile, *, writable: bool) -> None:
-        """The kernel gets a handle. The first one decides who serves the data of all: the kernel by itself, if it can."""
+        """The kernel gets a handle. The first one decides who serves the data of all: the kernel by itself, if it can.
+
+        After an error it gets none, and ``opened`` still counts it.
+        """
         if not opened.has_kind:
             opened.has_kind = True
             whole = opened.arrival is None or opened.arrival.finished
@@ -252,13 +256,18 @@ class Opens:
         return opened
 
     async def _closed_is_intact(self, node: Node) -> bool:
-        if not self._core.has_digest(node):
+        if not self._core.has_digest(node) or self._is_special(node):
             return True
         opened = open_local(self._core, node, writable=False)
         try:
             return await self._intact(node, opened, truncate=False)
         finally:
             opened.close()
+
+    def _is_special(self, node: Node) -> bool:
+        """Say whether the node is a symbolic link, a FIFO, a socket or a device, whose bytes nobody reads here."""
+        stat = self._core.local_stat(node.parent, node.name) if node.parent is not None else None
+        return stat is not None and not stat_module.S_ISREG(stat.st_mode)
 
     async def _intact(self, node: Node, opened: OpenFile, truncate: bool) -> bool:
         """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""

@@ -89,12 +89,14 @@ class Renames:
             self._new_names.record(node, directory, name, sent, stat)
         else:
             core.refresh_entry(before, stat)
-            self._opens.digest_later(core.directories.place(directory), node)
+            if stat_module.S_ISREG(stat.st_mode):
+                self._opens.digest_later(core.directories.place(directory), node)
         return stat
 
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> None:
         """``rename`` of a file between names that are no objects' and hide none; else ``trio.WouldBlock``."""
         core = self._core
+        self._check_flags(flags)
         here, there = core.directories.place(source), core.directories.place(target)
         self._check_target(here)
         self._check_target(there)
@@ -110,6 +112,7 @@ class Renames:
     ) -> None:
         """renameat2(2)."""
         core = self._core
+        self._check_flags(flags)
         here, there = core.directories.place(source), core.directories.place(target)
         self._check_target(here)
         self._check_target(there)
@@ -181,10 +184,12 @@ class Renames:
         target_fd = core.writable_descriptor(target)
         if self._same_file(target, new, stat):
             return
-        self._make_way(target, new, target_fd, flags)
+        victim = self._make_way(target, new, target_fd, flags)
         if not keeps_object:
             self._publisher.retract(here, old, stat)
         os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
+        if victim is not None:
+            self._removal.lost_name(target, new, victim)
         node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
@@ -217,8 +222,8 @@ class Renames:
         if here.zone.is_store and core.sends(here, old):
             self._publisher.delete_object(here, old)
 
-    def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> None:
-        """See to what has the new name until now. Raises ``FileExistsError`` when it must not be there."""
+    def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> os.stat_result | None:
+        """See to what has the new name until now, and return its attributes. Raises ``FileExistsError``."""
         core = self._core
         victim = core.local_stat(target, new)
         if victim is not None:
@@ -228,6 +233,7 @@ class Renames:
         path = core.directories.place(target).child_path(new)
         core.fetcher.detach(path)
         core.nodes.drop_path(path)
+        return victim
 
     def _directory_of(self, node: Node) -> Node:
         if node.parent is None:
@@ -260,8 +266,12 @@ class Renames:
             core.store.orphanage.shelter(target_fd, new, victim.st_ino)
         core.residence.forget_name(place.child_path(new), victim)
         core.removals.begin(victim.st_ino, is_last=victim.st_nlink == 1)
-        self._removal.lost_name(target, new, victim)
 
     def _check_target(self, place: Place) -> None:
         if place.zone.kind is ZoneKind.ROOT:
             raise ZoneRootBusyError("the zones of the mount can't be renamed")
+
+    @staticmethod
+    def _check_flags(flags: int) -> None:
+        if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
