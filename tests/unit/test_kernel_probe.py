@@ -132,10 +132,10 @@ class Scripted(NoHooks):
         self.configured: tuple[object, ...] = ()
         self.answers: list[tuple[int, int, int]] = []
 
-    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         if request == b"wrong":
             raise ValueError("this is no exchange that was kept")
-        self.configured = (add, remove, keep_path, resend)
+        self.configured = (add, keep_path, resend)
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         self.asked += 1
@@ -158,11 +158,11 @@ def hooks(tmp_path: Path) -> Iterator[Scripted]:
 
 
 def test_passthrough_is_asked_for_with_what_makes_it_cheap(hooks: Scripted) -> None:
-    Connection(FIT, passthrough=True, hooks=hooks).prepare(Path("/nowhere/init"), remove=InitFlag.READDIRPLUS)
+    Connection(FIT, passthrough=True, hooks=hooks).prepare(Path("/nowhere/init"))
     wanted = InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
-    assert hooks.configured == (wanted, InitFlag.READDIRPLUS, b"/nowhere/init", False)
+    assert hooks.configured == (wanted, b"/nowhere/init", False)
     Connection(FIT, passthrough=False, hooks=hooks).prepare(None)
-    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, 0, b"", False)
+    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, b"", False)
 
 
 def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_path: Path) -> None:
