@@ -27,7 +27,7 @@ from holdfast.kernel.probe import Mounted, Outcome, kernel_version, outcome, tak
 
 ROOT = 0x000001FFFFFFFFFF
 FIT = Machine((6, 9), ROOT, "")
-AGREED = InitFlag.PASSTHROUGH | InitFlag.EXTENDED
+AGREED = InitFlag.PASSTHROUGH
 OFFERED = AGREED | InitFlag.RESEND
 
 
@@ -93,10 +93,10 @@ def test_the_module_is_built_wherever_the_tests_run() -> None:
         (Outcome(Mounted.PLAIN, errno.ENOSYS, "", InitFlag.NONE, None, 0), "libfuse ? < 3.13"),
         (Outcome(Mounted.FAILED, errno.EINVAL, "3.14.0", InitFlag.NONE, None, 0), "libfuse 3.14.0: Invalid argument"),
         (
-            Outcome(Mounted.FULL, 0, "3.14.0", InitFlag.RESEND, InitFlag.READDIRPLUS, 0),
+            Outcome(Mounted.FULL, 0, "3.14.0", InitFlag.RESEND, InitFlag.READDIRPLUS_WHEN_USED, 0),
             "the kernel was built without FUSE_PASSTHROUGH",
         ),
-        (Outcome(Mounted.FULL, 0, "3.14.0", OFFERED, InitFlag.READDIRPLUS, 0), "the mount was made without it"),
+        (Outcome(Mounted.FULL, 0, "3.14.0", OFFERED, InitFlag.READDIRPLUS_WHEN_USED, 0), "the mount was made without it"),
     ],
 )
 def test_what_came_of_it_is_told(found: Outcome, told: str) -> None:
