@@ -13,7 +13,7 @@ from holdfast.fs.core import Core
 from holdfast.index import Index
 from holdfast.remote import open_store
 from holdfast.session import SessionTables
-from holdfast.store import StoreDirectory, disk_space
+from holdfast.store import StoreDirectory, free_bytes
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import (
     Deletions,
@@ -46,7 +46,7 @@ async def assembled(
         Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
         index,
         residence,
-        space=lambda: disk_space(store.tree.root_fd),
+        free_bytes=lambda: free_bytes(store.tree.root_fd),
         events=events,
         counters=counters,
     )

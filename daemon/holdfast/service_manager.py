@@ -25,11 +25,6 @@ class ServiceManager:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._unit = unit
 
-    @property
-    def listens(self) -> bool:
-        """Whether there is a manager at all."""
-        return bool(self._address)
-
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there was anybody to send it to."""
         if not self._address:

@@ -10,11 +10,11 @@ import re
 from functools import partial
 from pathlib import Path
 
+from tests.benchmarks import files
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 from tests.benchmarks.targets import Sides, started_node
 
-_CONTENT = b"x" * 100
 _MOST_MIB = 150.0
 _FIELD = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB$", re.MULTILINE)
 
@@ -50,22 +50,16 @@ def _measure(front: str, back: str, site: Site) -> Values:
     with started_node(site.front) as node:
         values = {"at the start": _memory(node.pid)["VmRSS"]}
         (node.mountpoint / front).parent.mkdir(exist_ok=True)
-        names = _fill(node.directory / back, site.scale.remembered)
+        names = files.names(site.scale.remembered)
+        (node.directory / back).mkdir(parents=True)
+        files.create(node.directory / back, names)
         directory = node.mountpoint / front
         assert len(os.listdir(directory)) == len(names)
         values["listed"] = _memory(node.pid)["VmRSS"]
         for name in names:
-            assert (directory / name).read_bytes() == _CONTENT
+            assert (directory / name).read_bytes() == files.CONTENT
         memory = _memory(node.pid)
         return {**values, "read": memory["VmRSS"], "highest": memory["VmHWM"]}
-
-
-def _fill(directory: Path, count: int) -> list[str]:
-    directory.mkdir(parents=True)
-    names = [f"file-{number:06}" for number in range(count)]
-    for name in names:
-        (directory / name).write_bytes(_CONTENT)
-    return names
 
 
 def _memory(pid: int) -> dict[str, float]:

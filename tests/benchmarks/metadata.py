@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
+from tests.benchmarks import files
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values, seconds_of
 
-_CONTENT = b"x" * 100
 _AS_FAST_AS_BINDFS = Goal(peer="bindfs", at_least=1.0)
 _LISTING = Goal(peer="ext4", at_least=0.3)
 _KNOWN_FILES = frozenset({"stat", "stat-again", "open-read"})
@@ -87,16 +86,12 @@ def _is_able(target: Target, row: str, setup: _Each) -> bool:
 
 
 def _run(each: _Each, count: int, site: Site) -> None:
-    each(site, _names(site.part_of(count)))
+    each(site, files.names(site.part_of(count)))
 
 
 def _rate(each: _Each, count: int, site: Site) -> Values:
-    names = _names(site.part_of(count))
+    names = files.names(site.part_of(count))
     return {"": len(names) / seconds_of(lambda: each(site, names))}
-
-
-def _names(count: int) -> list[str]:
-    return [f"file-{number:06}" for number in range(count)]
 
 
 def _make_directory(site: Site, names: Sequence[str]) -> None:
@@ -116,7 +111,7 @@ def _fill_and_stat(site: Site, names: Sequence[str]) -> None:
 
 def _fill_behind(site: Site, names: Sequence[str]) -> None:
     site.back.mkdir()
-    _create_in(site.back, names)
+    files.create(site.back, names)
 
 
 def _fill_pairs(site: Site, names: Sequence[str]) -> None:
@@ -125,16 +120,7 @@ def _fill_pairs(site: Site, names: Sequence[str]) -> None:
 
 
 def _create(site: Site, names: Sequence[str]) -> None:
-    _create_in(site.front, names)
-
-
-def _create_in(directory: Path, names: Sequence[str]) -> None:
-    for name in names:
-        fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            os.write(fd, _CONTENT)
-        finally:
-            os.close(fd)
+    files.create(site.front, names)
 
 
 def _commit(site: Site, names: Sequence[str]) -> None:
@@ -142,7 +128,7 @@ def _commit(site: Site, names: Sequence[str]) -> None:
     directory = site.front
     for name in names:
         temporary = f".{name}.0a1b2c3d-0000-4000-8000-0123456789ab.tmp"
-        _create_in(directory, [temporary])
+        files.create(directory, [temporary])
         os.rename(f"{directory}/{temporary}", f"{directory}/{name}")
 
 
@@ -156,7 +142,7 @@ def _commit_durably(site: Site, names: Sequence[str]) -> None:
         for name in names:
             temporary = f"{site.front}/.{name}.tmp"
             with open(temporary, "xb", buffering=0) as file:
-                file.write(_CONTENT)
+                file.write(files.CONTENT)
                 os.fsync(file.fileno())
             os.rename(temporary, f"{site.front}/{name}")
             os.fsync(directory_fd)
@@ -188,7 +174,7 @@ def _read(site: Site, names: Sequence[str]) -> None:
             found = os.read(fd, 4096)
         finally:
             os.close(fd)
-        assert found == _CONTENT, f"{name} has other bytes than were written"
+        assert found == files.CONTENT, f"{name} has other bytes than were written"
 
 
 def _link(site: Site, names: Sequence[str]) -> None:
@@ -221,4 +207,4 @@ def _list(site: Site, names: Sequence[str]) -> None:
 
 def _list_stat(site: Site, names: Sequence[str]) -> None:
     with os.scandir(site.front) as entries:
-        assert sum(entry.stat().st_size for entry in entries) == len(_CONTENT) * len(names), "a file is missing"
+        assert sum(entry.stat().st_size for entry in entries) == len(files.CONTENT) * len(names), "a file is missing"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from tests.benchmarks import files
 from tests.benchmarks.data import fio_command
 from tests.benchmarks.report import Unit
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
@@ -55,8 +56,7 @@ def _make(site: Site) -> None:
 
 def _fill_behind(site: Site) -> None:
     site.back.mkdir()
-    for number in range(site.scale.listed_many):
-        (site.back / f"file-{number:06}").touch()
+    files.create(site.back, files.names(site.scale.listed_many), content=b"")
 
 
 def _nothing(site: Site) -> list[list[str]]:

@@ -20,7 +20,8 @@ from pathlib import Path
 from holdfast_spark.demo.driver import Batch, Driver
 from holdfast_spark.pipeline.data import arrive, split_flights
 from tests.mount.test_objects import objects
-from tests.support.kills import KillTest, assert_in_order
+from tests.support.aftermath import assert_in_order
+from tests.support.kills import KillTest
 from tests.support.node import Node
 
 
@@ -40,6 +41,7 @@ def main() -> None:
     try:
         _run(node.start(), directory, options)
         assert_in_order(node, partial(objects, remote / "checkpoints"))
+        node.stop()
     finally:
         node.clean_up()
     shutil.rmtree(directory)

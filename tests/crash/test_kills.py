@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.kills import KillTest, assert_in_order
+from tests.support.aftermath import assert_in_order
+from tests.support.kills import KillTest
 
 KILLS = int(os.environ.get("HOLDFAST_TEST_KILLS", "50"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
@@ -27,3 +28,4 @@ def test_nobody_notices_fifty_kills(make_node: NodeFactory, remote_files: Path) 
         done = test.stop(print)
     assert min(each.rounds for each in done) > KILLS // 25  # RocksDB does hundreds of requests in a round
     assert_in_order(node, partial(objects, remote_files))
+    node.stop()

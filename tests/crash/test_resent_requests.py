@@ -13,6 +13,7 @@ from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
 from tests.support import crashing_daemon
+from tests.support.aftermath import assert_in_order
 from tests.support.node import Node, wait_until
 
 _XATTR = "user.test"
@@ -237,6 +238,7 @@ def test_a_request_is_carried_out_once(handler: str, action: Callable[[Path], No
     action(directory)
     wait_until(lambda: died_once(node))
     assert_in_order(node)
+    node.stop()
 
 
 @pytest.mark.parametrize(("handler", "listed"), [("readdirplus", 0), ("readdirplus", 1000), ("readdir", 1000)])
@@ -261,6 +263,7 @@ def test_a_listing_goes_on_where_it_was(handler: str, listed: int, make_node: No
     wait_until(lambda: died_once(node))
     assert sorted(found) == sorted(expected)
     assert_in_order(node)
+    node.stop()
 
 
 @pytest.mark.parametrize(("handler", "action"), [("write", append), ("read", append)], ids=_name)
@@ -273,6 +276,7 @@ def test_data_through_the_daemon_is_written_once(
     action(directory)
     wait_until(lambda: died_once(node))
     assert_in_order(node)
+    node.stop()
 
 
 # --- a zone that sends -----------------------------------------------------------------------------------------------
@@ -352,6 +356,7 @@ def test_an_object_is_stored_once(
     assert {name: (node.checkpoints / name).read_bytes() for name in kept} == kept
     assert node.status().unsent == []
     assert_in_order(node)
+    node.stop()
 
 
 def test_a_large_file_that_is_read_while_it_arrives(make_node: NodeFactory, remote_files: Path) -> None:
@@ -364,11 +369,4 @@ def test_a_large_file_that_is_read_while_it_arrives(make_node: NodeFactory, remo
     wait_until(lambda: died_once(node))
     assert (node.checkpoints / "large").read_bytes() == data
     assert_in_order(node)
-
-
-def assert_in_order(node: Node) -> None:
-    """The index agrees with the tree, nothing is left over, and the daemon goes on."""
-    with node.client() as client:
-        assert [step.problem for step in client.verify(None) if step.problem] == []
-    wait_until(lambda: not any(os.listdir(node.store / name) for name in ("fetching", "orphans")))
     node.stop()

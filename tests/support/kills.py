@@ -122,18 +122,3 @@ class KillTest:
             )
         wait_until(self._node.answers)
         return results
-
-
-def assert_in_order(node: Node, objects: Callable[[], dict[str, bytes]]) -> None:
-    """The index agrees with the tree and the store, whose ``objects`` are given, and nothing is left over."""
-    with node.client() as client:
-        assert [step.problem for step in client.verify(None) if step.problem] == []
-    wait_until(lambda: node.status().unsent == [])
-    here = {
-        str(path.relative_to(node.checkpoints)): path.read_bytes()
-        for path in node.checkpoints.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
-    wait_until(lambda: objects() == here)
-    wait_until(lambda: not any(os.listdir(node.store / name) for name in ("fetching", "orphans")))
-    node.stop()

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
 from holdfast.errors import CacheFullError
 from holdfast.index import CachedName, Entry, EntryState, Index
-from holdfast.store import DiskSpace
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Residence
 
@@ -111,9 +110,6 @@ class Files:
             self.gone.append(inode)
         return True
 
-    def space(self) -> DiskSpace:
-        return DiskSpace(10**12, self.free_bytes)
-
 
 @pytest.fixture
 def files(index: Index) -> Files:
@@ -126,7 +122,7 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
         settings_of_all,
         files.index,
         cast(Residence, files),
-        space=files.space,
+        free_bytes=lambda: files.free_bytes,
         events=events or EventLog(lambda: 0.0),
         counters=Counters(),
     )

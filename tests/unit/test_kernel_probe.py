@@ -13,7 +13,6 @@ import pytest
 from holdfast.errors import TakeoverError
 from holdfast.kernel import (
     Connection,
-    Exchange,
     Fallocation,
     InitFlag,
     Machine,
@@ -22,12 +21,13 @@ from holdfast.kernel import (
     forecast,
     takeover_forecast,
 )
+from holdfast.kernel.exchange import Exchange
 from holdfast.kernel.hooks import NoHooks, load
 from holdfast.kernel.probe import Mounted, Outcome, kernel_version, outcome, takeover_outcome
 
 ROOT = 0x000001FFFFFFFFFF
 FIT = Machine((6, 9), ROOT, "")
-AGREED = InitFlag.PASSTHROUGH | InitFlag.EXTENDED
+AGREED = InitFlag.PASSTHROUGH
 OFFERED = AGREED | InitFlag.RESEND
 
 
@@ -93,10 +93,10 @@ def test_the_module_is_built_wherever_the_tests_run() -> None:
         (Outcome(Mounted.PLAIN, errno.ENOSYS, "", InitFlag.NONE, None, 0), "libfuse ? < 3.13"),
         (Outcome(Mounted.FAILED, errno.EINVAL, "3.14.0", InitFlag.NONE, None, 0), "libfuse 3.14.0: Invalid argument"),
         (
-            Outcome(Mounted.FULL, 0, "3.14.0", InitFlag.RESEND, InitFlag.READDIRPLUS, 0),
+            Outcome(Mounted.FULL, 0, "3.14.0", InitFlag.RESEND, InitFlag.READDIRPLUS_WHEN_USED, 0),
             "the kernel was built without FUSE_PASSTHROUGH",
         ),
-        (Outcome(Mounted.FULL, 0, "3.14.0", OFFERED, InitFlag.READDIRPLUS, 0), "the mount was made without it"),
+        (Outcome(Mounted.FULL, 0, "3.14.0", OFFERED, InitFlag.READDIRPLUS_WHEN_USED, 0), "the mount was made without it"),
     ],
 )
 def test_what_came_of_it_is_told(found: Outcome, told: str) -> None:
@@ -132,10 +132,10 @@ class Scripted(NoHooks):
         self.configured: tuple[object, ...] = ()
         self.answers: list[tuple[int, int, int]] = []
 
-    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         if request == b"wrong":
             raise ValueError("this is no exchange that was kept")
-        self.configured = (add, remove, keep_path, resend)
+        self.configured = (add, keep_path, resend)
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         self.asked += 1
@@ -158,11 +158,11 @@ def hooks(tmp_path: Path) -> Iterator[Scripted]:
 
 
 def test_passthrough_is_asked_for_with_what_makes_it_cheap(hooks: Scripted) -> None:
-    Connection(FIT, passthrough=True, hooks=hooks).prepare(Path("/nowhere/init"), remove=InitFlag.READDIRPLUS)
+    Connection(FIT, passthrough=True, hooks=hooks).prepare(Path("/nowhere/init"))
     wanted = InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
-    assert hooks.configured == (wanted, InitFlag.READDIRPLUS, b"/nowhere/init", False)
+    assert hooks.configured == (wanted, b"/nowhere/init", False)
     Connection(FIT, passthrough=False, hooks=hooks).prepare(None)
-    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, 0, b"", False)
+    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, b"", False)
 
 
 def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_path: Path) -> None:
@@ -233,9 +233,7 @@ KEPT = b"HFINIT1\n" + struct.pack("=II", len(REQUEST), len(REPLY)) + REQUEST + R
 
 def test_the_kept_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "init").write_bytes(KEPT)
-    exchange = Exchange.read(tmp_path / "init")
-    assert exchange == Exchange(REQUEST, REPLY)
-    assert exchange.agreed == InitFlag.PASSTHROUGH | InitFlag.EXTENDED | InitFlag(1)
+    assert Exchange.read(tmp_path / "init") == Exchange(REQUEST, REPLY)
 
 
 @pytest.mark.parametrize(

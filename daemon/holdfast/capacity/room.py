@@ -14,7 +14,6 @@ import trio
 from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
 from holdfast.errors import CacheFullError, IndexFullError
 from holdfast.index import Entry, EntryState, Index
-from holdfast.store import DiskSpace
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Residence
 
@@ -25,7 +24,7 @@ _RELEASE_SECONDS = 0.05  # a file closed a moment ago counts as open until the k
 
 
 class Room:
-    """Admission and eviction. ``space`` measures the disk."""
+    """Admission and eviction. ``free_bytes`` measures the disk."""
 
     def __init__(
         self,
@@ -33,21 +32,21 @@ class Room:
         index: Index,
         residence: Residence,
         *,
-        space: Callable[[], DiskSpace],
+        free_bytes: Callable[[], int],
         events: EventLog,
         counters: Counters,
     ) -> None:
         self.limits = limits
         self._index = index
         self._residence = residence
-        self._space = space
+        self._free_bytes = free_bytes
         self._events = events
         self._counters = counters
         self._lock = trio.Lock()
 
     def usage(self) -> Usage:
         """Return how full cache and disk are."""
-        return Usage(self._index.entries.cached_bytes, self._space().free_bytes)
+        return Usage(self._index.entries.cached_bytes, self._free_bytes())
 
     async def make_room(self, wanted_bytes: int) -> None:
         """Return when ``wanted_bytes`` may be written. Raises ``CacheFullError``."""

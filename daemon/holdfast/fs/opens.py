@@ -82,7 +82,7 @@ class Opens:
             opened = self._open_nowait(node, writable, truncate=bool(flags & os.O_TRUNC))
         elif (writable and not opened.writable) or (opened.arrival is not None and (flags & os.O_TRUNC or opened.failed)):
             raise trio.WouldBlock
-        self._count_open(node, hit=True)
+        self._count_open(node)
         opened.handles += 1
         try:
             return self._complete(opened, flags)
@@ -110,9 +110,9 @@ class Opens:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return node.opened
 
-    def release(self, opened: OpenFile) -> bool:
-        """The kernel drops a handle; return whether it was the last one and the file is closed now."""
-        return self._uncount(opened)
+    def release(self, opened: OpenFile) -> None:
+        """The kernel drops a handle. With the last one the file is closed."""
+        self._uncount(opened)
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
@@ -233,7 +233,7 @@ class Opens:
                     was_corrupt = not intact
                     continue
                 node.opened = opened
-                self._count_open(node, hit=True)
+                self._count_open(node)
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
             if writable and not node.opened.writable:
@@ -252,7 +252,7 @@ class Opens:
             self._uncount(opened)
             raise
         opened.handles -= 1  # the caller counts its own at once
-        self._count_open(opened.node, hit=True)
+        self._count_open(opened.node)
         return opened
 
     async def _closed_is_intact(self, node: Node) -> bool:
@@ -276,16 +276,16 @@ class Opens:
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 
-    def _count_open(self, node: Node, *, hit: bool) -> None:
-        if hit and node.backing and self._core.has_digest(node):
+    def _count_open(self, node: Node) -> None:
+        if node.backing and self._core.has_digest(node):
             self._core.counters.hits += 1
             self._core.index.entries.used(node.backing, self._core.now_ns())
 
-    def _uncount(self, opened: OpenFile) -> bool:
+    def _uncount(self, opened: OpenFile) -> None:
         opened.handles -= 1
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
-            return False
+            return
         inode = node.backing if node.is_named else os.fstat(opened.fd).st_ino
         self._unseen.settle(opened)
         if opened.backing_id is not None:
@@ -298,7 +298,6 @@ class Opens:
             self._core.store.orphanage.release(inode)
             self._core.nodes.unbind(node)
         self._core.nodes.release(node)
-        return True
 
 
 def _writes(flags: int) -> bool:

@@ -108,8 +108,8 @@ class Publisher:
 
     def record(
         self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
-    ) -> bool:
-        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``; say whether it has all.
+    ) -> None:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
 
         ``others_unsent``: the file has other names, under which the store does not have them yet. Of a file that is open,
         and has changed meanwhile, the rest is unsent; one that may change at any time is not clean (``fs.unseen``).
@@ -136,7 +136,6 @@ class Publisher:
             adopted = stat.st_mtime_ns == sent.info.modified_ns
             entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
         core.index.entries.put(stat.st_ino, entry)
-        return whole
 
     def has_object(self, place: Place, name: bytes, stat: os.stat_result | None) -> bool:
         """Say whether the store has, as far as is known here, an object under this name; ``stat`` is the file's, if any."""

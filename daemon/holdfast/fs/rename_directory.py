@@ -26,7 +26,9 @@ class DirectoryRenames:
         """Move the directory ``old`` in ``source`` to ``new`` in ``target``. Raises ``HoldsObjectsError``."""
         core = self._core
         moved, goal = core.zones.child(here, old), core.zones.child(there, new)
-        if moved is None or goal is None or core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
+        assert moved is not None
+        assert goal is not None
+        if core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
         if moved.zone != goal.zone and (moved.zone.remote or goal.zone.remote):
             raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")

@@ -28,8 +28,9 @@ def exchange(
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         child = core.zones.child(place, name)
+        assert child is not None
         is_directory = stat_module.S_ISDIR(stat.st_mode)
-        if is_directory and (child is None or core.zones.is_fixed(child)):
+        if is_directory and core.zones.is_fixed(child):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
         if (is_directory and involves_store) or core.sends(place, name):
             raise UnsupportedError("objects can't be exchanged in one step")

@@ -64,7 +64,7 @@ class Verifier:
 
         A file that is being written while it is hashed has no digest to be held against, and is left for its next check.
         """
-        hashed = await self._hash(fd, _TRIES)
+        hashed = await self._hash(fd)
         if hashed is None:
             return True
         fingerprint, stat = hashed
@@ -132,7 +132,7 @@ class Verifier:
             stat = os.fstat(fd)
             if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
                 return
-            hashed = await self._hash(fd, _TRIES)
+            hashed = await self._hash(fd)
             if hashed is None or self._is_written(stat.st_ino):
                 return
             fingerprint, stat = hashed
@@ -168,7 +168,7 @@ class Verifier:
             core.mark_dirty(os.fstat(fd), path)
             core.events.emit("kept-unsent", path=os.fsdecode(path))
             return True
-        hashed = await self._hash(fd, _TRIES)
+        hashed = await self._hash(fd)
         if hashed is None:
             core.mark_dirty(os.fstat(fd), path)
             return True
@@ -204,9 +204,9 @@ class Verifier:
             used_ns=self._core.now_ns(),
         )
 
-    async def _hash(self, fd: int, tries: int) -> tuple[Fingerprint, os.stat_result] | None:
+    async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result] | None:
         """Return the fingerprint of a file and the attributes that it had before and after; None if it never kept still."""
-        for _ in range(tries):
+        for _ in range(_TRIES):
             before = os.fstat(fd)
             fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)
             after = os.fstat(fd)

@@ -7,7 +7,6 @@ It must not know what the file system is: nodes, names and policy are numbers an
 """
 
 from holdfast.kernel.connection import Connection
-from holdfast.kernel.exchange import Exchange
 from holdfast.kernel.fallocation import Fallocation
 from holdfast.kernel.invalidator import Invalidator
 from holdfast.kernel.probe import PASSTHROUGH, TAKEOVER, Machine, forecast, takeover_forecast
@@ -17,7 +16,6 @@ __all__ = [
     "PASSTHROUGH",
     "TAKEOVER",
     "Connection",
-    "Exchange",
     "Fallocation",
     "InitFlag",
     "Invalidator",

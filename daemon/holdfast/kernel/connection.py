@@ -62,15 +62,13 @@ class Connection:
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
-    def prepare(
-        self, keep: Path | None, *, takeover: bool = False, add: InitFlag = InitFlag.NONE, remove: InitFlag = InitFlag.NONE
-    ) -> None:
+    def prepare(self, keep: Path | None, *, takeover: bool = False, add: InitFlag = InitFlag.NONE) -> None:
         """Say, before ``pyfuse3.init``, what the mount is to have.
 
         ``keep`` is where the start of the mount is kept for a later daemon. With ``takeover`` pyfuse3 is to mount on
         ``/dev/fd/N``, the descriptor of a living mount, whose start was kept there; if nothing was, the earlier daemon
-        died before it spoke to the kernel. ``add`` and ``remove`` are further flags to agree on, as far as the kernel
-        offers them; a mount that is taken over keeps those it has. Raises ``TakeoverError``.
+        died before it spoke to the kernel. ``add`` are further flags to agree on, as far as the kernel offers them;
+        a mount that is taken over keeps those it has. Raises ``TakeoverError``.
         """
         if takeover and self._machine.missing:
             raise TakeoverError(probe.takeover_forecast(self._machine))
@@ -82,7 +80,7 @@ class Connection:
             keep.unlink(missing_ok=True)
         kept = (exchange.request, exchange.reply) if exchange else (b"", b"")
         try:
-            self._hooks.configure(add, remove, os.fsencode(keep) if keep else b"", takeover, *kept)
+            self._hooks.configure(add, os.fsencode(keep) if keep else b"", takeover, *kept)
         except ValueError as problem:
             raise TakeoverError(f"{keep}: {problem}") from None
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
-from holdfast.kernel.protocol import InitFlag
 
 _HEAD = struct.Struct("=8sII")
 _MAGIC = b"HFINIT1\n"
-_REPLY_FLAGS = struct.Struct("=16x 12xI 16xI 28x")
-"""``flags`` and ``flags2`` in a ``fuse_out_header`` and a ``fuse_init_out``."""
+_REPLY_BYTES = 16 + 64
+"""A ``fuse_out_header`` and a ``fuse_init_out``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,6 @@ class Exchange:
         magic, request_size, reply_size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise TakeoverError(f"{path} was not kept by this version of Holdfast")
-        if len(data) != _HEAD.size + request_size + reply_size or reply_size != _REPLY_FLAGS.size:
+        if len(data) != _HEAD.size + request_size + reply_size or reply_size != _REPLY_BYTES:
             raise TakeoverError(f"{path} is cut short")
         return cls(data[_HEAD.size : _HEAD.size + request_size], data[_HEAD.size + request_size :])
-
-    @property
-    def agreed(self) -> InitFlag:
-        """What the kernel and the first daemon agreed on, for as long as the mount lives."""
-        low, high = _REPLY_FLAGS.unpack(self.reply)
-        return InitFlag(low | high << 32) if low & InitFlag.EXTENDED else InitFlag(low)

@@ -31,7 +31,7 @@ NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 class Hooks(Protocol):
     """What the C module does for Python; documented in ``Connection``, its only user."""
 
-    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Say what the next mount is to have: flags of INIT, where to keep it; for a takeover, what was kept."""
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
@@ -77,7 +77,7 @@ class Hooks(Protocol):
 class NoHooks:
     """Stands in where the C module is not there: the mount is libfuse's alone."""
 
-    def configure(self, add: int, remove: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Do nothing: there is nobody to tell."""
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:

@@ -12,16 +12,10 @@ class InitFlag(enum.IntFlag):
     """What kernel and daemon can agree on at the start of a mount."""
 
     NONE = 0
-    AUTO_INVALIDATE_DATA = 1 << 12
-    READDIRPLUS = 1 << 13
     READDIRPLUS_WHEN_USED = 1 << 14
-    WRITEBACK_CACHE = 1 << 16
-    CACHE_SYMLINKS = 1 << 23
     DROP_PRIVILEGES = 1 << 28
     """FUSE_HANDLE_KILLPRIV_V2: the daemon takes set-id bits and capabilities away, and the kernel says when. Without it,
     the kernel does it by itself, and asks for ``security.capability`` before each write to find out."""
-    EXTENDED = 1 << 30
-    DIRECT_IO_MAPPABLE = 1 << 36
     PASSTHROUGH = 1 << 37
     RESEND = 1 << 39
 
@@ -30,11 +24,9 @@ class OpenFlag(enum.IntFlag):
     """How the kernel treats one open file or directory: flags of the reply to OPEN, OPENDIR and CREATE."""
 
     NONE = 0
-    DIRECT_IO = 1 << 0
     KEEP_CACHE = 1 << 1
     CACHE_DIRECTORY = 1 << 3
     NO_FLUSH = 1 << 5
-    PARALLEL_DIRECT_WRITES = 1 << 6
     PASSTHROUGH = 1 << 7
     """Goes with a backing id, and only with one."""
 

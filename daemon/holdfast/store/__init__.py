@@ -2,7 +2,7 @@
 
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
-from holdfast.store.space import DiskSpace, disk_space
+from holdfast.store.space import free_bytes
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
@@ -14,7 +14,6 @@ __all__ = [
     "LONGEST_TICK_NS",
     "RENAME_EXCHANGE",
     "RENAME_NOREPLACE",
-    "DiskSpace",
     "Orphanage",
     "Quarantine",
     "QuarantinedFile",
@@ -23,7 +22,7 @@ __all__ = [
     "StoreDirectory",
     "Trash",
     "Tree",
-    "disk_space",
+    "free_bytes",
     "is_unsent",
     "mark_unsent",
     "rename_with_flags",

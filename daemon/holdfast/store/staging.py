@@ -1,7 +1,8 @@
 """Files on their way in or out of the tree: arriving (``fetching/``), nameless but open (``orphans/``), doomed (``trash/``).
 
 All three lie on the tree's file system, so that a rename or a link moves a file in one step. A crash leaves files behind
-that nobody needs: ``clear`` removes them at the start, before the mount exists.
+that nobody needs: ``clear`` removes them at the start, before the mount exists. A takeover keeps the
+orphans that are open.
 """
 
 from __future__ import annotations

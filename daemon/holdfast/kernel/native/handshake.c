@@ -113,11 +113,10 @@ static int keep(void)
 	return problem;
 }
 
-/* Set and clear the flags that are wanted and offered. */
+/* Set the flags that are wanted and offered. */
 static void amend(struct init_reply *init)
 {
-	uint64_t add = handshake.add & handshake.offered;
-	uint64_t flags = (flags_of(init->flags, init->more_flags) | add) & ~handshake.remove;
+	uint64_t flags = flags_of(init->flags, init->more_flags) | (handshake.add & handshake.offered);
 	if (flags & INIT_WRITEBACK_CACHE)
 		flags &= ~INIT_PASSTHROUGH; /* the kernel has the one or the other */
 	if (flags >> 32 != 0)

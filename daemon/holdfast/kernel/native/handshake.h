@@ -25,8 +25,7 @@
 
 struct handshake {
 	/* What is wanted, set before the mount. */
-	uint64_t add; /* INIT flags to set, and to clear, in libfuse's reply where the kernel offers them */
-	uint64_t remove;
+	uint64_t add; /* INIT flags to set in libfuse's reply where the kernel offers them */
 	char keep_path[PATH_MAX]; /* where the exchange is kept; empty: nowhere */
 	bool resend; /* there was an earlier daemon: have the kernel send again what it did not answer */
 	bool replay; /* and it kept the exchange below */

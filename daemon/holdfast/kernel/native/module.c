@@ -17,10 +17,10 @@
 static PyObject *configure(PyObject *self, PyObject *args)
 {
 	(void)self;
-	unsigned long long add, remove;
+	unsigned long long add;
 	Py_buffer path, request, reply;
 	int resend;
-	if (!PyArg_ParseTuple(args, "KKy*py*y*", &add, &remove, &path, &resend, &request, &reply))
+	if (!PyArg_ParseTuple(args, "Ky*py*y*", &add, &path, &resend, &request, &reply))
 		return NULL;
 	handshake_reset();
 	direct_reset();
@@ -39,7 +39,6 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	if (good) {
 		memcpy(handshake.keep_path, path.buf, (size_t)path.len);
 		handshake.add = add;
-		handshake.remove = remove;
 		handshake.resend = resend;
 		mounting.wanted = true;
 	}

@@ -1,15 +1,13 @@
 /* See replies.h. */
 #include "replies.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "wire.h"
 
 /* Changes wait from a handler's last line to the reply, so there is one at a time, seldom two: a list that is searched is
- * the fastest table. The lock is for callers that don't hold Python's. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+ * the fastest table. */
 static struct change *changes;
 static size_t used;
 static size_t room;
@@ -35,38 +33,31 @@ static bool grow(void)
 
 bool replies_ask(const struct change *change)
 {
-	bool asked = true;
-	pthread_mutex_lock(&lock);
 	struct change *place = find(change->unique);
 	if (place == NULL) {
-		asked = used < room || grow();
-		place = asked ? &changes[used++] : NULL;
+		if (used == room && !grow())
+			return false;
+		place = &changes[used++];
 	}
-	if (asked)
-		*place = *change;
-	pthread_mutex_unlock(&lock);
-	return asked;
+	*place = *change;
+	return true;
 }
 
 bool replies_take(uint64_t unique, struct change *change)
 {
-	pthread_mutex_lock(&lock);
 	struct change *place = find(unique);
-	if (place != NULL) {
-		*change = *place;
-		*place = changes[--used];
-	}
-	pthread_mutex_unlock(&lock);
-	return place != NULL;
+	if (place == NULL)
+		return false;
+	*change = *place;
+	*place = changes[--used];
+	return true;
 }
 
 void replies_reset(void)
 {
-	pthread_mutex_lock(&lock);
 	free(changes);
 	changes = NULL;
 	used = room = 0;
-	pthread_mutex_unlock(&lock);
 }
 
 /* Where the open_reply begins in a body of `size` bytes; -1 when there is none. */

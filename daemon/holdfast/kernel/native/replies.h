@@ -2,6 +2,8 @@
  *
  * pyfuse3 has no words for a backing id, nor for some flags. So the file system says them here, under the request's
  * unique number, and the reply gets them when it is written. A change is dropped with whatever reply the request gets.
+ *
+ * All of this runs with Python's lock held: pyfuse3 releases it for notifications alone.
  */
 #ifndef HOLDFAST_REPLIES_H
 #define HOLDFAST_REPLIES_H

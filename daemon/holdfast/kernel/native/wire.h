@@ -38,12 +38,11 @@ enum notification { NOTIFY_RESEND = 7 };
 #define STACK_DEPTH 1
 
 /* Flags of the reply to OPEN, OPENDIR and CREATE. */
-#define OPEN_DIRECT_IO (UINT32_C(1) << 0)
 #define OPEN_NOFLUSH (UINT32_C(1) << 5)
 #define OPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
 #define OPEN_PASSTHROUGH (UINT32_C(1) << 7)
 
-/* What may stand beside OPEN_PASSTHROUGH; the kernel answers any other flag with EIO (fs/fuse/iomode.c). DIRECT_IO may
+/* What may stand beside OPEN_PASSTHROUGH; the kernel answers any other flag with EIO (fs/fuse/iomode.c). FOPEN_DIRECT_IO may
  * too, but would send reads and writes to the daemon. */
 #define OPEN_WITH_PASSTHROUGH (OPEN_PASSTHROUGH | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES)
 

@@ -1,0 +1,113 @@
+"""The process of a Spark job: started, given files, stopped while others have their turn, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast_spark.pipeline.data import arrive
+from tests.benchmarks.rows import Site
+
+_SILENCE_SECONDS = 300.0
+
+
+@dataclass
+class Place:
+    """Where one side keeps its state. ``backing``: the checkpoint's directory on the plain disk."""
+
+    local: Path
+    checkpoint: Path
+    backing: Path
+
+
+@dataclass
+class Job:
+    """A job at one site: ``spark_job`` as a process group, and the files that arrive for it."""
+
+    query: str
+    site: Site
+    place: Place
+    arrived: int = 0
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Return when there is a session; ``go`` starts the query."""
+        directory = self.site.front
+        self.place.local.mkdir(parents=True, exist_ok=True)
+        (directory / "input").mkdir(exist_ok=True)
+        paths = {"input": directory / "input", "output": directory / "output"}
+        paths |= {"local": self.place.local, "checkpoint": self.place.checkpoint}
+        options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+        with (directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.benchmarks.spark_job", "--query", self.query, *options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._next_fact()
+
+    def go(self) -> None:
+        """Start the query."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def batch(self, content: Path) -> dict[str, Any]:
+        """Let one file arrive; return what Spark says of the batch that takes it."""
+        renamed = content.with_name(f"{self.arrived:04}-{content.name}")
+        os.link(content, renamed)
+        try:
+            arrive(renamed, self.site.front / "input")
+        finally:
+            renamed.unlink()
+        self.arrived += 1
+        return self._next_fact()
+
+    def stop(self) -> None:
+        """Stop Python and JVM until ``resume``."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let both go on."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL Python and JVM; return when both are gone."""
+        self._signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+            descriptors = [channel for channel in (self.process.stdin, self.process.stdout) if channel is not None]
+            if self.process.stdout is not None:
+                self.process.stdout.read()  # the JVM has it too: it ends with the last of them
+            for channel in descriptors:
+                with suppress(BrokenPipeError):
+                    channel.close()
+            self.process = None
+
+    def _signal(self, number: int) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+
+    def _next_fact(self) -> dict[str, Any]:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        ready = select.select([self.process.stdout], [], [], _SILENCE_SECONDS)[0]
+        line = self.process.stdout.readline() if ready else ""
+        if not line:
+            log = (self.site.front / "log").read_text(errors="replace").splitlines()
+            raise AssertionError("\n".join(["the Spark job ended, or says nothing; the end of its log:", *log[-25:]]))
+        fact: dict[str, Any] = json.loads(line)
+        return fact
