@@ -40,7 +40,8 @@ trio.run(serve, connection)
 """
 _HEADER = struct.Struct("=IIQQIIIHH")
 _INIT = 26
-_OFFERED = InitFlag.READDIRPLUS | InitFlag.READDIRPLUS_WHEN_USED | InitFlag.DROP_PRIVILEGES  # without the first pyfuse3 ends
+_READDIRPLUS = 1 << 13  # without which pyfuse3 ends
+_OFFERED = _READDIRPLUS | InitFlag.READDIRPLUS_WHEN_USED | InitFlag.DROP_PRIVILEGES
 
 
 def _request(minor: int, size_bytes: int) -> bytes:
