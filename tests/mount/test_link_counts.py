@@ -60,8 +60,15 @@ def begin(node: Node, removal: Callable[[Node], None], name: str = "here/going")
     (node.directory / "held").touch()
     thread = threading.Thread(target=removal, args=(node,))
     thread.start()
-    wait_until(lambda: not going.exists() or going.stat().st_ino != inode)
+    wait_until(lambda: inode_of(going) != inode)
     return thread
+
+
+def inode_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def assert_linkable(name: Path) -> None:
