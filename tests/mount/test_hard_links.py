@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import itertools
+import mmap
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from tests.support.node import Node, wait_until
 
 BYTES = b"sorted strings " * 5000
@@ -182,6 +184,59 @@ def test_a_file_that_gets_the_inode_of_a_hashed_one_is_not_taken_for_it(
         for path in (made, new):
             path.unlink(missing_ok=True)
     assert node.events("quarantined") == []
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def write_through_a_mapping(path: Path) -> None:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping[:3] = b"xyz"
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+@pytest.mark.parametrize("bring_back", [os.link, os.rename])
+@pytest.mark.parametrize("change", [append, write_through_a_mapping, truncate])
+def test_what_was_changed_outside_local_state_comes_back_as_it_is(
+    workdir: Path, node: Node, change: Callable[[Path], None], bring_back: Callable[[Path, Path], None]
+) -> None:
+    inside, outside = workdir / "localState/file", workdir / "rocksdb/file"
+    inside.write_bytes(BYTES)
+    node.wait_digest(inside)
+    os.link(inside, outside)
+    inside.unlink()
+    change(outside)
+    expected = outside.read_bytes()
+    bring_back(outside, inside)
+    assert inside.read_bytes() == expected != BYTES
+    assert node.events("quarantined") == []
+
+
+def test_directories_move_between_the_directories_of_one_process(workdir: Path, node: Node) -> None:
+    made, kept = workdir / "tmp/checkpoint", workdir / "localState/checkpoint"
+    (made / "deep").mkdir(parents=True)
+    (made / "deep/1.sst").write_bytes(BYTES)
+    os.link(made / "deep/1.sst", workdir / "rocksdb/1.sst")
+    made.rename(kept)
+    assert_one_file([kept / "deep/1.sst", workdir / "rocksdb/1.sst"])
+    node.stop()
+    node.start()
+    assert_one_file([kept / "deep/1.sst", workdir / "rocksdb/1.sst"])
+    kept.rename(made)
+    append(made / "deep/1.sst")
+    made.rename(kept)
+    (workdir / "localState/other").mkdir()
+    directory = os.open(workdir / "localState", os.O_RDONLY)
+    rename_with_flags(directory, b"checkpoint", directory, b"other", RENAME_EXCHANGE)
+    os.close(directory)
+    assert (workdir / "localState/other/deep/1.sst").read_bytes() == BYTES + b"more"
+    assert os.listdir(kept) == []
+    assert not made.exists()
 
 
 def test_links_survive_the_daemon(workdir: Path, node: Node) -> None:

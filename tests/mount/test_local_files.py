@@ -20,7 +20,7 @@ from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.support.mounts import mounted
 from tests.support.node import Node
-from tests.support.privileges import MAY_NET_RAW
+from tests.support.privileges import MAY_NET_RAW, as_nobody
 
 RENAME_WHITEOUT = 4
 
@@ -192,6 +192,29 @@ def test_capabilities_are_told_of_a_file_that_is_open_and_go_with_the_next_write
         with pytest.raises(OSError, match="No data available"):
             os.getxattr(path, "security.capability")
         assert os.getxattr(path, "user.colour") == b"green"
+
+
+def test_attributes_of_trusted_programs_are_shown_to_root_alone(home: Path) -> None:
+    path = home / "file"
+    path.touch()
+    os.setxattr(path, "trusted.secret", b"x")
+    os.setxattr(path, "user.colour", b"green")
+    home.chmod(0o755)
+    assert sorted(os.listxattr(path)) == ["trusted.secret", "user.colour"]
+
+    def look() -> None:
+        assert os.listxattr(path) == ["user.colour"]
+
+    as_nobody(look)
+
+
+def test_the_daemon_reads_without_a_trace(node: Node) -> None:
+    (node.work / "worker_1").mkdir()
+    path = node.work / "worker_1/localState/file"
+    path.write_bytes(b"hashed in the background")
+    os.utime(path, (5, 5))
+    node.wait_digest(path)
+    assert path.stat().st_atime == 5
 
 
 def test_extended_attributes(home: Path) -> None:

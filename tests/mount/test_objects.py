@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -469,6 +470,13 @@ def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
         (node.checkpoints / "b").rename(node.checkpoints / "c")
     assert problem.value.errno == errno.EXDEV
     assert sorted(os.listdir(node.checkpoints / "b")) == ["_temporary", "real"], "never half a move"
+
+
+def test_a_file_that_was_never_opened_is_sent(node: Node, remote_files: Path) -> None:
+    (node.checkpoints / "offsets").mkdir()
+    for name in ("empty", "offsets/0", "later.tmp"):
+        os.mknod(node.checkpoints / name, stat.S_IFREG | 0o644)
+    assert objects(remote_files) == {"empty": b"", "offsets/0": b""}
 
 
 @pytest.mark.parametrize("durability", ["commit", "async"])

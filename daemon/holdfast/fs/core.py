@@ -16,7 +16,7 @@ from holdfast.errors import NameNotStorableError
 from holdfast.fs.directories import Directories
 from holdfast.fs.locks import NodeLock, NodeLocks
 from holdfast.fs.noderecords import NodeRecords
-from holdfast.fs.nodes import Node, NodeTable
+from holdfast.fs.nodes import Node, NodeTable, path_of
 from holdfast.fs.removals import Removals
 from holdfast.index import Entry, EntryState, Index
 from holdfast.session import SessionTables
@@ -152,6 +152,15 @@ class Core:
         entry.path = path or entry.path
         self.index.entries.put(stat.st_ino, entry)
         return entry
+
+    def note_change(self, node: Node, fd: int) -> None:
+        """Note that the bytes of a file, open as ``fd``, are about to change, or have, if they are held against a digest.
+
+        Where no known name of it asks for a digest, one that has gone may have, or one that nobody has looked up.
+        """
+        stat = os.fstat(fd)
+        if self.has_digest(node) or self.index.entries.get(stat.st_ino) is not None:
+            self.mark_dirty(stat, path_of(node))
 
     def now_ns(self) -> int:
         """Return the time of day, for last uses."""

@@ -70,12 +70,14 @@ class Creation:
         core = self._core
         kind = core.kind_of(place, name) if place.zone.sends else None
         exclusive = bool(flags & os.O_EXCL)
-        fd = self._open_new(directory, name, mode, exclusive and not attempt.resent)
+        fd, is_new = self._open_new(directory, name, mode, exclusive and not attempt.resent)
         try:
             stat = self._owned(fd, directory, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
+            if is_new:
+                core.index.entries.begin(stat.st_ino)
             self._note_new_file(place, name, kind, stat, caller)
             node = core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
         except BaseException:
@@ -94,7 +96,6 @@ class Creation:
     def _note_new_file(self, place: Place, name: bytes, kind: NameKind | None, stat: os.stat_result, caller: Caller) -> None:
         """A file is here now at this name; ``kind``: None where nothing is sent."""
         core = self._core
-        core.index.entries.begin(stat.st_ino)
         if kind is NameKind.TEMPORARY:
             self._intents.temporary_made(place.path, name, caller.pid)
         elif kind is not None and kind not in LOCAL_KINDS:
@@ -187,15 +188,16 @@ class Creation:
         if await self._lookup.known_object(place, name) is not None:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
 
-    def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> int:
+    def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
+        """Return a descriptor, and whether the file was made now."""
         directory_fd = self._core.writable_descriptor(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd)
+            return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
         except FileExistsError:
             if exclusive:
                 raise
-            return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+            return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
     def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
         core = self._core

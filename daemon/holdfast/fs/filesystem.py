@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 
@@ -104,6 +105,15 @@ class FileSystem:
             self.opens.release(opened)
             raise
         return tells
+
+    async def send_new(self, node: Node) -> None:
+        """Send a file that was made without being opened, by mknod(2), where files are sent. Raises what a close may."""
+        if node.backing and any(self.core.sends(self.core.directories.place(parent), name) for parent, name in node.names()):
+            opened = await self.opens.open(node, os.O_WRONLY)
+            try:
+                await self.committer.commit(opened)
+            finally:
+                self.opens.release(opened)
 
     def release(self, opened: OpenFile) -> None:
         """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""

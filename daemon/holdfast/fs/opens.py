@@ -126,8 +126,7 @@ class Opens:
         if opened.unsent:
             return
         opened.unsent = True
-        if self._core.has_digest(opened.node):
-            self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        self._core.note_change(opened.node, opened.fd)
 
     async def make_local(self, node: Node) -> None:
         """Return when the node's bytes are whole, verified and in the tree."""

@@ -30,7 +30,7 @@ class DirectoryRenames:
         assert goal is not None
         if core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
-        if moved.zone != goal.zone and (moved.zone.remote or goal.zone.remote):
+        if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
             raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
         if moved.zone.is_store or moved.zone.sends:
             key = core.object_at(here, old).key

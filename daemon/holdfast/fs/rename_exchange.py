@@ -20,7 +20,7 @@ def exchange(
 
     Afterwards nothing tells whether it was done; so what was where is noted before.
     """
-    involves_store = here.zone.remote is not None or there.zone.remote is not None
+    involves_store = any(place.zone.is_store or place.zone.sends for place in (here, there))
     pairs = []
     before: dict[int, os.stat_result] = {}
     for directory, name, place in ((source, old, here), (target, new, there)):

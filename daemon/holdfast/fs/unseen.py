@@ -14,7 +14,6 @@ import trio
 
 from holdfast.digest import fingerprint_of_file
 from holdfast.fs.core import Core
-from holdfast.fs.nodes import path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.index import Entry, EntryState
 from holdfast.store import stamp_of
@@ -130,8 +129,7 @@ class UnseenWrites:
 
     def _changed(self, opened: OpenFile) -> None:
         opened.unsent = True
-        if self._core.has_digest(opened.node):
-            self._core.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        self._core.note_change(opened.node, opened.fd)
 
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty when the bytes are known to be others."""

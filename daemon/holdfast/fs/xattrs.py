@@ -7,12 +7,13 @@ import os
 
 from holdfast.errors import StaleNodeError
 from holdfast.fs.attempts import FIRST, Attempt
-from holdfast.fs.core import Core
+from holdfast.fs.core import Caller, Core
 from holdfast.fs.nodes import Node
 from holdfast.fs.opens import Opens
 
 _ACCESS_LISTS = (b"system.posix_acl_access", b"system.posix_acl_default")
 _PRIVATE = b"user.holdfast."
+_TRUSTED = b"trusted."
 
 
 class ExtendedAttributes:
@@ -36,11 +37,12 @@ class ExtendedAttributes:
             raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         return os.getxattr(file, name, follow_symlinks=follow)
 
-    def names(self, node: Node) -> list[bytes]:
-        """Return the names of all attributes."""
+    def names(self, node: Node, caller: Caller) -> list[bytes]:
+        """Return the names of all attributes; those of programs that are trusted are shown to root alone (xattr(7))."""
         file, follow = self._file(node)
         found = os.listxattr(file, follow_symlinks=follow) if file is not None else []
-        return [name for name in map(os.fsencode, found) if not name.startswith(_PRIVATE)]
+        hidden = (_PRIVATE,) if caller.uid == 0 else (_PRIVATE, _TRUSTED)
+        return [name for name in map(os.fsencode, found) if not name.startswith(hidden)]
 
     async def set(self, node: Node, name: bytes, value: bytes, attempt: Attempt = FIRST) -> None:
         """Set an attribute, creating or replacing it."""

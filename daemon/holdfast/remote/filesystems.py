@@ -69,8 +69,13 @@ class FsspecStore(RemoteStore):
         self._place: Place | None = None
         try:
             fsspec.get_filesystem_class(url.partition("://")[0])
-        except (ImportError, ValueError) as problem:
+        except ImportError as problem:
             raise ConfigurationError(f"{self.url}: {masked(str(problem), self._secrets)}") from None
+        except ValueError:
+            raise ConfigurationError(
+                f"{self.url}: no such kind of store is known; write file:///path, s3://bucket/prefix, gs://…, az://…, or a "
+                "scheme of fsspec's, as hdfs:// and sftp://"
+            ) from None
 
     def probe(self) -> None:
         with self._asking(f"asking {self.url}") as place:

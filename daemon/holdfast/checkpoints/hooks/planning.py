@@ -72,7 +72,7 @@ async def make_drop(access: RemoteAccess, name: str, root: str | None, *, all_be
         question = Question(DROP, root, Policy(), _checkpoints(survey, relative, all_before=all_before))
     else:
         raise PlanError(
-            f"{name} is no checkpoint: name the directory chk-<n> of a job, or commits/<n> of a Spark query "
+            f"{name or 'the store'} is no checkpoint: name the directory chk-<n> of a job, or commits/<n> of a Spark query "
             "('holdfast checkpoint ls' shows what there is); savepoints are never touched"
         )
     return question, await _judged(access, question, survey), survey

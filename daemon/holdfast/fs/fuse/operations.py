@@ -73,7 +73,9 @@ class Operations(pyfuse3.Operations):
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt))
+        node, stat = self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt)
+        await self._files.send_new(node)
+        return self._new_entry(node, stat)
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
@@ -153,7 +155,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
-        return self._files.xattrs.names(self._node(inode))
+        return self._files.xattrs.names(self._node(inode), _caller(ctx))
 
     @replies
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
