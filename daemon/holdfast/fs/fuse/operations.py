@@ -63,28 +63,31 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
         self._answer(request, opened, ctx, reads_only=False, is_new=True)
-        return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
+        return FileInfo(fh=handle_of(node, reads_only=False)), _entry(self._files.created(node, stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt))
+        node, stat = self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt))
+        node, stat = self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.symlink(parent, name, target, _caller(ctx), attempt))
+        node, stat = self._files.creation.symlink(parent, name, target, _caller(ctx), attempt)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
         stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
-        return self._new_entry(node, stat)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -263,10 +266,6 @@ class Operations(pyfuse3.Operations):
 
     def _opened(self, fh: int) -> OpenFile:
         return self._files.opens.opened(node_of(fh))
-
-    def _new_entry(self, node: Node, stat: Stat) -> EntryAttributes:
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds))
 
 
 def _caller(ctx: RequestContext) -> Caller:
