@@ -14,12 +14,11 @@ from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
 from holdfast.fs.fuse.handles import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.listing import dots
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
-
-_DOT, _DOTDOT = 1, 2
 
 
 class Operations(pyfuse3.Operations):
@@ -226,8 +225,8 @@ class Operations(pyfuse3.Operations):
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         node = self._node(fh)
         await self._files.listings.prepare(node, start_id)
-        for name, offset, who in ((b".", _DOT, node), (b"..", _DOTDOT, node.parent or node)):
-            if start_id < offset and not pyfuse3.readdir_reply(token, name, _directory_entry(who), offset):
+        for name, inode, _, offset in dots(node, start_id):
+            if not pyfuse3.readdir_reply(token, name, _directory_entry(inode), offset):
                 return
         for name, found, offset in self._files.listings.entries(node, start_id):
             if not pyfuse3.readdir_reply(token, name, _attributes(*found), offset):
@@ -297,8 +296,8 @@ def _attributes(node: Node, stat: Stat, entry_seconds: float, attribute_seconds:
     return entry
 
 
-def _directory_entry(node: Node) -> EntryAttributes:
+def _directory_entry(inode: int) -> EntryAttributes:
     entry = EntryAttributes()
-    entry.st_ino = node.id
+    entry.st_ino = inode
     entry.st_mode = 0o040755
     return entry
