@@ -15,7 +15,11 @@ from holdfast.errors import TakeoverError
 from holdfast.service_manager import ServiceManager
 from holdfast.session import Identity, SessionArea
 
-_HOW = "start it with 'holdfast mount --supervise', or as a service of systemd with FileDescriptorStoreMax=1"
+NOT_HELD = (
+    "nobody holds the mount while there is no daemon; "
+    "start it with 'holdfast mount --supervise', or as a service of systemd with FileDescriptorStoreMax=1"
+)
+"""Why a mount that could be taken over ends with its daemon, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +106,6 @@ class Succession:
         """The mount is gone for good."""
         self._release()
         self.area.end()
-
-    def prospect(self, takeover: str) -> str:
-        """Say whether the mount outlives this daemon; ``takeover`` says whether the kernel's side allows it."""
-        if takeover != "takeover" or self._held:
-            return takeover
-        return f"no takeover: nobody holds the mount while there is no daemon; {_HOW}"
 
     def is_restarting(self) -> bool:
         """Say whether the signal to stop is the first half of a restart."""

@@ -76,7 +76,7 @@ async def _run(
         core = await assembled(config, store, index, tables, events, counters)
         files = FileSystem(core)
         path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
-        session = Session(
+        session = Session.mounted(
             files,
             path,
             allow_other=config.mount.allow_other,

@@ -28,7 +28,7 @@ from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover import Takeover
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep
-from holdfast.succession import Succession
+from holdfast.succession import NOT_HELD, Succession
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -54,9 +54,16 @@ class Tenure:
         self.wants_restart = False
 
     @property
+    def mount_outlives(self) -> bool:
+        """Whether the mount outlives this daemon: it can be taken over, and somebody holds it until it is."""
+        return self._session.device is not None and self._succession.is_held
+
+    @property
     def takeover(self) -> str:
         """Whether the mount outlives this daemon: ``takeover``, or ``no takeover:`` and the reason."""
-        return self._succession.prospect(self._session.takeover)
+        if self._session.device is not None and not self._succession.is_held:
+            return f"no takeover: {NOT_HELD}"
+        return self._session.takeover
 
     @property
     def data_mode(self) -> str:
@@ -70,7 +77,7 @@ class Tenure:
 
     def check_restart(self) -> None:
         """Raise ``NotRestartableError`` if the mount would end with this daemon."""
-        if self.takeover != "takeover":
+        if not self.mount_outlives:
             raise NotRestartableError(f"the mount can't outlive the daemon ({self.takeover})")
 
     def restart(self) -> None:
@@ -139,7 +146,7 @@ class Tenure:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 name = signal.Signals(number).name
-                if self.takeover == "takeover" and await trio.to_thread.run_sync(self._succession.is_restarting):
+                if self.mount_outlives and await trio.to_thread.run_sync(self._succession.is_restarting):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, waiting_daemon
+from tests.support import crashing_daemon, unconnected_daemon, waiting_daemon
 from tests.support.node import Node, StartError, wait_until
 
 
@@ -172,6 +172,23 @@ def test_a_daemon_dies_while_the_kernel_is_to_forget_a_name_in_a_locked_director
     wait_until(node.answers)
     assert node.pid != before
     assert (node.work / "here/link").read_bytes() == b"kept"
+
+
+def test_a_mount_that_one_daemon_could_not_connect_is_the_next_ones(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.module = unconnected_daemon.__name__
+    node.expected_faults += ["Traceback", "  File "]
+    armed = node.directory / "armed"
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.start()
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        armed.touch()
+        node.kill_daemon()
+        file.write(b"kept")
+        assert not armed.exists()
+        assert os.pread(file.fileno(), 4, 0) == b"kept"
+    assert len(node.events("taken-over")) == 1
 
 
 # --- when it can't be ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import mountpoint
 from tests.conftest import NodeFactory
+from tests.support import crashing_daemon, unconnected_daemon
 from tests.support.mounts import mounted_image
 from tests.support.node import Node, StartError
 
@@ -29,10 +30,10 @@ def refusal(node: Node, **settings: object) -> str:
 
 def run_daemon(node: Node, *prefix: str) -> subprocess.CompletedProcess[str]:
     """Run holdfastd to its end under the command ``prefix``."""
-    command = [*prefix, sys.executable, "-m", "holdfast.daemon"]
+    command = [*prefix, sys.executable, "-m", node.module]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **node.environment})
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,17 @@ def test_a_mountpoint_that_is_in_use(make_node: NodeFactory) -> None:
     other = make_node("other", mount__mountpoint=node.mountpoint)
     assert "a running Holdfast is mounted there" in refusal(other)
     assert "checkpoints" in os.listdir(node.mountpoint)
+
+
+def test_a_mount_that_can_not_be_connected_is_taken_away(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.module = unconnected_daemon.__name__
+    armed = node.directory / "armed"
+    armed.touch()
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    assert "Resource temporarily unavailable" in run_daemon(node).stderr
+    assert mountpoint.mount_at(str(node.mountpoint)) is None
+    node.start()
 
 
 def test_a_store_of_another_format_is_left_as_it_is(make_node: NodeFactory) -> None:

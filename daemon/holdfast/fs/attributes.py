@@ -77,22 +77,14 @@ class RemoteStat:
 
 def of_object(node: Node, known: KnownObject, ownership: Ownership, above: Stat) -> RemoteStat:
     """Return the attributes of an object without a file; ``above`` are those of its directory."""
-    uid, gid = owner(ownership, above)
+    uid, gid = ownership.owner(above)
     return RemoteStat(node.id, stat_module.S_IFREG | ownership.file_mode, uid, gid, known.size_bytes, known.modified_ns)
 
 
 def of_directory(node: Node, ownership: Ownership, above: Stat) -> RemoteStat:
     """Return the attributes of a directory that only objects imply; ``above`` are those of its own directory."""
-    uid, gid = owner(ownership, above)
+    uid, gid = ownership.owner(above)
     return RemoteStat(node.id, stat_module.S_IFDIR | ownership.directory_mode, uid, gid, 0, above.st_mtime_ns)
-
-
-def owner(ownership: Ownership, above: Stat) -> tuple[int, int]:
-    """Return uid and gid of what comes from a store, below a directory with the attributes ``above``."""
-    return (
-        above.st_uid if ownership.uid < 0 else ownership.uid,
-        above.st_gid if ownership.gid < 0 else ownership.gid,
-    )
 
 
 class NamelessStat:

@@ -129,6 +129,16 @@ class Core:
         finally:
             os.close(fd)
 
+    def lost_directory(self, parent: Node, name: bytes, inode: int) -> None:
+        """Bring the nodes up to date after the directory ``inode``, which was at this name, is gone from the tree."""
+        node = self.nodes.of_backing(inode)
+        if node is None:
+            self.removals.gone.add(inode)
+            return
+        self.directories.forget(node)
+        self.nodes.drop_name(node, parent, name)
+        self.nodes.unbind(node)
+
     def refresh_entry(self, before: os.stat_result, after: os.stat_result) -> Entry | None:
         """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow; return it.
 

@@ -121,8 +121,7 @@ class Creation:
         mode |= above.st_mode & stat_module.S_ISGID
         attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
         if core.is_root:
-            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
-            os.chown(name, caller.uid, gid, dir_fd=parent_fd, follow_symlinks=False)
+            os.chown(name, caller.uid, _group(above, caller), dir_fd=parent_fd, follow_symlinks=False)
         os.chmod(name, mode, dir_fd=parent_fd)
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if place.zone.remote is not None:
@@ -161,9 +160,7 @@ class Creation:
         core = self._core
         fd = self._core.writable_descriptor(directory)
         if core.is_root:
-            above = os.stat(fd)
-            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
-            os.chown(name, caller.uid, gid, dir_fd=fd, follow_symlinks=False)
+            os.chown(name, caller.uid, _group(os.stat(fd), caller), dir_fd=fd, follow_symlinks=False)
         if mode is not None:
             os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
         stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -202,8 +199,7 @@ class Creation:
     def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
         core = self._core
         if core.is_root:
-            above = os.stat(core.directories.descriptor(directory))
-            gid = above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
+            gid = _group(os.stat(core.directories.descriptor(directory)), caller)
             if (caller.uid, gid) != (0, 0):
                 os.fchown(fd, caller.uid, gid)
         if mode & _BITS_THAT_GET_LOST:
@@ -212,6 +208,11 @@ class Creation:
         if not stat_module.S_ISREG(stat.st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return stat
+
+
+def _group(above: os.stat_result, caller: Caller) -> int:
+    """Return the group of what ``caller`` makes in the directory with the attributes ``above`` (inode(7), S_ISGID)."""
+    return above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
 
 
 def _nobody_cares(place: Place, caller: Caller) -> None:

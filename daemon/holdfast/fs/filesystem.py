@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from holdfast.errors import HoldfastError
+from holdfast.fs.attributes import Stat
 from holdfast.fs.backlog import Backlog
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
@@ -17,7 +18,7 @@ from holdfast.fs.data import DataPath
 from holdfast.fs.handles import Handles
 from holdfast.fs.intents import Intents
 from holdfast.fs.listing import Listings
-from holdfast.fs.lookup import Lookup
+from holdfast.fs.lookup import Found, Lookup
 from holdfast.fs.missing import Missing
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
@@ -88,6 +89,11 @@ class FileSystem:
         if for_good:
             self.unseen.settle_all()
         self.core.directories.close()
+
+    def created(self, node: Node, stat: Stat) -> Found:
+        """Return what the kernel is to be told of a name that was made just now; it may keep both for the same time."""
+        seconds = self.status.seconds(node)
+        return Found(node, stat, seconds, seconds)
 
     def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bool:
         """The reply to this OPEN or CREATE (``is_new``) comes next; return whether the kernel is to tell of closes.

@@ -22,8 +22,8 @@ from holdfast.fs.lookup import RESERVED, Found, Lookup
 from holdfast.fs.nodes import Node
 from holdfast.zones import Place, ZoneKind
 
-_FIRST_POSITION = 3
-"""Offsets 1 and 2 are those of "." and ".."."""
+_DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
+"""Offsets after "." and "..", and the lowest after anything else."""
 _LARGE_DIRECTORY_BYTES = 128 * 1024
 _LARGE_DIRECTORY = 2000  # names, that take 5 ms to be put in order
 _BUCKET_BITS = 10
@@ -194,6 +194,14 @@ class Listings:
         if not stat_module.S_ISREG(stat.st_mode) or core.kind_of(place, name) in LOCAL_KINDS:
             return True
         return self._lookup.reconcile(place, name, stat, listing.object(name))
+
+
+def dots(node: Node, offset: int) -> Iterator[Bare]:
+    """Yield "." and "..", with which each listing begins, from ``offset`` on."""
+    if offset < _DOT:
+        yield b".", node.id, _DIRECTORY, _DOT
+    if offset < _DOTDOT:
+        yield b"..", (node.parent or node).id, _DIRECTORY, _DOTDOT
 
 
 def _scanned(path: bytes) -> dict[bytes, int]:

@@ -58,13 +58,7 @@ class Removal:
         if stat is not None:
             core.removals.begin(stat.st_ino, is_last=True)
             os.rmdir(name, dir_fd=core.directories.descriptor(parent))
-            node = core.nodes.of_backing(stat.st_ino)
-            if node is not None:
-                core.directories.forget(node)
-                core.nodes.drop_name(node, parent, name)
-                core.nodes.unbind(node)
-            else:
-                core.removals.gone.add(stat.st_ino)
+            core.lost_directory(parent, name, stat.st_ino)
         elif (not place.zone.is_store or core.nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if place.zone.remote is not None:

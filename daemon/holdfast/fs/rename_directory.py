@@ -47,7 +47,8 @@ class DirectoryRenames:
             core.removals.begin(victim.st_ino, is_last=True)
         rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
         if victim is not None:
-            self._directory_replaced(target, new, victim)
+            core.index.marks.let_go(victim.st_ino)
+            core.lost_directory(target, new, victim.st_ino)
         node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
         core.nodes.drop_name(node, source, old)
         core.nodes.add_name(node, target, new)
@@ -64,14 +65,3 @@ class DirectoryRenames:
             for path, stat in core.store.tree.walk(directory)
             if stat_module.S_ISREG(stat.st_mode)
         )
-
-    def _directory_replaced(self, target: Node, new: bytes, victim: os.stat_result) -> None:
-        core = self._core
-        node = core.nodes.of_backing(victim.st_ino)
-        core.index.marks.let_go(victim.st_ino)
-        if node is not None:
-            core.directories.forget(node)
-            core.nodes.drop_name(node, target, new)
-            core.nodes.unbind(node)
-        else:
-            core.removals.gone.add(victim.st_ino)

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.directories import RemoteDirectories
+
+
+class Owned(Protocol):
+    """What has an owner, such as ``os.stat_result``."""
+
+    @property
+    def st_uid(self) -> int:
+        """The user's number."""
+
+    @property
+    def st_gid(self) -> int:
+        """The group's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +30,13 @@ class Ownership:
     gid: int
     file_mode: int
     directory_mode: int
+
+    def owner(self, above: Owned) -> tuple[int, int]:
+        """Return uid and gid of what is directly in the directory ``above``."""
+        return (
+            above.st_uid if self.uid < 0 else self.uid,
+            above.st_gid if self.gid < 0 else self.gid,
+        )
 
 
 @dataclass(frozen=True, slots=True)

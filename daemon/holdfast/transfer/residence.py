@@ -186,9 +186,7 @@ class Residence:
 
 
 def _dress(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:
-    above = os.stat(directory_fd)
-    uid = above.st_uid if ownership.uid < 0 else ownership.uid
-    gid = above.st_gid if ownership.gid < 0 else ownership.gid
+    uid, gid = ownership.owner(os.stat(directory_fd))
     os.fchmod(fd, ownership.file_mode)
     if os.geteuid() == 0:
         os.fchown(fd, uid, gid)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from holdfast.fs.attributes import Stat
-from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
+from holdfast.fs.filesystem import Caller, FileSystem, OpenFile
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
 from holdfast.fs.fuse.direct_listing import DirectListings
@@ -112,12 +111,13 @@ class DirectAnswers:
         parent, name = self._nodes.get(node_id), body[wire.CREATE.size : -1]
         node, stat, opened = self._files.creation.file_nowait(parent, name, mode, flags, caller)
         reply = self._opened(opened, caller, reads_only=False, is_new=True)
-        return self._new_entry(node, stat) + reply
+        return _entry(self._files.created(node, stat)) + reply
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
         parent, name = self._nodes.get(node_id), body[wire.MKDIR.size : -1]
-        return self._new_entry(*self._files.creation.directory(parent, name, mode, caller))
+        node, stat = self._files.creation.directory(parent, name, mode, caller)
+        return _entry(self._files.created(node, stat))
 
     def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.removal.unlink(self._nodes.get(node_id), body[:-1])
@@ -126,7 +126,7 @@ class DirectAnswers:
     def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire.NODE.unpack_from(body)[0])
         stat = self._files.renames.link_nowait(node, self._nodes.get(node_id), body[wire.NODE.size : -1])
-        return self._new_entry(node, stat)
+        return _entry(self._files.created(node, stat))
 
     def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         return self._move(node_id, wire.NODE.unpack_from(body)[0], 0, body[wire.NODE.size : -1])
@@ -209,10 +209,6 @@ class DirectAnswers:
         return 0
 
     # ------------------------------------------------------------------------------------------------------------------
-
-    def _new_entry(self, node: Node, stat: Stat) -> bytes:
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds))
 
     def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bytes:
         tells = self._files.hand_out(opened, self._request, caller, reads_only=reads_only, is_new=is_new)

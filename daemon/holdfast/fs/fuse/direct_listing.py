@@ -13,11 +13,10 @@ from holdfast.fs.filesystem import FileSystem, Node
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.boundary import errno_of
 from holdfast.fs.fuse.handles import KEPT_LISTING
-from holdfast.fs.listing import Bare
+from holdfast.fs.listing import Bare, dots
 from holdfast.fs.lookup import Found
 from holdfast.kernel import Connection, OpenFlag
 
-_DIRECTORY = 4  # readdir(3)
 _DOTS = (b".", b"..")
 _NO_ATTRIBUTES = wire.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]
@@ -119,7 +118,7 @@ class DirectListings:
         return b"".join(entries)
 
     def _all_entries(self, node: Node, offset: int) -> Iterator[Bare]:
-        yield from _dots(node, offset)
+        yield from dots(node, offset)
         yield from self._listings.bare(node, offset)
 
     def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
@@ -127,14 +126,7 @@ class DirectListings:
         return self._told(self._all_found(node, offset), size_bytes)
 
     def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
-        for dot in _dots(node, offset):
+        for dot in dots(node, offset):
             yield None, wire.directory_entry(dot)
         for name, found, position in self._listings.entries(node, offset):
             yield found, wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))
-
-
-def _dots(node: Node, offset: int) -> Iterator[Bare]:
-    if offset < 1:
-        yield b".", node.id, _DIRECTORY, 1
-    if offset < 2:
-        yield b"..", (node.parent or node).id, _DIRECTORY, 2

@@ -14,12 +14,11 @@ from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
 from holdfast.fs.fuse.boundary import replies
 from holdfast.fs.fuse.handles import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.listing import dots
 from holdfast.fs.lookup import Found
 from holdfast.fs.status import Changes
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
-
-_DOT, _DOTDOT = 1, 2
 
 
 class Operations(pyfuse3.Operations):
@@ -63,30 +62,32 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
         self._answer(request, opened, ctx, reads_only=False, is_new=True)
-        return FileInfo(fh=handle_of(node, reads_only=False)), self._new_entry(node, stat)
+        return FileInfo(fh=handle_of(node, reads_only=False)), _entry(self._files.created(node, stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt))
+        node, stat = self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         node, stat = self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt)
         await self._files.send_new(node)
-        return self._new_entry(node, stat)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        return self._new_entry(*self._files.creation.symlink(parent, name, target, _caller(ctx), attempt))
+        node, stat = self._files.creation.symlink(parent, name, target, _caller(ctx), attempt)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
         stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
-        return self._new_entry(node, stat)
+        return _entry(self._files.created(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -225,8 +226,8 @@ class Operations(pyfuse3.Operations):
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         node = self._node(fh)
         await self._files.listings.prepare(node, start_id)
-        for name, offset, who in ((b".", _DOT, node), (b"..", _DOTDOT, node.parent or node)):
-            if start_id < offset and not pyfuse3.readdir_reply(token, name, _directory_entry(who), offset):
+        for name, inode, _, offset in dots(node, start_id):
+            if not pyfuse3.readdir_reply(token, name, _directory_entry(inode), offset):
                 return
         for name, found, offset in self._files.listings.entries(node, start_id):
             if not pyfuse3.readdir_reply(token, name, _attributes(*found), offset):
@@ -266,10 +267,6 @@ class Operations(pyfuse3.Operations):
     def _opened(self, fh: int) -> OpenFile:
         return self._files.opens.opened(node_of(fh))
 
-    def _new_entry(self, node: Node, stat: Stat) -> EntryAttributes:
-        seconds = self._files.status.seconds(node)
-        return _entry(Found(node, stat, seconds, seconds))
-
 
 def _caller(ctx: RequestContext) -> Caller:
     return Caller(ctx.uid, ctx.gid, ctx.pid)
@@ -300,8 +297,8 @@ def _attributes(node: Node, stat: Stat, entry_seconds: float, attribute_seconds:
     return entry
 
 
-def _directory_entry(node: Node) -> EntryAttributes:
+def _directory_entry(inode: int) -> EntryAttributes:
     entry = EntryAttributes()
-    entry.st_ino = node.id
+    entry.st_ino = inode
     entry.st_mode = 0o040755
     return entry

@@ -42,14 +42,17 @@ class _WithdrawnRequests(logging.Filter):
 
 
 class Session:
-    """One mount. There can be one in a process: libfuse's state is pyfuse3's and global.
+    """One mount, as ``mounted`` makes it. There can be one in a process: libfuse's state is pyfuse3's and global."""
 
-    ``keep`` is where its start is kept for a later daemon. With ``device``, the descriptor of a living mount, that one is
-    taken over; raises ``TakeoverError`` when it can't be, and leaves it as it is.
-    """
+    def __init__(self, mountpoint: str, connection: Connection, inherited: mountpoints.Mount | None) -> None:
+        self.mountpoint = mountpoint
+        self._connection = connection
+        self._inherited = inherited
+        self._invalidator: Invalidator | None = None
 
-    def __init__(
-        self,
+    @classmethod
+    def mounted(
+        cls,
         files: FileSystem,
         mountpoint: str,
         *,
@@ -57,33 +60,43 @@ class Session:
         passthrough: bool,
         keep: Path,
         device: int | None = None,
-    ) -> None:
-        self.mountpoint = mountpoint
-        self._is_inherited = device is not None
-        self._inherited = mountpoints.mounted_on(mountpoint) if self._is_inherited else None
+    ) -> Session:
+        """Mount ``files`` on a path without symbolic links; what the kernel asks waits for ``serve``.
+
+        ``keep`` is where the start of the mount is kept for a later daemon. With ``device``, the descriptor of a living
+        mount, that one is taken over. Raises ``FuseUnavailableError`` and ``MountpointError``, and ``TakeoverError`` when
+        the mount can't be taken over. Whatever is raised, no new mount stays behind, and one to take over is left as it is.
+        """
+        inherited = None if device is None else mountpoints.mounted_on(mountpoint)
+        _check_device()
+        session = cls(mountpoint, Connection(Machine.this(), passthrough=passthrough), inherited)
+        session._mount(files, allow_other, keep, device)
+        try:
+            session._connect(files)
+        except BaseException:
+            session._end(unmount=device is None)
+            raise
+        return session
+
+    def _mount(self, files: FileSystem, allow_other: bool, keep: Path, device: int | None) -> None:
         options = {"default_permissions", "fsname=holdfast", "subtype=holdfast"}
         if allow_other:
             options.add("allow_other")
-        try:
-            os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
-        except OSError as problem:
-            raise FuseUnavailableError(
-                f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
-                "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
-            ) from None
-        self._connection = Connection(Machine.this(), passthrough=passthrough)
         add = InitFlag.READDIRPLUS_WHEN_USED  # READDIR is answered past pyfuse3
-        self._connection.prepare(keep, takeover=self._is_inherited, add=add)
+        self._connection.prepare(keep, takeover=device is not None, add=add)
         try:
-            where = mountpoint if device is None else f"/dev/fd/{device}"
+            where = self.mountpoint if device is None else f"/dev/fd/{device}"
             pyfuse3.init(Operations(files, self._connection), where, options)
         except RuntimeError:
-            if self._is_inherited:
+            if device is not None:
                 raise TakeoverError(self._connection.takeover) from None
             raise MountpointError(
-                f"the kernel refused to mount on {mountpoint}: mounting takes root, or the setuid helper fusermount3 "
+                f"the kernel refused to mount on {self.mountpoint}: mounting takes root, or the setuid helper fusermount3 "
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
+
+    def _connect(self, files: FileSystem) -> None:
+        """Let mount and file system know of each other. Starts the invalidator's process where takeover is possible."""
         self._connection.attach()
         answers = DirectAnswers(files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
@@ -93,11 +106,11 @@ class Session:
         files.presence.attributes_changed = _attributes_changed
         if self._connection.device >= 0:
             files.presence.caught_up = self._caught_up
-        self._invalidator = None if self.device is None else Invalidator(self.device)
-        if self._invalidator is None:  # no takeover, so nobody waits for the end of this process
+        if self.device is None:  # no takeover, so nobody waits for the end of this process
             files.presence.invalidate = _invalidate
             files.presence.invalidate_now = _invalidate_now
         else:
+            self._invalidator = Invalidator(self.device)
             files.presence.invalidate = self._invalidator.invalidate
             files.presence.invalidate_now = partial(_forget_now, self._invalidator)
 
@@ -152,7 +165,7 @@ class Session:
 
     def close(self) -> None:
         """Unmount and end the session."""
-        if self._is_inherited and mountpoints.mounted_on(self.mountpoint) == self._inherited:
+        if self._inherited is not None and mountpoints.mounted_on(self.mountpoint) == self._inherited:
             mountpoints.detach(self.mountpoint)  # libfuse knows nothing of a mount that it has not made
         self._end(unmount=True)
 
@@ -165,6 +178,16 @@ class Session:
             self._invalidator.close()
         self._connection.close()
         pyfuse3.close(unmount=unmount)
+
+
+def _check_device() -> None:
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as problem:
+        raise FuseUnavailableError(
+            f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
+            "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+        ) from None
 
 
 def _attributes_changed(node_id: int) -> None:
