@@ -85,7 +85,7 @@ def test_listings_without_the_c_module(make_node: NodeFactory, workspace: Path) 
     node = make_node()
     node.environment = {"PYTHONPATH": os.pathsep.join([str(workspace / "shadow"), os.environ.get("PYTHONPATH", "")])}
     node.start()
-    assert "not built" in node.status().data_mode
+    assert "not built" in node.status().takeover
     (node.work / "plain").mkdir()
     fill(node.work / "plain", 300)
     assert described(node.work / "plain") == stated(node.work / "plain")
