@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
 from tests.support.descriptors import open_below
-from tests.support.privileges import needs_root
+from tests.support.privileges import as_nobody, needs_root
 
 
 @pytest.fixture
@@ -285,3 +285,17 @@ def test_flags_that_contradict_each_other(tree: Tree) -> None:
     with pytest.raises(OSError, match="Invalid argument") as caught:
         rename_with_flags(tree.root_fd, b"a", tree.root_fd, b"b", RENAME_NOREPLACE | RENAME_EXCHANGE)
     assert caught.value.errno == errno.EINVAL
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0, 0o100, 0o444])
+def test_a_walk_leaves_out_what_is_closed_to_this_user(root: Path, tree: Tree, mode: int) -> None:
+    for name in ("closed", "open"):
+        (root / name / "below").mkdir(parents=True)
+        (root / name / "file").touch()
+    (root / "closed").chmod(mode)
+
+    def walk() -> None:
+        assert [path for path, _ in tree.walk(b"")] == [b"open/file"]
+
+    as_nobody(walk)

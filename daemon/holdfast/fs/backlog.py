@@ -15,9 +15,9 @@ import trio
 from holdfast.config import Durability
 from holdfast.errors import HoldfastError
 from holdfast.fs.core import Core
-from holdfast.fs.publish import Publisher
+from holdfast.fs.publish import Publisher, Sent
 from holdfast.index import EntryState
-from holdfast.store import is_unsent, mark_unsent, unmark_unsent
+from holdfast.store import is_unsent, mark_unsent, unmark_unsent, unsent_mark
 from holdfast.zones import Place
 
 _PAUSE_SECONDS = 5.0
@@ -43,6 +43,17 @@ class Backlog:
         """Make the bytes behind ``fd`` safe on this disk, marked as unsent. Raises ``OSError``."""
         mark_unsent(fd)
         await trio.to_thread.run_sync(os.fsync, fd)
+
+    async def keep_named(self, fd: int, path: bytes) -> None:
+        """Send the file behind ``fd``, which was kept, under ``path`` too, a name that it has got since.
+
+        Who has begun to send it under other names leaves the mark that is made now. Raises ``OSError``.
+        """
+        was_kept = is_unsent(fd)
+        mark_unsent(fd)
+        self.add(path)
+        if not was_kept:
+            await trio.to_thread.run_sync(os.fsync, fd)
 
     def add(self, path: bytes) -> None:
         """Send the file at ``path`` when its turn comes."""
@@ -76,7 +87,8 @@ class Backlog:
         except OSError as problem:
             return self._later(path, problem)
         try:
-            return not is_unsent(fd) or await self._send_marked(path, fd)
+            mark = unsent_mark(fd)
+            return mark is None or await self._send_marked(path, fd, mark)
         except (HoldfastError, OSError) as problem:
             return self._later(path, problem)
         finally:
@@ -86,23 +98,39 @@ class Backlog:
         self._core.events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
         return False
 
-    async def _send_marked(self, path: bytes, fd: int) -> bool:
+    async def _send_marked(self, path: bytes, fd: int, mark: bytes) -> bool:
+        """Send a file under all its names; the mark goes when the store has the bytes under each of them."""
         core = self._core
-        parent, _, name = path.rpartition(b"/")
-        place = core.zones.place_of(parent)
-        assert place is not None
         inode = os.fstat(fd).st_ino
-        sent = await self._publisher.send_named(
-            fd, place, name, create_only=False, is_named=lambda: core.store.tree.inode(path) == inode
-        )
-        if sent is None:
+        sents = [sent for name in self._names_of(inode, path) if (sent := await self._send_as(name, fd, inode)) is not None]
+        if not sents:
             return True
-        if sent.stable:
-            unmark_unsent(fd)
-        stat = os.fstat(fd)
-        self._publisher.record([sent], stat, core.index.entries.get(stat.st_ino))
-        return sent.stable
+        stable = all(sent.stable for sent in sents)
+        others_unsent = not (stable and unmark_unsent(fd, mark))  # or it has got another name, or other bytes, meanwhile
+        self._publisher.record(sents, os.fstat(fd), core.index.entries.get(inode), others_unsent=others_unsent)
+        return stable
+
+    async def _send_as(self, path: bytes, fd: int, inode: int) -> Sent | None:
+        parent, _, name = path.rpartition(b"/")
+        place = self._core.zones.place_of(parent)
+        assert place is not None
+        return await self._publisher.send_named(
+            fd, place, name, create_only=False, is_named=lambda: self._core.store.tree.inode(path) == inode
+        )
+
+    def _names_of(self, inode: int, path: bytes) -> list[bytes]:
+        """Return ``path`` and the other names of the file that are sent, as far as anybody knows them."""
+        core = self._core
+        node, entry = core.nodes.of_backing(inode), core.index.entries.get(inode)
+        paths = {path: None}
+        for parent, name in node.names() if node is not None else []:
+            place = core.directories.place(parent)
+            if core.sends(place, name):
+                paths[place.child_path(name)] = None
+        for cached in entry.names if entry is not None else []:
+            paths[cached.path] = None
+        return [name for name in paths if core.store.tree.inode(name) == inode]
 
     def _left_over(self) -> list[bytes]:
-        entries = self._core.index.entries.scan()
-        return [entry.path for _, entry in entries if entry.state is EntryState.DIRTY and entry.path]
+        dirty = [entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY]
+        return [path for entry in dirty for path in (entry.path, *(name.path for name in entry.names)) if path]

@@ -22,7 +22,7 @@ from holdfast.fs.presence import Presence
 from holdfast.fs.publish import Publisher, Sent
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.index import Entry, EntryState
-from holdfast.store import unmark_unsent
+from holdfast.store import is_unsent, unmark_unsent, unsent_mark
 
 
 class Committer:
@@ -121,6 +121,8 @@ class Committer:
         except BaseException:
             opened.unsent = True
             raise
+        if not is_unsent(opened.fd):
+            return  # it was still to be sent, and has been sent meanwhile, these bytes too
         stat = os.fstat(opened.fd)
         for parent, name in names:
             path = self._core.directories.place(parent).child_path(name)
@@ -130,6 +132,7 @@ class Committer:
     async def _send_all(self, opened: OpenFile, names: list[tuple[Node, bytes]]) -> None:
         inode = os.fstat(opened.fd).st_ino
         entry = self._begin(opened, inode)
+        mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
         for parent, name in names:
@@ -145,8 +148,9 @@ class Committer:
             else:
                 sents += [sent] if sent is not None else []  # the name may have gone meanwhile
         if sents:
-            unmark_unsent(opened.fd)
-            self._publisher.record(sents, os.fstat(opened.fd), self._core.index.entries.get(inode))
+            others_unsent = not unmark_unsent(opened.fd, mark)
+            previous = self._core.index.entries.get(inode)
+            self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
 
@@ -154,11 +158,12 @@ class Committer:
         place = self._core.directories.place(parent)
         ours = entry.name_at(place.child_path(name)) is not None
         once = opened.exclusive or self._publisher.is_write_once(place, name)
+        is_hidden = self._core.index.marks.is_whited_out(place.child_path(name))
         return await self._publisher.send_named(
             opened.fd,
             place,
             name,
-            create_only=once and not ours,
+            create_only=once and not ours and not is_hidden,
             is_named=partial(self._is_named, opened.node, parent, name),
         )
 

@@ -64,7 +64,8 @@ class Renames:
         self._directory_of(node)
         sent = None
         if core.sends(place, name):
-            sent = await self._new_names.send(node, node.names(), place, name, caller, create_only=True)
+            is_hidden = core.index.marks.is_whited_out(place.child_path(name))
+            sent = await self._new_names.send(node, node.names(), place, name, caller, create_only=not is_hidden)
         return self._add_name(node, directory, name, sent, attempt)
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
@@ -125,7 +126,7 @@ class Renames:
         elif (found := core.nodes.of_path(here.child_path(old))) is not None:
             node = found
         elif attempt.resent and core.local_stat(target, new) is not None:
-            self._renamed_before(here, old, target, new)
+            await self._renamed_before(here, old, target, new)
             return
         else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
@@ -151,13 +152,14 @@ class Renames:
                 raise HoldsObjectsError("object stores can't keep special files")
             others = [name for name in node.names() if name != (source, old)]
             sent = await self._new_names.send(node, others, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
-        leaves_store = sent is None and self._publisher.has_object(here, old, stat)
+        leaves_store = sent is None and here.zone.is_store and self._publisher.has_object(here, old, stat)
         if leaves_store:
             with self._opens.descriptor_of(node) as fd:
                 await trio.to_thread.run_sync(os.fsync, fd)
         self._move(source, old, target, new, stat, sent, flags=flags, keeps_object=leaves_store)
         if sent is None and core.sends(there, new):
-            self._backlog.add(there.child_path(new))
+            with self._opens.descriptor_of(node) as fd:
+                await self._backlog.keep_named(fd, there.child_path(new))
         if leaves_store or (sent is None and core.sends(there, new)):
             await core.sync_directory(target)
         if leaves_store:
@@ -204,7 +206,7 @@ class Renames:
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
             self._intents.temporary_gone(here.path, old)
 
-    def _renamed_before(self, here: Place, old: bytes, target: Node, new: bytes) -> None:
+    async def _renamed_before(self, here: Place, old: bytes, target: Node, new: bytes) -> None:
         """An earlier daemon has moved the file, and has perhaps not done what follows that: do it again."""
         core = self._core
         core.directories.renamed()
@@ -217,8 +219,9 @@ class Renames:
             core.index.entries.put(stat.st_ino, entry)
         if not stat_module.S_ISREG(stat.st_mode):
             return
-        if core.sends(there, new):
-            self._backlog.add(there.child_path(new))  # sends it if it is marked as unsent
+        if self._backlog.takes(there) and core.sends(there, new):
+            with self._opens.descriptor_of(core.nodes.local(target, new, stat.st_ino, stat.st_mode)) as fd:
+                await self._backlog.keep_named(fd, there.child_path(new))
         if here.zone.is_store and core.sends(here, old):
             self._publisher.delete_object(here, old)
 

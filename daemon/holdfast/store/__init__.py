@@ -7,7 +7,7 @@ from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
-from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent
+from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent, unsent_mark
 
 __all__ = [
     "FORMAT_VERSION",
@@ -28,4 +28,5 @@ __all__ = [
     "rename_with_flags",
     "stamp_of",
     "unmark_unsent",
+    "unsent_mark",
 ]

@@ -11,6 +11,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Iterator
+from contextlib import suppress
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
@@ -112,20 +113,16 @@ class Tree:
 
     def _children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
         """Return path and lstat of what is in the directory at ``path``; nothing if it is gone, or can't be read."""
-        try:
-            fd = self.open_directory(path)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):  # what is closed to this user is not served either
-            return []
         found = []
-        try:
-            for name in os.listdir(f"/proc/self/fd/{fd}".encode()):
-                try:
-                    stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                found.append((path + b"/" + name if path else name, stat))
-        finally:
-            os.close(fd)
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # what is closed to this user is not served
+            fd = self.open_directory(path)
+            try:
+                for name in os.listdir(f"/proc/self/fd/{fd}".encode()):
+                    with suppress(FileNotFoundError):
+                        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        found.append((path + b"/" + name if path else name, stat))
+            finally:
+                os.close(fd)
         return found
 
     def _remove_if_empty(self, path: bytes) -> int:
