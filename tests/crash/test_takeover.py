@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,21 @@ def test_a_directory_that_an_earlier_daemon_knew_goes_on_while_its_only_file_mov
     os.unlink(node.work / "three/passing")
     os.link(node.work / "three" / new, node.work / "link")
     assert (node.work / "link").read_bytes() == b"file"
+
+
+@pytest.mark.parametrize("name", ["plain", "offsets/7", f"1_{uuid.uuid4()}.zip"])
+def test_what_is_evicted_after_a_kill_can_be_renamed_and_removed(name: str, make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    path = node.checkpoints / "query" / name
+    path.parent.mkdir(parents=True)
+    for change in (path.unlink, lambda: path.rename(path.with_name("other.tmp"))):
+        path.write_bytes(b"evicted")
+        node.kill_daemon()
+        wait_until(node.answers)
+        with node.client() as client:
+            assert list(client.evict(str(node.checkpoints)))[-1].done == 1
+        change()
+        assert not path.exists()
 
 
 def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:

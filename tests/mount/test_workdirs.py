@@ -57,6 +57,49 @@ def test_a_name_without_a_role_is_a_plain_directory(node: Node) -> None:
     (node.work / "renamed").rmdir()
 
 
+def test_a_file_that_leaves_blob_storage_leaves_the_store_alone(node: Node, workspace: Path) -> None:
+    workdir = node.work / "worker_x"
+    workdir.mkdir()
+    keys = ("x", "blobStorage/x", "worker_x/blobStorage/x", "orker_x/blobStorage/x")
+    for key in keys:
+        (node.blobs / key).parent.mkdir(parents=True, exist_ok=True)
+        (node.blobs / key).write_bytes(b"of others")
+    (workdir / "blobStorage/y").write_bytes(b"y")
+    for name in ("x", "y"):
+        assert (workdir / "blobStorage" / name).exists()
+        (workdir / "blobStorage" / name).rename(workdir / "rocksdb" / name)
+        assert not (workdir / "blobStorage" / name).exists()
+    node.stop()
+    assert all((workspace / "remote/blobs" / key).read_bytes() == b"of others" for key in keys)
+    assert (workspace / "remote/blobs/y").read_bytes() == b"y"
+    node.start()
+    assert os.listdir(workdir / "blobStorage") == []
+    assert not any((workdir / "blobStorage" / name).exists() for name in ("x", "y"))
+
+
+def test_a_name_that_was_removed_from_blob_storage_can_be_made_anew(node: Node) -> None:
+    workdir = node.work / "worker_x"
+    workdir.mkdir()
+    path, other = workdir / "blobStorage/x", workdir / "rocksdb/other"
+    other.write_bytes(b"new")
+
+    def make_exclusively() -> None:
+        with path.open("xb") as file:
+            file.write(b"new")
+
+    for make in (lambda: os.link(other, path), make_exclusively, lambda: path.write_bytes(b"new")):
+        (node.blobs / "x").write_bytes(b"of others")
+        assert path.read_bytes() == b"of others"
+        path.unlink()
+        make()
+        assert path.read_bytes() == b"new"
+        path.unlink()
+        with node.client() as client:
+            client.release("worker", "x")
+            client.acquire("worker", "x", os.getpid())
+        other.write_bytes(b"new")
+
+
 def test_a_restarted_process_finds_its_directory_with_the_volatile_parts_empty(node: Node) -> None:
     with node.client() as client, sleeper() as first:
         workdir = Path(client.acquire("worker", "host-7078", first.pid).path)

@@ -54,6 +54,18 @@ def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
     assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
 
 
+def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_another_one() -> None:
+    now = [0.0]
+    intents = Intents(clock=lambda: now[0])
+    intents.directory_made(b"made", 7)
+    for kind in (NameKind.WRITE_ONCE, NameKind.REPLACEABLE):
+        assert intents.is_creating(b"made", b"1", kind, 7, math.inf)
+        assert not intents.is_creating(b"made", b"1", kind, 8, math.inf)
+    now[0] = 1.1
+    assert not intents.is_creating(b"made", b"1", NameKind.REPLACEABLE, 7, math.inf)
+    assert intents.is_creating(b"made", b"2", NameKind.REPLACEABLE, 7, math.inf)
+
+
 def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
     now = 0.0
     intents = Intents(clock=lambda: now)

@@ -181,6 +181,8 @@ class Creation:
 
     async def _must_be_free(self, place: Place, name: bytes) -> None:
         path = place.child_path(name)
+        if self._core.index.marks.is_whited_out(path):
+            return
         await self._core.remote_of(place.zone).deletions.settle(path, replace=False)
         if await self._lookup.known_object(place, name) is not None:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")

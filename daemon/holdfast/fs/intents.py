@@ -13,8 +13,8 @@ for lost state. So a belief is good enough only for the thread that is plainly c
 - the thread that has just made the directory, which the store did not have;
 - the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
 
-Who only expects further names, of a kind it has created, and goes on asking for one of them, is waiting for somebody else's:
-the store is asked then.
+Who only expects further names, in a directory that it has made or of a kind it has created, and goes on asking for one of
+them, is waiting for somebody else's: the store is asked then.
 Threads in process namespaces that the daemon doesn't see all have the number 0: they count as nobody.
 """
 
@@ -103,12 +103,13 @@ class Intents:
         """
         return (
             self._temporaries.was((directory, name), thread, _SECONDS[NameKind.WRITE_ONCE])
-            or self._makers.was(directory, thread, _MAKER_SECONDS)
             or self._told.was((directory, name), thread, _TOLD_SECONDS)
             or (self._goes_on(directory, kind, thread, belief_seconds) and self._does_not_wait(directory, name, thread))
         )
 
     def _goes_on(self, directory: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
+        if self._makers.was(directory, thread, _MAKER_SECONDS):
+            return True
         if self._authors.was((directory, kind), thread, _SECONDS.get(kind, 0.0)):
             return belief_seconds < math.inf
         checkpoint = checkpoint_of_log(directory)

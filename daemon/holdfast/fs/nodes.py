@@ -145,8 +145,12 @@ class NodeTable:
 
     def of_backing(self, inode: int) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
-        node = self._nodes.get(self.moved.get(inode, inode))
+        node = self._nodes.get(self.id_of(inode))
         return node if node is not None and node.backing == inode else None
+
+    def id_of(self, inode: int) -> int:
+        """Return the id of the backing file ``inode``, in the table or from an earlier daemon."""
+        return self.moved.get(inode, inode)
 
     def of_path(self, path: bytes) -> Node | None:
         """Return the node without a backing file at ``path``, if there is one."""

@@ -57,6 +57,7 @@ class Presence:
         core = self._core
         node = core.nodes.of_backing(inode)
         if node is None:
+            self._invalidate_unknown(path)
             return
         parent, name = self._name_at(node, path)
         if parent is None:
@@ -101,6 +102,13 @@ class Presence:
                     nodes.drop_name(node, parent, name)
                     losers.append(node)
         return losers
+
+    def _invalidate_unknown(self, path: bytes) -> None:
+        """The kernel may know the name from an earlier daemon, whose nodes become this one's only when it asks for them."""
+        parent, _, name = path.rpartition(b"/")
+        inode = self._core.store.tree.inode(parent)
+        if inode:
+            self.invalidate(self._core.nodes.id_of(inode), name)
 
     def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
         for parent, name in node.names():
