@@ -75,7 +75,8 @@ class Removal:
         if last and node is not None and node.opened is not None:
             core.store.orphanage.take(fd, name, stat.st_ino)
         else:
-            os.unlink(name, dir_fd=fd)
+            with core.store.freeing.later(name, fd, stat):
+                os.unlink(name, dir_fd=fd)
         self.lost_name(directory, name, stat)
 
     def lost_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from contextlib import nullcontext
 
 import trio
 
@@ -189,7 +190,8 @@ class Renames:
         victim = self._make_way(target, new, target_fd, flags)
         if not keeps_object:
             self._publisher.retract(here, old, stat)
-        os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
+        with nullcontext() if victim is None else core.store.freeing.later(new, target_fd, victim):
+            os.rename(old, new, src_dir_fd=core.directories.descriptor(source), dst_dir_fd=target_fd)
         if victim is not None:
             self._removal.lost_name(target, new, victim)
         node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)

@@ -117,6 +117,7 @@ class Status:
 
     def file_system(self) -> os.statvfs_result:
         """statfs(2): the disk of the store; what the reserve keeps back is not free."""
+        self._core.store.freeing.catch_up()
         return os.fstatvfs(self._core.store.tree.root_fd)
 
     async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:

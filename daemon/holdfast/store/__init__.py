@@ -1,5 +1,6 @@
 """The local store: one directory on one file system, with everything in it that this node keeps."""
 
+from holdfast.store.freeing import Freeing
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import free_bytes
@@ -14,6 +15,7 @@ __all__ = [
     "LONGEST_TICK_NS",
     "RENAME_EXCHANGE",
     "RENAME_NOREPLACE",
+    "Freeing",
     "Orphanage",
     "Quarantine",
     "QuarantinedFile",

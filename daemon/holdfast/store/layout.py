@@ -25,6 +25,7 @@ import msgspec
 
 from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
+from holdfast.store.freeing import Freeing
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.stamps import Stamps
@@ -59,6 +60,7 @@ class StoreDirectory:
     trash: Trash
     quarantine: Quarantine
     stamps: Stamps
+    freeing: Freeing
     _descriptors: tuple[int, ...]
 
     @classmethod
@@ -96,6 +98,7 @@ class StoreDirectory:
             Trash(fds["trash"]),
             Quarantine(fds["quarantine"]),
             stamps,
+            Freeing(),
             (*fds.values(), lock_fd),
         )
 
@@ -106,6 +109,7 @@ class StoreDirectory:
 
     def close(self) -> None:
         """Close all descriptors; the lock goes with them."""
+        self.freeing.end()
         for fd in self._descriptors:
             os.close(fd)
 
