@@ -13,7 +13,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from holdfast import mountpoint
@@ -84,8 +84,11 @@ async def _run(
             keep=succession.area.exchange,
             device=inheritance.device if inheritance else None,
         )
-        if inheritance is None:
-            succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+        with ExitStack() as undo:
+            undo.callback(session.close)
+            if inheritance is None:
+                succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+            undo.pop_all()
         tenure = Tenure(files, session, succession, ready, is_inherited=inheritance is not None)
         await tenure.run()
         return tenure.wants_restart

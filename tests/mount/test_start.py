@@ -14,7 +14,7 @@ import pytest
 from holdfast import mountpoint
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon
-from tests.support.mounts import mounted_image
+from tests.support.mounts import mounted, mounted_image
 from tests.support.node import Node, StartError
 
 
@@ -91,6 +91,25 @@ def test_a_mount_that_can_not_be_connected_is_taken_away(make_node: NodeFactory)
     assert "Resource temporarily unavailable" in run_daemon(node).stderr
     assert mountpoint.mount_at(str(node.mountpoint)) is None
     node.start()
+
+
+def test_a_full_run_directory(make_node: NodeFactory) -> None:
+    """Wherever the room ends between the first file of the session and the last, which is written after the mount."""
+    node = make_node()
+    refusals: list[str] = []
+    for pages in range(2, 100):
+        with mounted("tmpfs", node.socket.parent, "-o", f"size={pages * os.sysconf('SC_PAGE_SIZE')}"):
+            try:
+                node.start()
+            except StartError as problem:
+                refusals.append(str(problem))
+            else:
+                node.stop()
+                break
+        assert mountpoint.mount_at(str(node.mountpoint)) is None
+    assert len(refusals) > 4
+    assert all("is full: free some space" in words for words in refusals)
+    assert node.log.read_text().count("Traceback") == 0
 
 
 def test_a_store_of_another_format_is_left_as_it_is(make_node: NodeFactory) -> None:

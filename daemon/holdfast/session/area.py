@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -17,7 +18,7 @@ import msgspec
 
 from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
 from holdfast.session.opens import OpenTable
-from holdfast.session.records import SessionRecords
+from holdfast.session.records import SessionRecords, full
 from holdfast.session.removals import RemovalTable
 
 _FORMAT = 1
@@ -94,7 +95,7 @@ class SessionArea:
     def begin(self) -> None:
         """Empty the directory, for a mount that is about to be made; create it if need be.
 
-        Raises ``ConfigurationError``, and ``StoreInUseError`` when it is that of a daemon that lives.
+        Raises ``SessionFullError``, ``ConfigurationError``, and ``StoreInUseError`` when it is that of a daemon that lives.
         """
         with self._explained():
             while self._claimed < 0:
@@ -106,14 +107,18 @@ class SessionArea:
             self._empty()
 
     def sign(self, identity: Identity) -> None:
-        """Write down whose session this is, once the mount is there."""
+        """Write down whose session this is, once the mount is there. Raises as ``begin`` does."""
         unfinished = self._identity.with_suffix(".new")
-        unfinished.write_bytes(msgspec.json.encode(identity))
-        unfinished.rename(self._identity)
+        with self._explained():
+            unfinished.write_bytes(msgspec.json.encode(identity))
+            unfinished.rename(self._identity)
 
     def open_tables(self) -> SessionTables:
-        """Open the tables, as they were left or empty. Raises ``TakeoverError`` when they can't be read."""
-        with ExitStack() as opened:
+        """Open the tables, as they were left or empty.
+
+        Raises ``TakeoverError`` when they can't be read, ``SessionFullError`` and ``ConfigurationError`` when not written.
+        """
+        with self._explained(), ExitStack() as opened:
             opens = OpenTable(self.directory / "opens")
             opened.callback(opens.close)
             removals = RemovalTable(self.directory / "removals")
@@ -158,6 +163,8 @@ class SessionArea:
         try:
             yield
         except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise full(self.directory) from None
             raise ConfigurationError(
-                f"control.socket: {self.directory}, where the state of the mount is kept, can't be made: {problem.strerror}"
+                f"control.socket: can't write to {self.directory}, where the state of the mount is kept: {problem.strerror}"
             ) from None

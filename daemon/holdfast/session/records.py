@@ -33,7 +33,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
 class SessionRecords:
     """The records in the directory ``path``, which is created if it is missing.
 
-    A call is done when it returns. Each that writes raises ``SessionFullError``, and has changed nothing then.
+    A call is done when it returns. Each that writes raises ``SessionFullError``, and has changed nothing then; so does the
+    first opening. What can't be read raises ``TakeoverError``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,6 +48,8 @@ class SessionRecords:
                 self._environment.open_db(name) for name in (b"nodes", b"notes", b"numbers")
             )
             self._kept = {node_id for node_id, _ in self.nodes()}
+        except lmdb.DiskError:
+            raise full(path) from None
         except (lmdb.Error, msgspec.DecodeError) as problem:
             raise TakeoverError(f"{path} can't be read: {problem}") from None
 
@@ -108,9 +111,12 @@ class SessionRecords:
             with self._environment.begin(db=database, write=True) as transaction:
                 yield transaction
         except (lmdb.DiskError, lmdb.MapFullError):
-            raise SessionFullError(
-                f"the file system of {self._path} is full: free some space in it (df {self._path})"
-            ) from None
+            raise full(self._path) from None
+
+
+def full(path: Path) -> SessionFullError:
+    """Return what is raised when nothing more can be written below ``path``."""
+    return SessionFullError(f"the file system of {path} is full: free some space in it (df {path})")
 
 
 def _key(number: int) -> bytes:
