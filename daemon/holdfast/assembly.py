@@ -36,7 +36,7 @@ async def assembled(
     """Return the parts put together. Asks each remote store whether it answers; raises ``HoldfastError`` if one refuses."""
     zones = ZoneMap(_bases(config), config.checkpoints.durability, config.blobs.durability)
     remotes = {
-        name: await _remote(name, section, config, index, events, counters)
+        name: await _remote(name, section, config, store.store_id, index, events, counters)
         for name, section in (("checkpoints", config.checkpoints), ("blobs", config.blobs))
     }
     _make_zone_roots(config, store, zones)
@@ -51,10 +51,10 @@ async def assembled(
         counters=counters,
     )
     fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
-    for path in index.marks.deletions():
-        place = zones.place_of(path.rpartition(b"/")[0])
+    for version in index.marks.deletions():
+        place = zones.place_of(version.path.rpartition(b"/")[0])
         if place is not None and place.zone.remote is not None:
-            remotes[place.zone.remote].deletions.restore(path)
+            remotes[place.zone.remote].deletions.restore(version)
     names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
     return Core(
         config,
@@ -77,6 +77,7 @@ async def _remote(
     name: str,
     section: ZoneSection,
     config: Config,
+    owner: str,
     index: Index,
     events: EventLog,
     counters: Counters,
@@ -110,7 +111,8 @@ async def _remote(
         lambda path: path[skip:].decode(),
         settings.delete_delay_seconds,
         events,
-        directories.deleted,
+        directories,
+        owner,
     )
     ownership = Ownership(section.uid, section.gid, section.file_mode, section.directory_mode)
     return Remote(access, directories, deletions, ownership)

@@ -37,9 +37,10 @@ class ScriptedAccess(RemoteAccess):
         self.failures: deque[HoldfastError] = deque()
         self.asked: list[tuple[float, str, object]] = []
 
-    def put(self, name: str, etag: str = "1", size_bytes: int = 1) -> ObjectInfo:
-        """Store an object, as another node does."""
-        self.objects[name] = ObjectInfo(name, size_bytes, etag, 10**18)
+    def put(self, name: str, etag: str = "1", size_bytes: int = 1, stored_by: str | None = None) -> ObjectInfo:
+        """Store an object, as a node does or, with ``stored_by`` None, another tool."""
+        metadata = {} if stored_by is None else {"holdfast-node": stored_by}
+        self.objects[name] = ObjectInfo(name, size_bytes, etag, 10**18, metadata)
         return self.objects[name]
 
     async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
@@ -60,8 +61,9 @@ class ScriptedAccess(RemoteAccess):
             raise ObjectMissingError(key)
         return info
 
-    async def delete(self, keys: list[str]) -> None:
+    async def delete(self, keys: list[str], *, insist: bool = True) -> None:
         """Delete as the script says."""
+        assert not insist, "after a new look only"
         await self._answer("DELETE", list(keys))
         for key in keys:
             self.objects.pop(key, None)

@@ -10,19 +10,20 @@ import trio
 from trio.testing import MockClock
 
 from holdfast.errors import IndexFullError, NameNotStorableError, RemoteRefusedError, RemoteUnavailableError
-from holdfast.index import Index
+from holdfast.index import CachedName, Index
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, RemoteDirectories
 from tests.support.scripted_access import ScriptedAccess
 
 DELAY = 0.2
 DOWN = RemoteUnavailableError("down")
+OWNER = "this node"
 REFUSED = RemoteRefusedError("refused")
 
 
 @pytest.fixture
 def access(events: EventLog) -> ScriptedAccess:
-    return ScriptedAccess(events)
+    return ScriptedAccess(events, deadline_seconds=0)
 
 
 @pytest.fixture
@@ -32,7 +33,15 @@ def directories(access: ScriptedAccess) -> RemoteDirectories:
 
 @pytest.fixture
 def deletions(access: ScriptedAccess, index: Index, events: EventLog, directories: RemoteDirectories) -> Deletions:
-    return Deletions(access, index.marks, key_of, DELAY, events, directories.deleted)
+    return Deletions(access, index.marks, key_of, DELAY, events, directories, OWNER)
+
+
+def known(path: bytes, etag: str = "", modified_ns: int = 0) -> CachedName:
+    return CachedName(path, etag, modified_ns)
+
+
+def noted(index: Index) -> list[bytes]:
+    return [version.path for version in index.marks.deletions()]
 
 
 def key_of(path: bytes) -> str:
@@ -59,9 +68,9 @@ async def test_a_deletion_is_held_back_for_a_moment(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         assert deletions.pending(b"checkpoints/a")
-        assert index.marks.deletions() == [b"checkpoints/a"]
+        assert noted(index) == [b"checkpoints/a"]
         assert deletions.paths() == [b"checkpoints/a"]
         await trio.sleep(DELAY / 2)
         assert sent(access) == []
@@ -71,13 +80,13 @@ async def test_a_deletion_is_held_back_for_a_moment(
         assert len(deletions) == 1
         await trio.sleep(access.seconds)
         assert not deletions.pending(b"checkpoints/a")
-        assert (len(deletions), deletions.paths(), index.marks.deletions()) == (0, [], [])
+        assert (len(deletions), deletions.paths(), noted(index)) == (0, [], [])
 
 
 async def test_neighbours_go_in_one_request(deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock) -> None:
     async with running(deletions):
         for name in (b"a", b"b", b"c"):
-            deletions.schedule(b"checkpoints/" + name)
+            deletions.schedule(known(b"checkpoints/" + name))
         await trio.sleep(1)
         assert sent(access) == [(DELAY, ["a", "b", "c"])]
 
@@ -87,9 +96,9 @@ async def test_each_deletion_is_held_back_as_long(
 ) -> None:
     access.seconds = 0
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY / 2)
-        deletions.schedule(b"checkpoints/b")
+        deletions.schedule(known(b"checkpoints/b"))
         await trio.sleep(1)
         assert sent(access) == [(DELAY, ["a"]), (0.3, ["b"])]
 
@@ -99,7 +108,7 @@ async def test_a_request_has_at_most_1000_names(
 ) -> None:
     async with running(deletions):
         for number in range(2500):
-            deletions.schedule(b"checkpoints/%d" % number)
+            deletions.schedule(known(b"checkpoints/%d" % number))
         await deletions.flush()
         batches = [what for _, _, what in access.asked if isinstance(what, list)]
         assert [len(batch) for batch in batches] == [1000, 1000, 500]
@@ -112,7 +121,7 @@ async def test_a_list_under_way_does_not_bring_back_what_was_deleted_meanwhile(
     access.put("a")
     access.put("b")
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + access.seconds / 2)
         assert sent(access), "the deletion is under way"
         await directories.get("").ask(trio.current_time())
@@ -123,23 +132,116 @@ async def test_a_list_under_way_does_not_bring_back_what_was_deleted_meanwhile(
 async def test_a_deletion_that_can_not_be_noted_as_done_is_tried_again(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted, clear = [], index.marks.clear_deleted
+    cleared, clear = [], index.marks.clear_deleted
 
     def full_once(path: bytes) -> None:
-        noted.append(path)
-        if noted.count(path) == 1 and path == b"checkpoints/b":
+        cleared.append(path)
+        if cleared.count(path) == 1 and path == b"checkpoints/b":
             raise IndexFullError("the disk is full")
         clear(path)
 
     monkeypatch.setattr(index.marks, "clear_deleted", full_once)
     async with running(deletions):
         for name in (b"a", b"b", b"c"):
-            deletions.schedule(b"checkpoints/" + name)
+            deletions.schedule(known(b"checkpoints/" + name))
         await trio.sleep(DELAY + access.seconds + 1)
         assert deletions.paths() == [b"checkpoints/b", b"checkpoints/c"]
         await trio.sleep(60)
         assert [what for _, what in sent(access)] == [["a", "b", "c"], ["b", "c"]]
-        assert (deletions.paths(), index.marks.deletions()) == ([], [])
+        assert (deletions.paths(), noted(index)) == ([], [])
+
+
+# --- what was stored since then stays -----------------------------------------------------------------------------------
+
+
+async def test_the_version_that_was_known_is_deleted(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    info = access.put("a", "1")
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", info.modified_ns))
+        await deletions.flush()
+    assert access.objects == {}
+    assert [kind for _, kind, _ in access.asked] == ["HEAD", "DELETE"]
+
+
+async def test_what_another_node_has_put_in_its_place_stays(
+    deletions: Deletions,
+    access: ScriptedAccess,
+    directories: RemoteDirectories,
+    index: Index,
+    events: EventLog,
+    autojump_clock: MockClock,
+) -> None:
+    other = access.put("a", "2")
+    await directories.get("").ask(trio.current_time())
+    directories.get("").remove(b"a")
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1"))
+        deletions.schedule(known(b"checkpoints/gone", "1"))
+        await deletions.flush()
+    assert access.objects == {"a": other}
+    assert sent(access) == []
+    assert (deletions.paths(), noted(index)) == ([], [])
+    assert directories.get("").object(b"a") is not None, "the name is there again"
+    assert [event.fields["key"] for event in events.since(0) if event.kind == "delete-superseded"] == ["a"]
+
+
+@pytest.mark.parametrize(("stored_by", "stays"), [(OWNER, False), ("another node", True), (None, True)])
+async def test_the_same_bytes_at_another_time_are_another_version_unless_they_are_ours(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, *, stored_by: str | None, stays: bool
+) -> None:
+    access.put("a", "1", stored_by=stored_by)
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", 17))
+        await deletions.flush()
+    assert ("a" in access.objects) == stays
+
+
+@pytest.mark.parametrize("stored_by", [OWNER, "another node"])
+async def test_of_many_names_in_a_directory_one_list_tells(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str
+) -> None:
+    access.seconds = 0
+    modified_ns = [access.put(f"{number}", "1", stored_by=stored_by).modified_ns for number in range(20)]
+    access.put("3", "another", stored_by=stored_by)
+    async with running(deletions):
+        for number in range(30):
+            at = modified_ns[number] if number < 18 else 17
+            deletions.schedule(known(b"checkpoints/%d" % number, "1", at))
+        await deletions.flush()
+    assert set(access.objects) == ({"3"} if stored_by == OWNER else {"3", "18", "19"})
+    assert (len(access.times("LIST")), len(access.times("HEAD"))) == (1, 2)
+
+
+async def test_after_a_lost_answer_there_is_a_new_look(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
+) -> None:
+    info = access.put("a", "1")
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", info.modified_ns))
+        await trio.sleep(DELAY + 1.5 * access.seconds)
+        assert sent(access)
+        access.failures.append(DOWN)
+        await trio.sleep(access.seconds)
+        other = access.put("a", "2")
+        await trio.sleep(60)
+    assert access.objects == {"a": other}
+    assert len(sent(access)) == 1
+    assert noted(index) == []
+
+
+async def test_a_look_that_fails_deletes_nothing(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    info = access.put("a", "1")
+    access.failures.append(REFUSED)
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", info.modified_ns))
+        with pytest.raises(RemoteRefusedError):
+            await deletions.flush()
+        assert set(access.objects) == {"a"}
+        assert deletions.paths() == [b"checkpoints/a"]
 
 
 # --- flush ------------------------------------------------------------------------------------------------------------
@@ -150,7 +252,7 @@ async def test_who_flushes_does_not_wait_for_the_delay(
 ) -> None:
     async with running(deletions):
         for name in (b"a", b"b", b"later"):
-            deletions.schedule(b"checkpoints/" + name)
+            deletions.schedule(known(b"checkpoints/" + name))
         await deletions.flush([b"checkpoints/a", b"checkpoints/b", b"checkpoints/never there"])
         assert sent(access)[0] == (0, ["a", "b"])
         assert trio.current_time() == access.seconds
@@ -161,7 +263,7 @@ async def test_who_flushes_during_a_request_waits_for_it(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + access.seconds / 2)
         await deletions.flush()
         assert trio.current_time() == pytest.approx(DELAY + access.seconds)
@@ -177,7 +279,7 @@ async def test_a_flush_that_is_cancelled_leaves_the_deletion_to_be_sent(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         with trio.move_on_after(access.seconds / 2):
             await deletions.flush()
         await trio.sleep(access.seconds)
@@ -191,12 +293,13 @@ async def test_a_name_that_is_put_again_costs_no_deletion(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
-        deletions.schedule(b"checkpoints/b")
-        await deletions.settle(b"checkpoints/a", replace=True)
+        deletions.schedule(known(b"checkpoints/a"))
+        deletions.schedule(known(b"checkpoints/b"))
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            pass
         assert trio.current_time() == 0
         assert not deletions.pending(b"checkpoints/a")
-        assert index.marks.deletions() == [b"checkpoints/b"]
+        assert noted(index) == [b"checkpoints/b"]
         await trio.sleep(5)
         assert sent(access) == [(DELAY, ["b"])]
 
@@ -205,8 +308,8 @@ async def test_a_name_that_is_to_be_created_is_deleted_first(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
-        await deletions.settle(b"checkpoints/a", replace=False)
+        deletions.schedule(known(b"checkpoints/a"))
+        await deletions.settle(b"checkpoints/a")
         assert sent(access) == [(0, ["a"])]
         assert not deletions.pending(b"checkpoints/a")
 
@@ -215,9 +318,10 @@ async def test_a_put_waits_for_a_deletion_that_is_on_its_way(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + 0.1)
-        await deletions.settle(b"checkpoints/a", replace=True)
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            pass
         assert trio.current_time() == pytest.approx(DELAY + access.seconds)
         assert not deletions.pending(b"checkpoints/a")
 
@@ -225,11 +329,12 @@ async def test_a_put_waits_for_a_deletion_that_is_on_its_way(
 async def test_who_waits_for_a_deletion_hears_that_it_was_dropped(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
-    deletions.schedule(b"checkpoints/a")
+    deletions.schedule(known(b"checkpoints/a"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deletions.flush)
         await trio.testing.wait_all_tasks_blocked()
-        await deletions.settle(b"checkpoints/a", replace=True)
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            pass
     assert access.asked == []
 
 
@@ -237,27 +342,70 @@ async def test_a_name_can_be_deleted_again_after_it_was_put(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
-        await deletions.settle(b"checkpoints/a", replace=True)
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            pass
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(5)
         assert len(access.asked) == 1
-        assert index.marks.deletions() == []
+        assert noted(index) == []
 
 
 async def test_a_second_deletion_is_not_taken_for_done_by_the_first(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + 0.1)
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(access.seconds - 0.05)
         assert deletions.pending(b"checkpoints/a")
-        assert index.marks.deletions() == [b"checkpoints/a"]
+        assert noted(index) == [b"checkpoints/a"]
         await trio.sleep(5)
         assert len(access.asked) == 2
-        assert index.marks.deletions() == []
+        assert noted(index) == []
+
+
+async def test_a_put_in_place_of_a_version_is_told_which(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
+) -> None:
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1"))
+        async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
+            assert version == "1"
+            await trio.sleep(10 * DELAY)
+            assert deletions.pending(b"checkpoints/a"), "until the new object is there"
+            assert noted(index) == [b"checkpoints/a"]
+        assert (deletions.paths(), noted(index)) == ([], [])
+        async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
+            assert version == ""
+    assert access.asked == []
+
+
+async def test_a_version_that_is_not_known_is_deleted_before_a_name_is_created(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a"))
+        async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
+            assert version == ""
+            assert sent(access) == [(0, ["a"])]
+            assert not deletions.pending(b"checkpoints/a")
+
+
+async def test_after_a_put_that_fails_the_deletion_is_sent(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
+) -> None:
+    info = access.put("a", "1")
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", info.modified_ns))
+        with pytest.raises(RemoteUnavailableError):
+            async with deletions.replaced(b"checkpoints/a", by_version=True):
+                raise DOWN
+        assert deletions.pending(b"checkpoints/a")
+        await trio.sleep(60)
+        assert access.objects == {}
+        assert noted(index) == []
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -268,15 +416,17 @@ async def test_a_failure_is_an_event_and_is_tried_again(
 ) -> None:
     access.failures.extend([DOWN, REFUSED])
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
-        deletions.schedule(b"checkpoints/b")
+        deletions.schedule(known(b"checkpoints/a"))
+        deletions.schedule(known(b"checkpoints/b"))
         await trio.sleep(5)
         assert deletions.pending(b"checkpoints/a")
-        assert sorted(index.marks.deletions()) == [b"checkpoints/a", b"checkpoints/b"]
+        assert sorted(noted(index)) == [b"checkpoints/a", b"checkpoints/b"]
         await trio.sleep(60)
         assert len(deletions) == 0
-        assert index.marks.deletions() == []
-        assert [event.fields["problem"] for event in events.since(0)] == ["down", "refused"]
+        assert noted(index) == []
+        down, refused = (event.fields["problem"] for event in events.since(0))
+        assert down.startswith("down; gave up")
+        assert refused == "refused"
         assert {event.kind for event in events.since(0)} == {"delete-delayed"}
         assert events.since(0)[0].fields["objects"] == 2
         first, second, third = access.times("DELETE")
@@ -289,9 +439,9 @@ async def test_a_deletion_that_fails_holds_no_new_one_up(
 ) -> None:
     access.failures.append(DOWN)
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(5)
-        deletions.schedule(b"checkpoints/b")
+        deletions.schedule(known(b"checkpoints/b"))
         await trio.sleep(1)
         assert sent(access)[1] == (5 + DELAY, ["b"])
 
@@ -301,15 +451,15 @@ async def test_who_waits_for_a_deletion_hears_that_it_failed(
 ) -> None:
     access.failures.extend([DOWN, DOWN])
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         with pytest.raises(RemoteUnavailableError, match="down"):
             await deletions.flush()
         with pytest.raises(RemoteUnavailableError, match="down"):
-            await deletions.settle(b"checkpoints/a", replace=False)
-        assert index.marks.deletions() == [b"checkpoints/a"]
+            await deletions.settle(b"checkpoints/a")
+        assert noted(index) == [b"checkpoints/a"]
         assert len(access.asked) == 2
         await deletions.flush()
-        assert index.marks.deletions() == []
+        assert noted(index) == []
         assert trio.current_time() == 3, "who asks again does not wait for the next try"
 
 
@@ -318,11 +468,12 @@ async def test_a_put_goes_ahead_where_deletions_are_refused(
 ) -> None:
     access.failures.append(REFUSED)
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + 0.1)
-        await deletions.settle(b"checkpoints/a", replace=True)
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            pass
         assert not deletions.pending(b"checkpoints/a")
-        assert index.marks.deletions() == []
+        assert noted(index) == []
         await trio.sleep(60)
         assert len(access.asked) == 1
 
@@ -332,10 +483,11 @@ async def test_a_put_does_not_go_ahead_of_a_deletion_whose_end_is_unknown(
 ) -> None:
     access.failures.append(DOWN)
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + 0.1)
         with pytest.raises(RemoteUnavailableError):
-            await deletions.settle(b"checkpoints/a", replace=True)
+            async with deletions.replaced(b"checkpoints/a", by_version=False):
+                pass
 
 
 async def test_an_error_that_is_not_the_stores_does_not_end_the_daemon(
@@ -343,7 +495,7 @@ async def test_an_error_that_is_not_the_stores_does_not_end_the_daemon(
 ) -> None:
     access.failures.append(NameNotStorableError("odd"))
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(60)
         assert len(deletions) == 0
 
@@ -354,28 +506,28 @@ async def test_an_error_that_is_not_the_stores_does_not_end_the_daemon(
 async def test_deletions_of_an_earlier_run_are_sent_at_once(
     deletions: Deletions, access: ScriptedAccess, index: Index, events: EventLog, autojump_clock: MockClock
 ) -> None:
-    deletions.schedule(b"checkpoints/a")
-    deletions.schedule(b"checkpoints/b")
-    later = Deletions(access, index.marks, key_of, DELAY, events, RemoteDirectories(access).deleted)
-    for path in index.marks.deletions():
-        later.restore(path)
+    deletions.schedule(known(b"checkpoints/a"))
+    deletions.schedule(known(b"checkpoints/b"))
+    later = Deletions(access, index.marks, key_of, DELAY, events, RemoteDirectories(access), OWNER)
+    for version in index.marks.deletions():
+        later.restore(version)
     assert later.pending(b"checkpoints/a")
     async with running(later):
         await trio.sleep(access.seconds)
         assert sent(access) == [(0, ["a", "b"])]
         await trio.sleep(access.seconds)
-        assert index.marks.deletions() == []
+        assert noted(index) == []
 
 
 async def test_a_deletion_that_the_end_of_the_daemon_cut_short_is_kept(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
     async with running(deletions):
-        deletions.schedule(b"checkpoints/a")
+        deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(DELAY + 0.1)
         assert len(access.asked) == 1
-    assert index.marks.deletions() == [b"checkpoints/a"]
+    assert noted(index) == [b"checkpoints/a"]
     assert deletions.pending(b"checkpoints/a")
     async with running(deletions):
         await deletions.flush()
-    assert index.marks.deletions() == []
+    assert noted(index) == []

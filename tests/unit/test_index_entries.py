@@ -218,15 +218,15 @@ def test_uncovering_below_is_what_it_says(marks: DirectoryMarks, paths: set[byte
 def test_paths_longer_than_keys_are_told_apart(marks: DirectoryMarks) -> None:
     others = [LONG[:-1] + b"y", LONG + b"z", LONG[:464], LONG[:480], LONG[:481]]
     marks.white_out(LONG)
-    marks.mark_deleted(LONG)
+    marks.mark_deleted(CachedName(LONG, "1"))
     marks.pin(LONG)
     assert marks.is_whited_out(LONG)
     assert not any(marks.is_whited_out(path) for path in others)
     for path in others:
-        marks.mark_deleted(path)
-    assert sorted(marks.deletions()) == sorted([LONG, *others])
+        marks.mark_deleted(CachedName(path, "2"))
+    assert sorted(version.path for version in marks.deletions()) == sorted([LONG, *others])
     marks.clear_deleted(LONG)
-    assert sorted(marks.deletions()) == sorted(others)
+    assert sorted(version.path for version in marks.deletions()) == sorted(others)
     assert marks.pins() == [LONG]
     assert marks.unpin(LONG)
     assert marks.pins() == []
@@ -234,12 +234,13 @@ def test_paths_longer_than_keys_are_told_apart(marks: DirectoryMarks) -> None:
 
 def test_deletions_are_there_after_a_crash(path: Path) -> None:
     index = Index.open(path, "store")
-    index.marks.mark_deleted(b"checkpoints/a")
-    index.marks.mark_deleted(b"checkpoints/b")
+    kept = CachedName(b"checkpoints/b", "1", 7)
+    index.marks.mark_deleted(CachedName(b"checkpoints/a", "1", 7))
+    index.marks.mark_deleted(kept)
     index.marks.clear_deleted(b"checkpoints/a")
     index._environment.close()
     index = Index.open(path, "store")
-    assert index.marks.deletions() == [b"checkpoints/b"]
+    assert index.marks.deletions() == [kept]
     index.close()
 
 

@@ -111,6 +111,59 @@ def content(store: RemoteStore, key: str, start: int = 0, end: int = 2**40, etag
     return b"".join(bytes(buffer) for buffer in body.buffers)
 
 
+def replace(store: RemoteStore, version: str, data: bytes, path: Path | None = None) -> ObjectInfo:
+    """Store ``data`` as ``a`` in place of a version, from memory or by way of a file."""
+    if path is None:
+        return store.replace("a", version, UploadSource(len(data), data=data), {})
+    path.write_bytes(data)
+    return store.replace("a", version, UploadSource(len(data), path=path), {})
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_version_is_replaced_once(implementation: Implementation, workspace: Path, *, from_file: bool) -> None:
+    file = workspace / "file" if from_file else None
+    first = put(implementation.store, "a", b"first")
+    second = replace(implementation.store, first.etag, b"the second", file)
+    assert content(implementation.other_node, "a", 0, 100, second.etag) == b"the second"
+    with pytest.raises(ObjectExistsError):
+        replace(implementation.other_node, first.etag, b"a late second", file)
+    assert content(implementation.store, "a") == b"the second"
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_what_is_to_be_replaced_may_be_gone(implementation: Implementation, workspace: Path, *, from_file: bool) -> None:
+    file = workspace / "file" if from_file else None
+    first = put(implementation.store, "a", b"first")
+    implementation.other_node.delete(["a"])
+    replace(implementation.store, first.etag, b"the second", file)
+    assert content(implementation.other_node, "a") == b"the second"
+    with pytest.raises(ObjectExistsError):
+        replace(implementation.other_node, first.etag, b"a late second", file)
+
+
+def test_of_many_who_replace_one_version_at_once_one_wins(implementation: Implementation) -> None:
+    if implementation.name not in ("memory", "s3-versitygw", "s3-given"):
+        pytest.skip("looks, deletes and creates, or has no lock")
+    first = put(implementation.store, "a", b"first")
+    gate = threading.Barrier(implementation.racers)
+
+    def race(number: int) -> bool:
+        gate.wait()
+        while True:
+            try:
+                replace(implementation.store, first.etag, b"%d" % number)
+            except ObjectExistsError:
+                return False
+            except RemoteUnavailableError:
+                continue
+            return True
+
+    with ThreadPoolExecutor(implementation.racers) as pool:
+        won = list(pool.map(race, range(implementation.racers)))
+    assert won.count(True) == 1
+    assert content(implementation.store, "a") == b"%d" % won.index(True)
+
+
 @pytest.mark.parametrize("size_bytes", [1, 1000, 3 * 2**20 + 1])
 def test_an_object_is_read_as_it_was_written(implementation: Implementation, size_bytes: int) -> None:
     data = os.urandom(size_bytes)

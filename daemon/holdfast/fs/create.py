@@ -183,7 +183,7 @@ class Creation:
         path = place.child_path(name)
         if self._core.index.marks.is_whited_out(path):
             return
-        await self._core.remote_of(place.zone).deletions.settle(path, replace=False)
+        await self._core.remote_of(place.zone).deletions.settle(path)
         if await self._lookup.known_object(place, name) is not None:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
 

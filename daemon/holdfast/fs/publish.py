@@ -84,21 +84,20 @@ class Publisher:
 
     async def _send(self, fd: int, place: Place, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
         core = self._core
-        if place.zone.is_store:
-            await target.remote.deletions.settle(target.path, replace=not create_only)
-        for attempt in range(_MOST_SENDS):
-            before = core.store.stamps.take(fd)
-            try:
-                info, fingerprint = await core.uploader.send(
-                    fd, target.remote, target.key, create_only=create_only and attempt == 0
-                )
-            except ObjectExistsError:
-                await self._learn(place, name, target)
-                raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
-            after = os.fstat(fd)
-            stable = before == stamp_of(after)
-            if stable:
-                break
+        async with target.remote.deletions.replaced(target.path, by_version=create_only) as version:
+            for attempt in range(_MOST_SENDS):
+                before = core.store.stamps.take(fd)
+                try:
+                    info, fingerprint = await core.uploader.send(
+                        fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version
+                    )
+                except ObjectExistsError:
+                    await self._learn(place, name, target)
+                    raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
+                after = os.fstat(fd)
+                stable = before == stamp_of(after)
+                if stable:
+                    break
         self._appeared(place, name, info, after.st_mtime_ns)
         return Sent(target.path, info, fingerprint, stable, before)
 
@@ -137,15 +136,20 @@ class Publisher:
             entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
         core.index.entries.put(stat.st_ino, entry)
 
-    def has_object(self, place: Place, name: bytes, stat: os.stat_result | None) -> bool:
-        """Say whether the store has, as far as is known here, an object under this name; ``stat`` is the file's, if any."""
+    def version_of(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
+        """Return which object the store has, as far as is known here, under this name; None when none.
+
+        ``stat`` is the file's, if there is one.
+        """
         core = self._core
         if not place.zone.sends or core.kind_of(place, name) in LOCAL_KINDS:
-            return False
-        if core.listing(place).object(name) is not None:
-            return True
+            return None
+        path = place.child_path(name)
+        known = core.listing(place).object(name)
+        if known is not None:
+            return CachedName(path, known.etag, known.modified_ns)
         entry = core.index.entries.get(stat.st_ino) if stat is not None else None
-        return entry is not None and entry.name_at(place.child_path(name)) is not None
+        return entry.name_at(path) if entry is not None else None
 
     def retract(self, place: Place, name: bytes, stat: os.stat_result | None) -> None:
         """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
@@ -160,14 +164,14 @@ class Publisher:
         if not (place.zone.is_store and place.zone.sends):
             if not self._is_made_here(place):
                 core.index.marks.white_out(path)
-        elif self.has_object(place, name, stat):
-            self.delete_object(place, name)
+        elif (version := self.version_of(place, name, stat)) is not None:
+            self.delete_object(place, name, version)
 
-    def delete_object(self, place: Place, name: bytes) -> None:
-        """Note that the object of a name is to be deleted."""
+    def delete_object(self, place: Place, name: bytes, version: CachedName) -> None:
+        """Note that the object of a name is to be deleted: this version of it (``version_of``)."""
         listing = self._core.listing(place)
         listing.remove(name)
-        self._core.remote_of(place.zone).deletions.schedule(place.child_path(name))
+        self._core.remote_of(place.zone).deletions.schedule(version)
         if not len(listing):
             self._hold(place)
 

@@ -28,6 +28,7 @@ from holdfast.fs.remove import Removal
 from holdfast.fs.rename_directory import DirectoryRenames
 from holdfast.fs.rename_exchange import exchange
 from holdfast.fs.unseen import UnseenWrites
+from holdfast.index import CachedName
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -153,18 +154,18 @@ class Renames:
                 raise HoldsObjectsError("object stores can't keep special files")
             others = [name for name in node.names() if name != (source, old)]
             sent = await self._new_names.send(node, others, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
-        leaves_store = sent is None and here.zone.is_store and self._publisher.has_object(here, old, stat)
-        if leaves_store:
+        leaves = self._publisher.version_of(here, old, stat) if sent is None and here.zone.is_store else None
+        if leaves is not None:
             with self._opens.descriptor_of(node) as fd:
                 await trio.to_thread.run_sync(os.fsync, fd)
-        self._move(source, old, target, new, stat, sent, flags=flags, keeps_object=leaves_store)
+        self._move(source, old, target, new, stat, sent, flags=flags, keeps_object=leaves is not None)
         if sent is None and core.sends(there, new):
             with self._opens.descriptor_of(node) as fd:
                 await self._backlog.keep_named(fd, there.child_path(new))
-        if leaves_store or (sent is None and core.sends(there, new)):
+        if leaves is not None or (sent is None and core.sends(there, new)):
             await core.sync_directory(target)
-        if leaves_store:
-            self._publisher.delete_object(here, old)
+        if leaves is not None:
+            self._publisher.delete_object(here, old, leaves)
 
     def _move(
         self,
@@ -215,6 +216,7 @@ class Renames:
         there = core.directories.place(target)
         stat = core.local_stat(target, new)
         assert stat is not None
+        leaves = self._publisher.version_of(here, old, stat) or CachedName(here.child_path(old), "")
         entry = core.index.entries.get(stat.st_ino)
         if entry is not None:
             entry.drop_name(here.child_path(old))
@@ -225,7 +227,7 @@ class Renames:
             with self._opens.descriptor_of(core.nodes.local(target, new, stat.st_ino, stat.st_mode)) as fd:
                 await self._backlog.keep_named(fd, there.child_path(new))
         if here.zone.is_store and core.sends(here, old):
-            self._publisher.delete_object(here, old)
+            self._publisher.delete_object(here, old, leaves)
 
     def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> os.stat_result | None:
         """See to what has the new name until now, and return its attributes. Raises ``FileExistsError``."""

@@ -3,14 +3,16 @@
 - *held*: a directory (by inode number) that exists although no object implies it: made here, or emptied here.
 - *whiteout*: a path under which the store's object must not shine through any more (fallback zones).
 - *pin*: a path that must not be evicted, nor anything below it.
-- *deletion*: a path whose object is gone for this node, while the store has not been told yet.
+- *deletion*: a path whose object is gone for this node, while the store has not been told yet; and which version that is.
 """
 
 from __future__ import annotations
 
 import lmdb
+import msgspec
 
 from holdfast.digest import digest_of
+from holdfast.index.records import CachedName
 from holdfast.index.writing import writing
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys end at 511 bytes; a longer path is cut and told apart by its digest
@@ -25,7 +27,7 @@ class DirectoryMarks:
         self._environment = environment
         self._held = environment.open_db(b"held")
         self._whiteouts = environment.open_db(b"whiteouts")
-        self._deletions = environment.open_db(b"deletions")
+        self._deletions = environment.open_db(b"versions-to-delete")
         self._pins = environment.open_db(b"pins")
         self._pinned = self._values(self._pins)
 
@@ -63,17 +65,17 @@ class DirectoryMarks:
             while found and cursor.key().startswith(start):
                 found = cursor.delete() if cursor.value().startswith(prefix) else cursor.next()
 
-    def mark_deleted(self, path: bytes) -> None:
-        """Note that the object at ``path`` is to be deleted in the store."""
-        self._put(self._deletions, _bounded(path), path)
+    def mark_deleted(self, version: CachedName) -> None:
+        """Note that an object is to be deleted in the store: this version of it."""
+        self._put(self._deletions, _bounded(version.path), msgspec.msgpack.encode(version))
 
     def clear_deleted(self, path: bytes) -> None:
         """Forget the note: the store has been told, or the name is in use again."""
         self._delete(self._deletions, _bounded(path))
 
-    def deletions(self) -> list[bytes]:
-        """Return all paths whose objects are still to be deleted."""
-        return self._values(self._deletions)
+    def deletions(self) -> list[CachedName]:
+        """Return all that is still to be deleted."""
+        return [msgspec.msgpack.decode(value, type=CachedName) for value in self._values(self._deletions)]
 
     def pin(self, path: bytes) -> None:
         """Let nothing at or below ``path`` (``b""``: the whole mount) be evicted."""

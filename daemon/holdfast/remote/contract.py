@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.errors import ObjectExistsError
+from holdfast.errors import ObjectExistsError, ObjectMissingError
 from holdfast.remote.names import PRIVATE
 
 
@@ -144,6 +144,20 @@ class RemoteStore(abc.ABC):
 
         ``metadata``: names of lower-case letters, digits and hyphens, values of printable ASCII, 2 KiB together.
         """
+
+    def replace(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        """Create an object, or replace the one that is the version (etag) ``version``.
+
+        Any other stays, and ``ObjectExistsError`` is raised. Where the store has no request for that, this is to look, to
+        delete and to create: of two nodes that replace one version within that time both may succeed.
+        """
+        try:
+            if self.head(key).etag != version:
+                raise ObjectExistsError(f"PUT {key}: the object is another version by now")
+            self.delete([key])
+        except ObjectMissingError:
+            pass
+        return self.write(key, source, metadata, create_only=True)
 
     @abc.abstractmethod
     def copy(self, source: str, target: str) -> ObjectInfo:

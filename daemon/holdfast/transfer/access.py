@@ -100,13 +100,18 @@ class RemoteAccess:
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 
+    async def replace_once(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        """``RemoteStore.replace``, tried once, as ``write_once``."""
+        return await self._once("PUT", self._transfers, self.store.replace, key, version, source, metadata)
+
     async def copy(self, source: str, target: str) -> ObjectInfo:
         """``RemoteStore.copy`` with retries."""
         return await self._insist("COPY", self._transfers, self.store.copy, source, target)
 
-    async def delete(self, keys: list[str]) -> None:
-        """``RemoteStore.delete`` with retries."""
-        await self._insist("DELETE", self._questions, self.store.delete, keys)
+    async def delete(self, keys: list[str], *, insist: bool = True) -> None:
+        """``RemoteStore.delete``, with retries if ``insist``."""
+        ask = self._insist if insist else self._once
+        await ask("DELETE", self._questions, self.store.delete, keys)
 
     async def prune(self, prefix: str) -> None:
         """``RemoteStore.prune`` with retries."""

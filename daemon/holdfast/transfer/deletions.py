@@ -2,34 +2,44 @@
 
 An unlink answers when the deletion is noted in the index. The store hears of it after a short delay, together with its
 neighbours: one request for up to a thousand names, and none at all for a name that is put again meanwhile. A name that is
-to be deleted does not exist for this node. The note survives the daemon; after a power cut a deletion that was not waited
-for (fsync of the directory) may come undone. A deletion that fails is kept and tried again later; who waits for it is told.
+to be deleted does not exist for this node. What is deleted is the version that this node knew: the object that another node
+has put in its place since then stays, and the name is there again. The note survives the daemon; after a power cut a
+deletion that was not waited for (fsync of the directory) may come undone. A deletion that fails is kept and tried again
+later; who waits for it is told.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import islice
 
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.index import DirectoryMarks
+from holdfast.index import CachedName, DirectoryMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.directories import RemoteDirectories
+from holdfast.transfer.unchanged import delete_unchanged
 
-_LARGEST_BATCH = 1000
+_LARGEST_BATCH = 10_000
 _RETRY_DELAYS = 10
 _SHORTEST_RETRY_SECONDS = 10.0
 
 
 class _Attempt:
-    """The next try to delete one object, or the one under way. A failed try is followed by a new one."""
+    """The next try to delete one object, or the one under way. A failed try is followed by a new one.
 
-    __slots__ = ("done", "due", "problem", "under_way")
+    ``under_way``: it is being deleted, or another is being put in its place.
+    """
 
-    def __init__(self, due: float) -> None:
+    __slots__ = ("done", "due", "problem", "under_way", "version")
+
+    def __init__(self, due: float, version: CachedName) -> None:
         self.due = due
+        self.version = version
         self.under_way = False
         self.done = trio.Event()
         self.problem: HoldfastError | None = None
@@ -38,7 +48,8 @@ class _Attempt:
 class Deletions:
     """The pending deletions of one store; ``key_of`` gives the object key of a tree path.
 
-    ``deleted`` hears of each key that the store has deleted, before the deletion stops being pending.
+    ``directories`` hear of each key that the store has deleted, or has anew, before the deletion stops being pending.
+    ``owner`` is what this node signs its objects with (``transfer.signature``).
     """
 
     def __init__(
@@ -48,14 +59,16 @@ class Deletions:
         key_of: Callable[[bytes], str],
         delay_seconds: float,
         events: EventLog,
-        deleted: Callable[[str], None],
+        directories: RemoteDirectories,
+        owner: str,
     ) -> None:
         self._access = access
         self._marks = marks
         self._key_of = key_of
         self._delay_seconds = delay_seconds
         self._events = events
-        self._deleted = deleted
+        self._directories = directories
+        self._owner = owner
         self._pending: dict[bytes, _Attempt] = {}
         self._changed = trio.Event()
         self._sleeps_until = math.inf
@@ -63,14 +76,14 @@ class Deletions:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def restore(self, path: bytes) -> None:
+    def restore(self, version: CachedName) -> None:
         """Take up a deletion that an earlier run noted."""
-        self._add(path, trio.current_time())
+        self._add(version, trio.current_time())
 
-    def schedule(self, path: bytes) -> None:
-        """Note that the object at ``path`` is gone."""
-        self._marks.mark_deleted(path)
-        self._add(path, trio.current_time() + self._delay_seconds)
+    def schedule(self, version: CachedName) -> None:
+        """Note that an object is gone: this version of it, or with the etag ``""`` whichever there is."""
+        self._marks.mark_deleted(version)
+        self._add(version, trio.current_time() + self._delay_seconds)
 
     def pending(self, path: bytes) -> bool:
         """Say whether the object at ``path`` is gone for this node, whatever the store still shows."""
@@ -85,21 +98,31 @@ class Deletions:
         """Return all paths whose objects are still to be deleted."""
         return list(self._pending)
 
-    async def settle(self, path: bytes, *, replace: bool) -> None:
-        """Return when no deletion of ``path`` can hit an object that is stored from now on.
-
-        With ``replace`` a deletion that is still held back is dropped, because the coming PUT replaces the object anyway;
-        otherwise it is sent first. Raises what the store answers instead of deleting (``RemoteError``); after a refusal
-        the object is only to be replaced.
-        """
+    async def settle(self, path: bytes) -> None:
+        """Return when no deletion of ``path`` is pending. Raises what the store answers instead (``RemoteError``)."""
         while (attempt := self._pending.get(path)) is not None:
-            if replace and not attempt.under_way:
-                self._drop(path, attempt)
-                return
             self._hurry([path])
             await attempt.done.wait()
-            if attempt.problem is not None and (attempt.problem.transient or not replace):
+            if attempt.problem is not None:
                 raise attempt.problem
+
+    @asynccontextmanager
+    async def replaced(self, path: bytes, *, by_version: bool) -> AsyncIterator[str]:
+        """Put an object at ``path`` inside: a deletion that is held back is done by that; after an error it is due again.
+
+        Yields the version that was to be deleted, if there is one and its etag is known, else ``""``. With ``by_version``
+        a deletion without etag is sent first, for the new object may replace nothing. Raises what the store answers instead
+        of deleting (``RemoteError``): who must not be overtaken by a deletion on its way waits for it.
+        """
+        attempt = await self._claim(path, by_version)
+        if attempt is None:
+            yield ""
+            return
+        try:
+            yield attempt.version.etag
+            self._drop(attempt)
+        finally:
+            self._end_try(attempt, trio.current_time() + self._delay_seconds)
 
     async def flush(self, paths: list[bytes] | None = None) -> None:
         """Return when the store has been told of ``paths`` (None: of all that is pending now).
@@ -109,12 +132,13 @@ class Deletions:
         waited_for = self.paths() if paths is None else paths
         self._hurry(waited_for)
         for path in waited_for:
-            await self.settle(path, replace=False)
+            await self.settle(path)
 
     async def run(self) -> None:
         """Send deletions as they fall due, until cancelled."""
         while True:
-            self._sleeps_until = min((attempt.due for attempt in self._pending.values()), default=math.inf)
+            waiting = (attempt.due for attempt in self._pending.values() if not attempt.under_way)
+            self._sleeps_until = min(waiting, default=math.inf)
             if self._sleeps_until > trio.current_time():
                 with trio.move_on_at(self._sleeps_until):
                     await self._changed.wait()
@@ -123,37 +147,62 @@ class Deletions:
 
     async def _send(self) -> None:
         now = trio.current_time()
-        batch = [(path, attempt) for path, attempt in self._pending.items() if attempt.due <= now][:_LARGEST_BATCH]
-        for _, attempt in batch:
+        waiting = (attempt for attempt in self._pending.values() if attempt.due <= now and not attempt.under_way)
+        batch = {self._key_of(attempt.version.path): attempt for attempt in islice(waiting, _LARGEST_BATCH)}
+        for attempt in batch.values():
             attempt.under_way = True
         retry_at = now
         try:
-            await self._access.delete([self._key_of(path) for path, _ in batch])
-            for path, attempt in batch:
-                self._deleted(self._key_of(path))
-                self._drop(path, attempt)
+            versions = {key: attempt.version for key, attempt in batch.items()}
+            others = await delete_unchanged(self._access, versions, self._owner)
+            for key, attempt in batch.items():
+                self._directories.deleted(key)
+                self._drop(attempt)
+            for info in others:
+                self._directories.seen(info.key, info)
+                self._events.emit("delete-superseded", store=self._access.name, key=info.key)
         except HoldfastError as problem:
             self._events.emit("delete-delayed", store=self._access.name, objects=len(batch), problem=str(problem))
             retry_at = trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
-            for path, attempt in batch:
-                if self._pending.get(path) is attempt:
+            for attempt in batch.values():
+                if self._is_pending(attempt):
                     attempt.problem = problem
         finally:
-            for path, attempt in batch:
-                if self._pending.get(path) is attempt:
-                    self._pending[path] = _Attempt(retry_at)
-                attempt.done.set()
+            for attempt in batch.values():
+                self._end_try(attempt, retry_at)
 
-    def _add(self, path: bytes, due: float) -> None:
-        self._pending[path] = _Attempt(due)
+    def _add(self, version: CachedName, due: float) -> None:
+        self._pending[version.path] = _Attempt(due, version)
         if due < self._sleeps_until:  # not at each of many: ``run`` looks at them all when it wakes
             self._wake()
 
-    def _drop(self, path: bytes, attempt: _Attempt) -> None:
+    async def _claim(self, path: bytes, by_version: bool) -> _Attempt | None:
+        while (attempt := self._pending.get(path)) is not None:
+            can_be_replaced = bool(attempt.version.etag) or not by_version
+            if can_be_replaced and not attempt.under_way:
+                attempt.under_way = True
+                return attempt
+            self._hurry([path])
+            await attempt.done.wait()
+            if attempt.problem is not None and (attempt.problem.transient or not can_be_replaced):
+                raise attempt.problem
+        return None
+
+    def _is_pending(self, attempt: _Attempt) -> bool:
+        """Say whether the path has no newer deletion by now."""
+        return self._pending.get(attempt.version.path) is attempt
+
+    def _end_try(self, attempt: _Attempt, retry_at: float) -> None:
+        """The try is over: where it has not done it, and nothing newer is pending, there will be another."""
+        if self._is_pending(attempt):
+            self._add(attempt.version, retry_at)
+        attempt.done.set()
+
+    def _drop(self, attempt: _Attempt) -> None:
         """Forget a deletion, unless the path has a newer one. After an error (``IndexFullError``) it is still pending."""
-        if self._pending.get(path) is attempt:
-            self._marks.clear_deleted(path)
-            del self._pending[path]
+        if self._is_pending(attempt):
+            self._marks.clear_deleted(attempt.version.path)
+            del self._pending[attempt.version.path]
         attempt.done.set()
 
     def _hurry(self, paths: list[bytes]) -> None:

@@ -237,6 +237,13 @@ class RemoteDirectories:
         if directory is not None:
             directory.remove(name.encode())
 
+    def seen(self, key: str, info: ObjectInfo) -> None:
+        """The store was seen to have the object ``key``."""
+        parent, _, name = key.rpartition("/")
+        directory = self._known.get(parent)
+        if directory is not None:
+            directory.put(name.encode(), info)
+
     def forget_below(self, key: str) -> None:
         """Forget the directory ``key`` and all below it."""
         prefix = f"{key}/" if key else ""

@@ -2,15 +2,12 @@
 
 A PUT whose answer was lost may have been carried out, by this daemon or by the one before it. A second unconditional PUT of
 the same bytes does no harm; a second conditional one would find its own object and call it somebody else's. So every PUT
-carries a token in the metadata, made of this node's store and the file's inode number and mtime, and the object that is in
-the way is asked for its token and digest. Two files never share a token: not those of two nodes, for the store's id is in
-it, and not two that have one inode number after each other, for no two writes have one time.
+carries a signature in the metadata (``transfer.signature``), and the object in the way is asked for that and its digest.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from pathlib import Path
 
@@ -21,9 +18,8 @@ from holdfast.errors import ObjectExistsError, RemoteUnavailableError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.telemetry import Counters
 from holdfast.transfer.remotes import Remote
+from holdfast.transfer.signature import signature
 
-_TOKEN = "holdfast-put"
-_TOKEN_BYTES = 8
 _SMALL_BYTES = 64 * 1024
 
 
@@ -38,23 +34,29 @@ class Uploader:
         self._owner = owner
         self._counters = counters
 
-    async def send(self, fd: int, remote: Remote, key: str, *, create_only: bool) -> tuple[ObjectInfo, Fingerprint]:
+    async def send(
+        self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str = ""
+    ) -> tuple[ObjectInfo, Fingerprint]:
         """Store the bytes behind ``fd`` as ``key``; return the object and what its bytes are checked by.
 
         A file that is written meanwhile may give an object that differs from its digest: compare mtime and size before
-        and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, and ``RemoteError``.
+        and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, unless what is there is the version
+        ``replaces``, and ``RemoteError``.
         """
-        token = self._token(os.fstat(fd))
+        signed = signature(self._owner, os.fstat(fd))
         prepared = self._prepare_at_once(fd)
         if prepared is None:
             prepared = await trio.to_thread.run_sync(self._prepare, fd)
         source, fingerprint = prepared
-        metadata = {**fingerprint.metadata(), _TOKEN: token}
+        metadata = {**fingerprint.metadata(), **signed}
         deadline = remote.access.deadline()
         attempt = 0
         while True:
             try:
-                info = await remote.access.write_once(key, source, metadata, create_only)
+                if create_only and replaces:
+                    info = await remote.access.replace_once(key, replaces, source, metadata)
+                else:
+                    info = await remote.access.write_once(key, source, metadata, create_only)
                 break
             except RemoteUnavailableError as problem:
                 await remote.access.pause(attempt, deadline, problem)
@@ -69,10 +71,6 @@ class Uploader:
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
-
-    def _token(self, stat: os.stat_result) -> str:
-        file = f"{self._owner} {stat.st_ino} {stat.st_mtime_ns}"
-        return hashlib.blake2b(file.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
     def _prepare_at_once(self, fd: int) -> tuple[UploadSource, Fingerprint] | None:
         """Read and hash a small file that lies in the page cache, as one that was just written does; None for any other.
