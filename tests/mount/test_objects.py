@@ -265,6 +265,25 @@ def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(mak
     assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
 
 
+def test_all_writers_of_a_name_that_was_lost_are_told(make_node: NodeFactory) -> None:
+    first, second = make_node("a").start(), make_node("b").start()
+    for node in (first, second):
+        (node.checkpoints / "query/offsets").mkdir(parents=True)
+    losers = [(second.checkpoints / "query/offsets/0").open("wb", buffering=0) for _ in range(2)]
+    for loser in losers:
+        loser.write(b"two")
+    (first.checkpoints / "query/offsets/0").write_bytes(b"one")
+    with pytest.raises(FileExistsError):
+        os.fsync(losers[0].fileno())
+    for loser in losers:
+        with pytest.raises(FileExistsError):
+            os.fsync(loser.fileno())
+        with pytest.raises(FileExistsError):
+            loser.close()
+    assert (second.checkpoints / "query/offsets/0").read_bytes() == b"one"
+    (second.checkpoints / "query/offsets/1").write_bytes(b"next")
+
+
 def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: Path) -> None:
     first, second = make_node("a").start(), make_node("b").start()
     for node in (first, second):

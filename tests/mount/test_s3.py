@@ -30,6 +30,74 @@ def commit(directory: Path, name: str, data: bytes) -> None:
         (directory / temporary).rename(directory / final)
 
 
+# --- deletions --------------------------------------------------------------------------------------------------------
+
+HELD_BACK = {"remote__delete_delay_seconds": 3600}
+
+
+def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    first, second = make_s3_node(counted, "a", **HELD_BACK).start(), make_s3_node(counted, "b").start()
+    names = ("few/state", *(f"many/{number}" for number in range(20)))
+    for name in names:
+        (first.checkpoints / name).parent.mkdir(parents=True, exist_ok=True)
+        (first.checkpoints / name).write_bytes(b"the same bytes")
+        (first.checkpoints / name).unlink()
+    for name in names[:10]:
+        path = second.checkpoints / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name("x.tmp").write_bytes(b"the same bytes")
+        path.with_name("x.tmp").rename(path)
+    for directory in ("few", "many"):
+        fd = os.open(first.checkpoints / directory, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+    assert keys(counted) == {f"checkpoints/{name}" for name in names[:10]}
+    assert (first.checkpoints / names[0]).read_bytes() == b"the same bytes"
+    assert len(first.events("delete-superseded")) == 10
+
+
+def test_of_two_nodes_that_remove_a_write_once_name_and_create_it_anew_one_wins(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    nodes = [make_s3_node(counted, name, **HELD_BACK).start() for name in ("a", "b")]
+    directory = "job/offsets"
+    for number in range(5):
+        commit(nodes[0].checkpoints / directory, str(number), b"stale")
+    for node in nodes:
+        assert {(node.checkpoints / directory / str(number)).read_bytes() for number in range(5)} == {b"stale"}
+    for node in nodes:
+        for number in range(5):
+            (node.checkpoints / directory / str(number)).unlink()
+    for number in range(5):
+        commit(nodes[number % 2].checkpoints / directory, str(number), b"first")
+        with pytest.raises(FileExistsError):
+            commit(nodes[1 - number % 2].checkpoints / directory, str(number), b"second")
+        for node in nodes:
+            assert (node.checkpoints / directory / str(number)).read_bytes() == b"first"
+
+
+def test_a_node_that_comes_back_deletes_nothing_that_others_have_committed_meanwhile(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    first, second = make_s3_node(counted, "a", **HELD_BACK).start(), make_s3_node(counted, "b").start()
+    commit(first.checkpoints / "job/commits", "5", b"{}")
+    (first.checkpoints / "job/state").write_bytes(b"old")
+    for name in ("job/commits/5", "job/state"):
+        (first.checkpoints / name).unlink()
+    first.kill()
+    second.stop()
+    wait_until(lambda: keys(counted) >= {"checkpoints/job/commits/5", "checkpoints/job/state"})
+    second.start()
+    (second.checkpoints / "job/commits/5").unlink()
+    commit(second.checkpoints / "job/commits", "5", b"{}")
+    (second.checkpoints / "job/state").write_bytes(b"new")
+    first.start()
+    wait_until(lambda: len(first.events("delete-superseded")) == 2)
+    for node in (first, second):
+        assert (node.checkpoints / "job/commits/5").read_bytes() == b"{}"
+        assert (node.checkpoints / "job/state").read_bytes() == b"new"
+
+
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 

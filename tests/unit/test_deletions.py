@@ -9,7 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from holdfast.errors import IndexFullError, NameNotStorableError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import (
+    IndexFullError,
+    NameNotStorableError,
+    ObjectExistsError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
 from holdfast.index import CachedName, Index
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, RemoteDirectories
@@ -393,6 +399,17 @@ async def test_a_version_that_is_not_known_is_deleted_before_a_name_is_created(
             assert not deletions.pending(b"checkpoints/a")
 
 
+async def test_after_a_put_that_finds_another_object_nothing_is_deleted(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
+) -> None:
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1"))
+        with pytest.raises(ObjectExistsError):
+            async with deletions.replaced(b"checkpoints/a", by_version=True):
+                raise ObjectExistsError("a")
+        assert (deletions.paths(), noted(index)) == ([], [])
+
+
 async def test_after_a_put_that_fails_the_deletion_is_sent(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
@@ -425,7 +442,7 @@ async def test_a_failure_is_an_event_and_is_tried_again(
         assert len(deletions) == 0
         assert noted(index) == []
         down, refused = (event.fields["problem"] for event in events.since(0))
-        assert down.startswith("down; gave up")
+        assert str(down).startswith("down; gave up")
         assert refused == "refused"
         assert {event.kind for event in events.since(0)} == {"delete-delayed"}
         assert events.since(0)[0].fields["objects"] == 2

@@ -48,8 +48,13 @@ class Committer:
         """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
 
         Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
-        name was lost to another writer: then they are in quarantine.
+        name was lost to another writer: then they are in quarantine, and every writer that has the file open is told.
         """
+        await self._commit_names(opened, wait_for_store)
+        if opened.lost:
+            raise WriteOnceError("another writer created this write-once name first")
+
+    async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
         self._unseen.notice(opened)
         lock = self._core.lock(opened.node)
         if not (opened.unsent or lock.locked()):
@@ -85,8 +90,8 @@ class Committer:
         await self.commit(opened, wait_for_store=True)
 
     def sends(self, opened: OpenFile) -> bool:
-        """Say whether what is written to the file goes to a store under its present names."""
-        return bool(self._names_to_send(opened.node))
+        """Say whether what is written to the file goes to a store under its present names, or was to."""
+        return opened.lost or bool(self._names_to_send(opened.node))
 
     def needs_late_commit(self, opened: OpenFile) -> bool:
         """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
@@ -191,6 +196,7 @@ class Committer:
         path = core.directories.place(parent).child_path(name)
         stat = os.fstat(opened.fd)
         if stat.st_nlink == 1:
+            opened.lost = True
             core.residence.quarantine(path, stat.st_ino, {"why": "another writer created this write-once name first"})
             return
         core.residence.drop(path, stat.st_ino)

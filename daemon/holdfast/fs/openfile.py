@@ -32,6 +32,7 @@ class OpenFile:
         "handles",
         "has_kind",
         "leaving",
+        "lost",
         "node",
         "privileged",
         "served",
@@ -54,6 +55,8 @@ class OpenFile:
         self.unsent = False
         self.exclusive = False
         """Created with O_EXCL: the first PUT must create."""
+        self.lost = False
+        """Another writer was first at its only name, which is written once: all who want its bytes kept are told."""
         self.corrupt = False
         self.arrival: Arrival | None = None
         self.served = False

@@ -84,20 +84,20 @@ class Publisher:
 
     async def _send(self, fd: int, place: Place, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
         core = self._core
-        async with target.remote.deletions.replaced(target.path, by_version=create_only) as version:
-            for attempt in range(_MOST_SENDS):
-                before = core.store.stamps.take(fd)
-                try:
+        try:
+            async with target.remote.deletions.replaced(target.path, by_version=create_only) as version:
+                for attempt in range(_MOST_SENDS):
+                    before = core.store.stamps.take(fd)
                     info, fingerprint = await core.uploader.send(
                         fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version
                     )
-                except ObjectExistsError:
-                    await self._learn(place, name, target)
-                    raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
-                after = os.fstat(fd)
-                stable = before == stamp_of(after)
-                if stable:
-                    break
+                    after = os.fstat(fd)
+                    stable = before == stamp_of(after)
+                    if stable:
+                        break
+        except ObjectExistsError:
+            await self._learn(place, name, target)
+            raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
         self._appeared(place, name, info, after.st_mtime_ns)
         return Sent(target.path, info, fingerprint, stable, before)
 

@@ -17,7 +17,7 @@ from itertools import islice
 
 import trio
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ObjectExistsError
 from holdfast.index import CachedName, DirectoryMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
@@ -110,6 +110,7 @@ class Deletions:
     async def replaced(self, path: bytes, *, by_version: bool) -> AsyncIterator[str]:
         """Put an object at ``path`` inside: a deletion that is held back is done by that; after an error it is due again.
 
+        ``ObjectExistsError`` means that another node has put another there: then too there is nothing more to be deleted.
         Yields the version that was to be deleted, if there is one and its etag is known, else ``""``. With ``by_version``
         a deletion without etag is sent first, for the new object may replace nothing. Raises what the store answers instead
         of deleting (``RemoteError``): who must not be overtaken by a deletion on its way waits for it.
@@ -121,6 +122,9 @@ class Deletions:
         try:
             yield attempt.version.etag
             self._drop(attempt)
+        except ObjectExistsError:
+            self._drop(attempt)
+            raise
         finally:
             self._end_try(attempt, trio.current_time() + self._delay_seconds)
 
