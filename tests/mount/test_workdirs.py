@@ -14,14 +14,21 @@ import pytest
 
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
-from tests.support.node import Node, StartError
+from tests.support.node import Node, StartError, wait_until
 from tests.support.privileges import as_nobody
+
+SLEEP = "import signal; signal.pause()"
+SLEEP_WITHOUT_MAIN_THREAD = """
+import ctypes, threading
+threading.Thread(target=threading.Event().wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 
 @contextmanager
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper(program: str = SLEEP) -> Iterator[subprocess.Popen[bytes]]:
     """A process that lives until it is killed, at the latest at the end of the block."""
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
         try:
             yield process
         finally:
@@ -136,6 +143,21 @@ def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> Non
         assert (node.work / "driver_x/tmp/deep/file").exists(), "the holder's files are left alone"
         client.acquire("driver", "x", first.pid)
         assert (node.work / "driver_x/tmp/deep/file").exists(), "asking again changes nothing"
+
+
+def test_a_process_holds_its_directory_as_long_as_any_of_its_threads_lives(node: Node) -> None:
+    with node.client() as client, sleeper(SLEEP_WITHOUT_MAIN_THREAD) as first, sleeper() as second:
+        wait_until(lambda: "State:\tZ" in Path(f"/proc/{first.pid}/status").read_text())
+        fill(Path(client.acquire("worker", "1", first.pid).path))
+        for _ in range(2):
+            with pytest.raises(RefusedError, match=f"held by pid {first.pid}"):
+                client.acquire("worker", "1", second.pid)
+            assert (node.work / "worker_1/rocksdb/deep/file").exists()
+            node.kill()
+            node.start()
+        first.kill()
+        node.wait_event("workdir-released", path="work/worker_1")
+        client.acquire("worker", "1", second.pid)
 
 
 def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:

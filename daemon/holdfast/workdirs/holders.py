@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +34,20 @@ class Process:
             raise ConfigurationError(f"there is no process {pid}") from None
 
     def is_alive(self) -> bool:
-        """Say whether the process runs; a later one with the same number is another, a zombie runs no more."""
+        """Say whether the process runs; a later one with the same number is another, a zombie runs no more.
+
+        It runs as long as any of its threads does (pidfd_open(2)); the state in /proc/PID/stat is the first one's alone.
+        """
         try:
-            return _started(self.pid) == self.started_ticks and _state(self.pid) not in ("Z", "X")
+            fd = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            return _started(self.pid) == self.started_ticks and not _has_ended(fd)
         except (OSError, ValueError):
             return False
+        finally:
+            os.close(fd)
 
     async def wait_end(self) -> None:
         """Wait until the process has ended (pidfd_open(2))."""
@@ -52,14 +62,12 @@ class Process:
             os.close(fd)
 
 
-def _fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the program's name, which may itself hold anything."""
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-
-
 def _started(pid: int) -> int:
-    return int(_fields(pid)[_STARTED_FIELD - 3])
+    """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
+    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_STARTED_FIELD - 3])
 
 
-def _state(pid: int) -> str:
-    return _fields(pid)[0]
+def _has_ended(pidfd: int) -> bool:
+    poll = select.poll()  # select(2) takes no descriptor above 1,023
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
