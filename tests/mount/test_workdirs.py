@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -193,6 +195,37 @@ def test_release_ends_the_hold_at_once(node: Node) -> None:
         client.acquire("worker", "1", second.pid)
 
 
+def test_a_directory_that_is_released_while_its_lease_is_open_is_kept_from_the_close_on(make_node: NodeFactory) -> None:
+    node = make_node(workdirs__retain_seconds=3600).start()
+    with node.client() as client, sleeper() as holder:
+        workdir = Path(client.acquire("worker", "1", holder.pid).path)
+        with (workdir / ".lease").open():
+            released = client.release("worker", "1")
+            assert released.holder is not None
+            assert released.released is None
+            assert node.events("workdir-released") == []
+            before_close = time.time()
+        node.wait_event("workdir-released", path="work/worker_1")
+        (info,) = client.workdirs()
+        assert info.holder is None
+        assert info.expires is not None
+        assert info.expires >= before_close + 3600
+
+
+def test_who_removes_a_directory_has_let_go_of_it(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        workdir = Path(client.acquire("worker", "1", first.pid).path)
+        shutil.rmtree(workdir)
+        assert client.workdirs() == []
+        with pytest.raises(RefusedError, match="no working directory"):
+            client.release("worker", "1")
+        assert Path(client.acquire("worker", "1", first.pid).path).is_dir()
+        shutil.rmtree(workdir)
+        taken = client.acquire("worker", "1", second.pid)
+        assert (Path(taken.path) / "localState").is_dir()
+        assert str(second.pid) in str(taken.holder)
+
+
 def test_a_directory_goes_after_its_retention_time(make_node: NodeFactory) -> None:
     node = make_node(workdirs__retain_seconds=3600, workdirs__roles__worker__retain_seconds=0).start()
     (node.work / "driver_1").mkdir()
@@ -216,8 +249,6 @@ def test_roles_have_bases_and_retention_of_their_own_and_fall_back(make_node: No
 
 
 def test_flink_may_delete_its_own_directory(node: Node) -> None:
-    import shutil
-
     workdir = node.work / "tm_1"
     workdir.mkdir()
     fill(workdir)

@@ -77,7 +77,7 @@ class Workdirs:
         name = WorkdirName.checked(role, resource_id)
         process = Process.find(pid)
         path = self._path_of(name)
-        record = self._records.get(path)
+        record = self._record_of_existing(path)
         holder = self._holder(path, record)
         if holder is not None and record is not None:
             if (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
@@ -94,18 +94,21 @@ class Workdirs:
         return workdir
 
     def release(self, role: str, resource_id: str) -> Workdir:
-        """End the hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``."""
+        """End the process's hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``.
+
+        While its lease file is open it is still held, and the retention time begins when that is closed.
+        """
         path = self._path_of(WorkdirName.checked(role, resource_id))
-        record = self._records.get(path)
+        record = self._record_of_existing(path)
         if record is None:
             raise NoSuchEntryError(f"there is no working directory {os.fsdecode(path)}")
         if record.pid or not record.released_seconds:
-            record = self._released(path, record)
+            self._process_gone(path, record)
         return self._describe(path, record)
 
     def all(self) -> list[Workdir]:
         """Return all working directories by path."""
-        return [self._describe(path, record) for path, record in self._records.all()]
+        return [self._describe(path, record) for path, record in self._records.all() if self._tree.exists(path)]
 
     # --- holders -----------------------------------------------------------------------------------------------------
 
@@ -135,17 +138,28 @@ class Workdirs:
         await process.wait_end()
         record = self._records.get(path)
         if record is not None and (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
-            record.pid = 0
-            self._records.put(path, record)
-            if not self._lease_is_open(path):
-                self._released(path, record)
+            self._process_gone(path, record)
 
-    def _released(self, path: bytes, record: WorkdirRecord) -> WorkdirRecord:
+    def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
+        """Note that no process holds the directory; if its lease file is open too, its last close ends the hold."""
+        record.pid = 0
+        self._records.put(path, record)
+        if not self._lease_is_open(path):
+            self._released(path, record)
+
+    def _released(self, path: bytes, record: WorkdirRecord) -> None:
         record.pid = 0
         record.released_seconds = time.time()
         self._records.put(path, record)
         self._core.events.emit("workdir-released", path=os.fsdecode(path))
         self._wake()
+
+    def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
+        """Return what is known of the directory at ``path``; None when it is gone: who removes it has let go of it."""
+        record = self._records.get(path)
+        if record is not None and not self._tree.exists(path):
+            self._records.discard(path)
+            return None
         return record
 
     def _holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
