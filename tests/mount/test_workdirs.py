@@ -137,6 +137,38 @@ def test_a_directory_survives_the_daemon_and_so_does_its_holder(node: Node) -> N
         node.wait_event("workdir-released")
 
 
+def test_holders_and_times_are_known_when_the_index_is_lost(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        workdir = Path(client.acquire("worker", "held", first.pid).path)
+        fill(workdir)
+        client.acquire("worker", "released", first.pid)
+        client.release("worker", "released")
+        before = client.workdirs()
+        node.kill()
+        with (node.store / "index/data.mdb").open("r+b") as index:
+            index.write(bytes(8192))
+        node.start()
+        assert len(node.events("index-renewed")) == 1
+        assert client.workdirs() == before
+        with pytest.raises(RefusedError, match=f"held by pid {first.pid}"):
+            client.acquire("worker", "held", second.pid)
+        assert (workdir / "rocksdb/deep/file").read_bytes() == b"rocksdb"
+        first.kill()
+        node.wait_event("workdir-released", path="work/worker_held")
+        client.acquire("worker", "held", second.pid)
+
+
+def test_nobody_sees_what_is_noted_on_a_directory(node: Node) -> None:
+    workdir = node.work / "worker_1"
+    workdir.mkdir()
+    assert os.listxattr(node.backing(workdir)) == ["user.holdfast.workdir"]
+    assert os.listxattr(workdir) == []
+    with pytest.raises(OSError, match="No data"):
+        os.getxattr(workdir, "user.holdfast.workdir")
+    with pytest.raises(OSError, match="not supported"):
+        os.setxattr(workdir, "user.holdfast.workdir", b"")
+
+
 def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         fill(Path(client.acquire("driver", "x", first.pid).path))

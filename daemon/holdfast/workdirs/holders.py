@@ -62,6 +62,11 @@ class Process:
             os.close(fd)
 
 
+def boot_id() -> bytes:
+    """Return what tells this boot of the machine from others; numbers and start times of processes count within one."""
+    return (_PROC / "sys/kernel/random/boot_id").read_bytes().strip()
+
+
 def _started(pid: int) -> int:
     """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
     return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_STARTED_FIELD - 3])

@@ -2,8 +2,8 @@
 
 A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
 its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is
-kept for the retention time of its role. Every step is one record in the index, so a daemon that starts again knows all
-holders; those that ended meanwhile count as released at that moment.
+kept for the retention time of its role. Every step is one record (``workdirs.records``), so a daemon that starts again knows
+all holders, with its index or without; those that ended meanwhile count as released at that moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node, path_of
 from holdfast.index import WorkdirRecord
-from holdfast.workdirs.holders import Process
+from holdfast.workdirs.holders import Process, boot_id
+from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
 from holdfast.zones import Place, WorkdirName, ZoneKind
 
@@ -44,7 +45,7 @@ class Workdirs:
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self._core = files.core
-        self._records = files.core.index.workdirs
+        self._records = Records(files.core.index.workdirs, files.core.store.tree, boot_id())
         self._tree = WorkdirTree(files)
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
@@ -212,11 +213,9 @@ class Workdirs:
     def _take_stock(self) -> None:
         """After a start: watch the holders that still live, count the others as released now, find what has no record."""
         for path in self._tree.existing():
-            if self._records.get(path) is None:
-                name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
-                assert name is not None
-                now = time.time()
-                self._records.put(path, WorkdirRecord(name.role, name.resource_id, now, now, released_seconds=now))
+            name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
+            assert name is not None
+            self._records.restore(path, name)
         for path, record in self._records.all():
             if not self._tree.exists(path):
                 self._records.discard(path)
