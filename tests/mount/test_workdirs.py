@@ -424,6 +424,47 @@ def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_no
     (node.work / "plain/below_it").mkdir()
 
 
+def test_a_process_in_a_namespace_of_its_own_is_held_for_by_its_number_there(node: Node) -> None:
+    script = '"$0" -m holdfast workdir acquire --role worker --id "$1"; read'
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, sys.executable, "1"]
+    environment = {**os.environ, "HOLDFAST_SOCKET": str(node.socket)}
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as container,
+        node.client() as client,
+    ):
+        assert container.stdout is not None
+        assert container.stdout.readline() == f"{node.work}/worker_1\n"
+        shell = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().strip()
+        assert client.workdirs()[0].holder == f"pid {shell} (bash)", "there it is 1"
+        with pytest.raises(RefusedError, match="is held by"):
+            client.acquire("worker", "1", os.getpid())
+        container.communicate("\n")
+        node.wait_event("workdir-released", path="work/worker_1")
+
+
+def test_a_number_that_the_daemon_does_not_see_in_the_namespace_of_who_asks_is_refused(node: Node) -> None:
+    acquire = [sys.executable, "-m", "holdfast", "workdir", "acquire", "--role", "worker", "--id", "1"]
+    asked = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", *acquire, "--pid", str(os.getpid()), "--socket", node.socket],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 1
+    assert f"sees no process {os.getpid()} there" in asked.stderr
+    assert "--pid host" in asked.stderr
+    assert os.listdir(node.work) == []
+
+
+def test_a_daemon_in_a_namespace_of_its_own_gives_nothing_to_processes_outside(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]
+    node.start()
+    with node.client() as client, pytest.raises(RefusedError, match="another process namespace"):
+        client.acquire("worker", "1", os.getpid())
+    assert os.listdir(node.work) == []
+
+
 def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> None:
     other = make_node("other", store__directory=node.store)
     with pytest.raises(StartError, match=rf"in use by another daemon \(pid {node.pid}\)"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,25 @@ class Process:
             os.close(fd)
 
 
+def number_here(pid: int, namespace: int) -> int:
+    """Return the number that the daemon knows a process by which has the number ``pid`` in another process namespace.
+
+    ``namespace`` is the inode number of /proc/PID/ns/pid (pid_namespaces(7)); 0: the daemon's own. Raises
+    ``ConfigurationError`` when the daemon doesn't see it. It may look at all processes: call it in a thread.
+    """
+    if namespace in (0, _namespace("self")):
+        return pid
+    if len(_numbers("self")) == 1:  # else the numbers in /proc are those of an outer namespace, and not for pidfd_open(2)
+        for process in filter(str.isdecimal, os.listdir(_PROC)):
+            with suppress(OSError, ValueError):  # it has ended, or is another user's
+                if _numbers(process)[-1] == pid and _namespace(process) == namespace:
+                    return int(process)
+    raise ConfigurationError(
+        f"who asks is in another process namespace than the daemon, which sees no process {pid} there: nobody would know "
+        "when it ends; run the daemon in the host's process namespace (docker run --pid host), or ask from the daemon's"
+    )
+
+
 def boot_id() -> bytes:
     """Return what tells this boot of the machine from others; numbers and start times of processes count within one."""
     return (_PROC / "sys/kernel/random/boot_id").read_bytes().strip()
@@ -70,6 +90,18 @@ def boot_id() -> bytes:
 def _started(pid: int) -> int:
     """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
     return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_STARTED_FIELD - 3])
+
+
+def _namespace(process: str) -> int:
+    return (_PROC / process / "ns/pid").stat().st_ino
+
+
+def _numbers(process: str) -> list[int]:
+    """Return the numbers of a process, from the namespace that /proc is of down to the process's own (proc(5), NSpid)."""
+    for line in (_PROC / process / "status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            return [int(number) for number in line.split()[1:]]
+    raise ValueError(process)
 
 
 def _has_ended(pidfd: int) -> bool:

@@ -21,7 +21,7 @@ from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node, path_of
 from holdfast.index import WorkdirRecord
-from holdfast.workdirs.holders import Process, boot_id
+from holdfast.workdirs.holders import Process, boot_id, number_here
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
 from holdfast.zones import Place, WorkdirName, ZoneKind
@@ -68,14 +68,15 @@ class Workdirs:
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
-    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int]) -> Workdir:
+    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int], namespace: int = 0) -> Workdir:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it or find it again.
 
-        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory. Raises
-        ``LeaseHeldError`` while another process holds it, ``ConfigurationError`` for a bad name or pid. When this returns,
-        the process sees the emptied directories.
+        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory; ``namespace``
+        says where ``pid`` counts (``holders.number_here``). Raises ``LeaseHeldError`` while another process holds it,
+        ``ConfigurationError`` for a bad name or pid. When this returns, the process sees the emptied directories.
         """
         name = WorkdirName.checked(role, resource_id)
+        pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
         process = Process.find(pid)
         path = self._path_of(name)
         record = self._record_of_existing(path)
