@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.control.client import RefusedError
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon, waiting_daemon
@@ -151,6 +152,24 @@ def test_a_working_directory_is_still_held(make_node: NodeFactory) -> None:
         assert client.workdirs()[0].holder is not None
         client.acquire("worker", "1", os.getpid())
     assert (node.work / "worker_1/tmp/file").read_bytes() == b"kept"
+
+
+def test_a_working_directory_is_held_by_its_lease_though_the_index_is_lost(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with node.client() as client, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        workdir = Path(client.acquire("worker", "1", process.pid).path)
+        with (workdir / ".lease").open():
+            process.communicate()
+            wait_until(lambda: "a process that cat started" in str(client.workdirs()[0].holder))
+            (workdir / "rocksdb/file").write_bytes(b"in use")
+            with no_daemon(node):
+                (node.store / "index/data.mdb").unlink()
+            wait_until(node.answers)
+            assert client.workdirs()[0].released is None
+            with pytest.raises(RefusedError, match="a process that cat started"):
+                client.acquire("worker", "1", os.getpid())
+            assert (workdir / "rocksdb/file").read_bytes() == b"in use"
+        node.wait_event("workdir-released", path="work/worker_1")
 
 
 def test_one_mount_over_many_daemons_leaks_nothing(make_node: NodeFactory) -> None:

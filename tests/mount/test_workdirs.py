@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +16,21 @@ import pytest
 
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
-from tests.support.node import Node, StartError
+from tests.support.node import Node, StartError, wait_until
 from tests.support.privileges import as_nobody
+
+SLEEP = "import signal; signal.pause()"
+SLEEP_WITHOUT_MAIN_THREAD = """
+import ctypes, threading
+threading.Thread(target=threading.Event().wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 
 @contextmanager
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper(program: str = SLEEP) -> Iterator[subprocess.Popen[bytes]]:
     """A process that lives until it is killed, at the latest at the end of the block."""
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
         try:
             yield process
         finally:
@@ -128,6 +137,38 @@ def test_a_directory_survives_the_daemon_and_so_does_its_holder(node: Node) -> N
         node.wait_event("workdir-released")
 
 
+def test_holders_and_times_are_known_when_the_index_is_lost(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        workdir = Path(client.acquire("worker", "held", first.pid).path)
+        fill(workdir)
+        client.acquire("worker", "released", first.pid)
+        client.release("worker", "released")
+        before = client.workdirs()
+        node.kill()
+        with (node.store / "index/data.mdb").open("r+b") as index:
+            index.write(bytes(8192))
+        node.start()
+        assert len(node.events("index-renewed")) == 1
+        assert client.workdirs() == before
+        with pytest.raises(RefusedError, match=f"held by pid {first.pid}"):
+            client.acquire("worker", "held", second.pid)
+        assert (workdir / "rocksdb/deep/file").read_bytes() == b"rocksdb"
+        first.kill()
+        node.wait_event("workdir-released", path="work/worker_held")
+        client.acquire("worker", "held", second.pid)
+
+
+def test_nobody_sees_what_is_noted_on_a_directory(node: Node) -> None:
+    workdir = node.work / "worker_1"
+    workdir.mkdir()
+    assert os.listxattr(node.backing(workdir)) == ["user.holdfast.workdir"]
+    assert os.listxattr(workdir) == []
+    with pytest.raises(OSError, match="No data"):
+        os.getxattr(workdir, "user.holdfast.workdir")
+    with pytest.raises(OSError, match="not supported"):
+        os.setxattr(workdir, "user.holdfast.workdir", b"")
+
+
 def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         fill(Path(client.acquire("driver", "x", first.pid).path))
@@ -136,6 +177,21 @@ def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> Non
         assert (node.work / "driver_x/tmp/deep/file").exists(), "the holder's files are left alone"
         client.acquire("driver", "x", first.pid)
         assert (node.work / "driver_x/tmp/deep/file").exists(), "asking again changes nothing"
+
+
+def test_a_process_holds_its_directory_as_long_as_any_of_its_threads_lives(node: Node) -> None:
+    with node.client() as client, sleeper(SLEEP_WITHOUT_MAIN_THREAD) as first, sleeper() as second:
+        wait_until(lambda: "State:\tZ" in Path(f"/proc/{first.pid}/status").read_text())
+        fill(Path(client.acquire("worker", "1", first.pid).path))
+        for _ in range(2):
+            with pytest.raises(RefusedError, match=f"held by pid {first.pid}"):
+                client.acquire("worker", "1", second.pid)
+            assert (node.work / "worker_1/rocksdb/deep/file").exists()
+            node.kill()
+            node.start()
+        first.kill()
+        node.wait_event("workdir-released", path="work/worker_1")
+        client.acquire("worker", "1", second.pid)
 
 
 def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:
@@ -171,6 +227,37 @@ def test_release_ends_the_hold_at_once(node: Node) -> None:
         client.acquire("worker", "1", second.pid)
 
 
+def test_a_directory_that_is_released_while_its_lease_is_open_is_kept_from_the_close_on(make_node: NodeFactory) -> None:
+    node = make_node(workdirs__retain_seconds=3600).start()
+    with node.client() as client, sleeper() as holder:
+        workdir = Path(client.acquire("worker", "1", holder.pid).path)
+        with (workdir / ".lease").open():
+            released = client.release("worker", "1")
+            assert released.holder is not None
+            assert released.released is None
+            assert node.events("workdir-released") == []
+            before_close = time.time()
+        node.wait_event("workdir-released", path="work/worker_1")
+        (info,) = client.workdirs()
+        assert info.holder is None
+        assert info.expires is not None
+        assert info.expires >= before_close + 3600
+
+
+def test_who_removes_a_directory_has_let_go_of_it(node: Node) -> None:
+    with node.client() as client, sleeper() as first, sleeper() as second:
+        workdir = Path(client.acquire("worker", "1", first.pid).path)
+        shutil.rmtree(workdir)
+        assert client.workdirs() == []
+        with pytest.raises(RefusedError, match="no working directory"):
+            client.release("worker", "1")
+        assert Path(client.acquire("worker", "1", first.pid).path).is_dir()
+        shutil.rmtree(workdir)
+        taken = client.acquire("worker", "1", second.pid)
+        assert (Path(taken.path) / "localState").is_dir()
+        assert str(second.pid) in str(taken.holder)
+
+
 def test_a_directory_goes_after_its_retention_time(make_node: NodeFactory) -> None:
     node = make_node(workdirs__retain_seconds=3600, workdirs__roles__worker__retain_seconds=0).start()
     (node.work / "driver_1").mkdir()
@@ -194,8 +281,6 @@ def test_roles_have_bases_and_retention_of_their_own_and_fall_back(make_node: No
 
 
 def test_flink_may_delete_its_own_directory(node: Node) -> None:
-    import shutil
-
     workdir = node.work / "tm_1"
     workdir.mkdir()
     fill(workdir)
@@ -337,6 +422,47 @@ def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_no
     assert node.events("workdir-refused")[0]["path"] == "work/tm_1"
     (node.work / "plain").mkdir()
     (node.work / "plain/below_it").mkdir()
+
+
+def test_a_process_in_a_namespace_of_its_own_is_held_for_by_its_number_there(node: Node) -> None:
+    script = '"$0" -m holdfast workdir acquire --role worker --id "$1"; read'
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, sys.executable, "1"]
+    environment = {**os.environ, "HOLDFAST_SOCKET": str(node.socket)}
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as container,
+        node.client() as client,
+    ):
+        assert container.stdout is not None
+        assert container.stdout.readline() == f"{node.work}/worker_1\n"
+        shell = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().strip()
+        assert client.workdirs()[0].holder == f"pid {shell} (bash)", "there it is 1"
+        with pytest.raises(RefusedError, match="is held by"):
+            client.acquire("worker", "1", os.getpid())
+        container.communicate("\n")
+        node.wait_event("workdir-released", path="work/worker_1")
+
+
+def test_a_number_that_the_daemon_does_not_see_in_the_namespace_of_who_asks_is_refused(node: Node) -> None:
+    acquire = [sys.executable, "-m", "holdfast", "workdir", "acquire", "--role", "worker", "--id", "1"]
+    asked = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", *acquire, "--pid", str(os.getpid()), "--socket", node.socket],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 1
+    assert f"sees no process {os.getpid()} there" in asked.stderr
+    assert "--pid host" in asked.stderr
+    assert os.listdir(node.work) == []
+
+
+def test_a_daemon_in_a_namespace_of_its_own_gives_nothing_to_processes_outside(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]
+    node.start()
+    with node.client() as client, pytest.raises(RefusedError, match="another process namespace"):
+        client.acquire("worker", "1", os.getpid())
+    assert os.listdir(node.work) == []
 
 
 def test_two_daemons_on_one_local_store(node: Node, make_node: NodeFactory) -> None:

@@ -77,10 +77,9 @@ class ControlClient:
         return self._get("/v1/workdirs", list[WorkdirInfo])
 
     def acquire(self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1) -> WorkdirInfo:
-        """Acquire a working directory for the process ``pid``."""
-        return self._post(
-            "/v1/workdirs/acquire", AcquireRequest(role=role, id=resource_id, pid=pid, uid=uid, gid=gid), WorkdirInfo
-        )
+        """Acquire a working directory for the process ``pid``, a number as this process sees it."""
+        wanted = AcquireRequest(role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace())
+        return self._post("/v1/workdirs/acquire", wanted, WorkdirInfo)
 
     def release(self, role: str, resource_id: str) -> WorkdirInfo:
         """Release a working directory."""
@@ -226,6 +225,11 @@ def _only_text() -> Iterator[None]:
         raise ConfigurationError(
             f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
         ) from None
+
+
+def _pid_namespace() -> int:
+    """Return the inode number of this process's process namespace (pid_namespaces(7)). Raises ``OSError`` without /proc."""
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def _group_of(path: Path) -> str:

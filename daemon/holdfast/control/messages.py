@@ -112,13 +112,18 @@ class EventInfo(Message, frozen=True):
 
 
 class AcquireRequest(Message, frozen=True):
-    """Who wants which working directory. uid and gid are the owner of a new one."""
+    """Who wants which working directory. uid and gid are the owner of a new one.
+
+    ``pid`` counts in the process namespace whose inode number is ``pid_namespace`` (that of /proc/self/ns/pid); 0: in the
+    daemon's.
+    """
 
     role: str
     id: str
     pid: int
     uid: int = -1
     gid: int = -1
+    pid_namespace: int = 0
 
 
 class ReleaseRequest(Message, frozen=True):

@@ -169,7 +169,8 @@ class ControlServer:
 
     async def _acquire(self, request: Request) -> Response:
         wanted = await body(request, AcquireRequest)
-        workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, (wanted.uid, wanted.gid))
+        owner = (wanted.uid, wanted.gid)
+        workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace)
         return reply(self._inspector.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:

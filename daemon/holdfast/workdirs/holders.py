@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +35,20 @@ class Process:
             raise ConfigurationError(f"there is no process {pid}") from None
 
     def is_alive(self) -> bool:
-        """Say whether the process runs; a later one with the same number is another, a zombie runs no more."""
+        """Say whether the process runs; a later one with the same number is another, a zombie runs no more.
+
+        It runs as long as any of its threads does (pidfd_open(2)); the state in /proc/PID/stat is the first one's alone.
+        """
         try:
-            return _started(self.pid) == self.started_ticks and _state(self.pid) not in ("Z", "X")
+            fd = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            return _started(self.pid) == self.started_ticks and not _has_ended(fd)
         except (OSError, ValueError):
             return False
+        finally:
+            os.close(fd)
 
     async def wait_end(self) -> None:
         """Wait until the process has ended (pidfd_open(2))."""
@@ -52,14 +63,48 @@ class Process:
             os.close(fd)
 
 
-def _fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the program's name, which may itself hold anything."""
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+def number_here(pid: int, namespace: int) -> int:
+    """Return the number that the daemon knows a process by which has the number ``pid`` in another process namespace.
+
+    ``namespace`` is the inode number of /proc/PID/ns/pid (pid_namespaces(7)); 0: the daemon's own. Raises
+    ``ConfigurationError`` when the daemon doesn't see it. It may look at all processes: call it in a thread.
+    """
+    if namespace in (0, _namespace("self")):
+        return pid
+    if len(_numbers("self")) == 1:  # else the numbers in /proc are those of an outer namespace, and not for pidfd_open(2)
+        for process in filter(str.isdecimal, os.listdir(_PROC)):
+            with suppress(OSError, ValueError):  # it has ended, or is another user's
+                if _numbers(process)[-1] == pid and _namespace(process) == namespace:
+                    return int(process)
+    raise ConfigurationError(
+        f"who asks is in another process namespace than the daemon, which sees no process {pid} there: nobody would know "
+        "when it ends; run the daemon in the host's process namespace (docker run --pid host), or ask from the daemon's"
+    )
+
+
+def boot_id() -> bytes:
+    """Return what tells this boot of the machine from others; numbers and start times of processes count within one."""
+    return (_PROC / "sys/kernel/random/boot_id").read_bytes().strip()
 
 
 def _started(pid: int) -> int:
-    return int(_fields(pid)[_STARTED_FIELD - 3])
+    """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
+    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_STARTED_FIELD - 3])
 
 
-def _state(pid: int) -> str:
-    return _fields(pid)[0]
+def _namespace(process: str) -> int:
+    return (_PROC / process / "ns/pid").stat().st_ino
+
+
+def _numbers(process: str) -> list[int]:
+    """Return the numbers of a process, from the namespace that /proc is of down to the process's own (proc(5), NSpid)."""
+    for line in (_PROC / process / "status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            return [int(number) for number in line.split()[1:]]
+    raise ValueError(process)
+
+
+def _has_ended(pidfd: int) -> bool:
+    poll = select.poll()  # select(2) takes no descriptor above 1,023
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

@@ -2,8 +2,8 @@
 
 A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
 its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is
-kept for the retention time of its role. Every step is one record in the index, so a daemon that starts again knows all
-holders; those that ended meanwhile count as released at that moment.
+kept for the retention time of its role. Every step is one record (``workdirs.records``), so a daemon that starts again knows
+all holders, with its index or without; those that ended meanwhile count as released at that moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node, path_of
 from holdfast.index import WorkdirRecord
-from holdfast.workdirs.holders import Process
+from holdfast.workdirs.holders import Process, boot_id, number_here
+from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
 from holdfast.zones import Place, WorkdirName, ZoneKind
 
@@ -44,7 +45,7 @@ class Workdirs:
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self._core = files.core
-        self._records = files.core.index.workdirs
+        self._records = Records(files.core.index.workdirs, files.core.store.tree, boot_id())
         self._tree = WorkdirTree(files)
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
@@ -67,17 +68,18 @@ class Workdirs:
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
-    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int]) -> Workdir:
+    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int], namespace: int = 0) -> Workdir:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it or find it again.
 
-        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory. Raises
-        ``LeaseHeldError`` while another process holds it, ``ConfigurationError`` for a bad name or pid. When this returns,
-        the process sees the emptied directories.
+        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory; ``namespace``
+        says where ``pid`` counts (``holders.number_here``). Raises ``LeaseHeldError`` while another process holds it,
+        ``ConfigurationError`` for a bad name or pid. When this returns, the process sees the emptied directories.
         """
         name = WorkdirName.checked(role, resource_id)
+        pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
         process = Process.find(pid)
         path = self._path_of(name)
-        record = self._records.get(path)
+        record = self._record_of_existing(path)
         holder = self._holder(path, record)
         if holder is not None and record is not None:
             if (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
@@ -94,18 +96,21 @@ class Workdirs:
         return workdir
 
     def release(self, role: str, resource_id: str) -> Workdir:
-        """End the hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``."""
+        """End the process's hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``.
+
+        While its lease file is open it is still held, and the retention time begins when that is closed.
+        """
         path = self._path_of(WorkdirName.checked(role, resource_id))
-        record = self._records.get(path)
+        record = self._record_of_existing(path)
         if record is None:
             raise NoSuchEntryError(f"there is no working directory {os.fsdecode(path)}")
         if record.pid or not record.released_seconds:
-            record = self._released(path, record)
+            self._process_gone(path, record)
         return self._describe(path, record)
 
     def all(self) -> list[Workdir]:
         """Return all working directories by path."""
-        return [self._describe(path, record) for path, record in self._records.all()]
+        return [self._describe(path, record) for path, record in self._records.all() if self._tree.exists(path)]
 
     # --- holders -----------------------------------------------------------------------------------------------------
 
@@ -135,17 +140,28 @@ class Workdirs:
         await process.wait_end()
         record = self._records.get(path)
         if record is not None and (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
-            record.pid = 0
-            self._records.put(path, record)
-            if not self._lease_is_open(path):
-                self._released(path, record)
+            self._process_gone(path, record)
 
-    def _released(self, path: bytes, record: WorkdirRecord) -> WorkdirRecord:
+    def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
+        """Note that no process holds the directory; if its lease file is open too, its last close ends the hold."""
+        record.pid = 0
+        self._records.put(path, record)
+        if not self._lease_is_open(path):
+            self._released(path, record)
+
+    def _released(self, path: bytes, record: WorkdirRecord) -> None:
         record.pid = 0
         record.released_seconds = time.time()
         self._records.put(path, record)
         self._core.events.emit("workdir-released", path=os.fsdecode(path))
         self._wake()
+
+    def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
+        """Return what is known of the directory at ``path``; None when it is gone: who removes it has let go of it."""
+        record = self._records.get(path)
+        if record is not None and not self._tree.exists(path):
+            self._records.discard(path)
+            return None
         return record
 
     def _holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
@@ -198,11 +214,9 @@ class Workdirs:
     def _take_stock(self) -> None:
         """After a start: watch the holders that still live, count the others as released now, find what has no record."""
         for path in self._tree.existing():
-            if self._records.get(path) is None:
-                name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
-                assert name is not None
-                now = time.time()
-                self._records.put(path, WorkdirRecord(name.role, name.resource_id, now, now, released_seconds=now))
+            name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
+            assert name is not None
+            self._records.restore(path, name)
         for path, record in self._records.all():
             if not self._tree.exists(path):
                 self._records.discard(path)

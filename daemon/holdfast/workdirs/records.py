@@ -1,0 +1,87 @@
+"""Records of working directories: in the index, and each on its directory too.
+
+What the index knows of files can be found out anew; who holds a directory can't, and a living process must not lose its
+files because an index was damaged, or is of another version. So each record is also an extended attribute of its directory.
+Users don't see it (``fs.xattrs``), it needs no rights but the owner's, and it goes with the directory. It is read at the
+start, where the index has no record. A crash between the two leaves the attribute one step behind; the index counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast.index import WorkdirRecord, WorkdirRecords
+from holdfast.index.records import decoded_workdir, encoded
+from holdfast.store import Tree
+from holdfast.zones import WorkdirName
+
+_ATTRIBUTE = "user.holdfast.workdir"
+_SEPARATOR = b"\n"
+_log = logging.getLogger("holdfast.workdirs")
+
+
+class Records:
+    """The records by path in the tree. ``boot_id`` tells this boot of the machine from others."""
+
+    def __init__(self, index: WorkdirRecords, tree: Tree, boot_id: bytes) -> None:
+        self._index = index
+        self._tree = tree
+        self._boot_id = boot_id
+
+    def get(self, path: bytes) -> WorkdirRecord | None:
+        """Return the record of the directory at ``path``; None when there is none."""
+        return self._index.get(path)
+
+    def all(self) -> list[tuple[bytes, WorkdirRecord]]:
+        """Return every path with its record, in the order of paths."""
+        return self._index.all()
+
+    def put(self, path: bytes, record: WorkdirRecord) -> None:
+        """Write the record of the directory at ``path``. Raises ``IndexFullError``."""
+        self._index.put(path, record)
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError), self._directory(path) as directory:
+                os.setxattr(directory, _ATTRIBUTE, self._boot_id + _SEPARATOR + encoded(record))
+        except OSError as problem:  # a full disk, a directory that its owner may not write to
+            _log.warning("who holds %s is noted in the index alone: %s", os.fsdecode(path), problem)
+
+    def discard(self, path: bytes) -> None:
+        """Forget the directory at ``path``, which is gone."""
+        self._index.discard(path)
+
+    def restore(self, path: bytes, name: WorkdirName) -> None:
+        """If the index has no record of the existing directory at ``path``, take the directory's own.
+
+        A number of a process counts in its own boot of the machine only. Without any record it counts as released now.
+        """
+        if self._index.get(path) is not None:
+            return
+        now = time.time()
+        self.put(
+            path, self._on_directory(path) or WorkdirRecord(name.role, name.resource_id, now, now, released_seconds=now)
+        )
+
+    def _on_directory(self, path: bytes) -> WorkdirRecord | None:
+        try:
+            with self._directory(path) as directory:
+                boot_id, _, data = os.getxattr(directory, _ATTRIBUTE).partition(_SEPARATOR)
+        except OSError as problem:
+            _log.warning("%s does not say who holds it: %s", os.fsdecode(path), problem)
+            return None
+        record = decoded_workdir(data)
+        if record is not None and boot_id != self._boot_id:
+            record.pid = 0
+        return record
+
+    @contextmanager
+    def _directory(self, path: bytes) -> Iterator[bytes]:
+        """Yield what the os module may be given for the directory: a descriptor with ``O_PATH`` has no attributes."""
+        fd = self._tree.open_directory(path)
+        try:
+            yield b"/proc/self/fd/%d/." % fd
+        finally:
+            os.close(fd)
