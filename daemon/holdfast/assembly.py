@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 
 from holdfast.capacity import Limits, Room
 from holdfast.config import Config, ZoneSection
@@ -51,10 +52,7 @@ async def assembled(
         counters=counters,
     )
     fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
-    for version in index.marks.deletions():
-        place = zones.place_of(version.path.rpartition(b"/")[0])
-        if place is not None and place.zone.remote is not None:
-            remotes[place.zone.remote].deletions.restore(version)
+    _restore_deletions(store, index, zones, remotes)
     names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
     return Core(
         config,
@@ -71,6 +69,21 @@ async def assembled(
         events,
         counters,
     )
+
+
+def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remotes: Mapping[str, Remote]) -> None:
+    """Take up the deletions that earlier runs have noted.
+
+    A note comes before the local step: a file that is still there as a copy of the very version was not deleted.
+    """
+    for version in index.marks.deletions():
+        place = zones.place_of(version.path.rpartition(b"/")[0])
+        entry = index.entries.get(store.tree.inode(version.path))
+        copied = entry.name_at(version.path) if entry is not None else None
+        if copied is not None and copied.etag == version.etag:
+            index.marks.clear_deleted(version.path)
+        elif place is not None and place.zone.remote is not None:
+            remotes[place.zone.remote].deletions.restore(version)
 
 
 async def _remote(
