@@ -77,8 +77,8 @@ class _Starter:
         self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
+        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: who is ready is started again when it dies
         self._tell({"ready": True, "pid": os.getpid()})
-        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""

@@ -67,16 +67,17 @@ class Succession:
     def find(self) -> Inheritance | None:
         """Return what an earlier daemon has left, if there is anything.
 
-        Raises ``TakeoverError`` when it is of no use, and ``ConfigurationError`` when the session can't be opened.
+        Raises ``TakeoverError`` when it is of no use, ``MountpointError`` when it is another's to take over,
+        ``StoreInUseError`` when it is that of a daemon that lives, ``ConfigurationError`` when the session can't be opened.
         """
-        if not self.area.claim():
-            return None  # it is that of a daemon that lives, as ``begin`` will say
+        self.area.claim()
         identity = self.area.read()
         if identity is None:
             self.abandon()
             return None
         device = self._descriptors.pop(_name(identity.device), None)
         if device is None:
+            _check_unheld(identity)
             raise TakeoverError("nobody has kept its descriptor")
         self._held = _name(identity.device)
         return Inheritance(identity, device)
@@ -115,6 +116,13 @@ class Succession:
         if self._held:
             self._manager.let_go(self._held)
             self._held = ""
+
+
+def _check_unheld(identity: Identity) -> None:
+    """Make sure that nobody else holds the mount: it is his daemon's then. Raises ``MountpointError``."""
+    mount = mountpoint.mounted_on(identity.mountpoint)
+    if mount is not None and mount.device == identity.device:
+        mountpoint.check(identity.mountpoint)
 
 
 def _name(device: int) -> str:

@@ -47,6 +47,8 @@ async def run(
     _prepare_process()
     succession = Succession(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
+    if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
+        mountpoint.check(loaded.config.mount.mountpoint)
     try:
         inheritance = succession.find()
         return await _run(loaded.config, succession, inheritance, "", ready)

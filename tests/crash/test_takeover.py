@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon, waiting_daemon
@@ -290,6 +291,36 @@ def test_a_keeper_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node
     node.signal_keeper(signal.SIGCONT)
     node.wait_end()
     assert not node.mountpoint.is_mount()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "elsewhere"])
+def test_a_start_by_hand_while_the_daemon_is_dead_leaves_the_mount_to_the_next_one(
+    elsewhere: bool, make_node: NodeFactory
+) -> None:
+    node = supervised(make_node)
+    rival = make_node()
+    if elsewhere:
+        (node.directory / "other").mkdir()
+        rival.settings["mount.mountpoint"] = node.directory / "other"
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        with no_daemon(node), pytest.raises(StartError, match="its daemon is started again by itself"):
+            rival.start()
+        file.write(b"kept")
+        assert os.pread(file.fileno(), 4, 0) == b"kept"
+    assert os.listdir(node.work) == ["file"]
+    assert len(node.events("taken-over")) == 1
+
+
+def test_a_daemon_whose_session_is_anothers_ends_at_once_and_is_started_again(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    rival = SessionArea(node.session)
+    with no_daemon(node):
+        rival.claim()
+    wait_until(lambda: "another daemon uses" in node.log.read_text())
+    assert node.mountpoint.is_mount()
+    rival.release()
+    assert os.listdir(node.work) == []
+    assert len(node.events("taken-over")) == 1
 
 
 def test_an_unmount_without_a_daemon_ends_the_keeper(make_node: NodeFactory) -> None:

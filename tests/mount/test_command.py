@@ -20,7 +20,7 @@ from holdfast.cli import doctor, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
-from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
 from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
@@ -118,6 +118,15 @@ def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
     finally:
         if mountpoint.mount_at(str(place)) is not None:
             mountpoint.detach(str(place))
+
+
+def test_a_daemon_that_does_not_get_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounting, "_START_SECONDS", 0.05)
+    with pytest.raises(HoldfastError, match=r"did not get ready within 0 s, and was ended") as problem:
+        mounting._start(["sh", "-c", "exec sleep infinity"])
+    pid = int(str(problem.value).partition("(pid ")[2].partition(")")[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> None:
