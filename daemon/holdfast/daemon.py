@@ -22,7 +22,7 @@ import trio
 
 from holdfast import __version__, supervisor
 from holdfast.config import LoadedConfig, LogSection, load
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 
 _log = logging.getLogger("holdfast")
@@ -43,6 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
+    except UnmountedError as problem:
+        starter.not_needed(problem)
+        return 0
     except HoldfastError as problem:
         starter.failed(problem)
         return 1
@@ -79,6 +82,11 @@ class _Starter:
         sys.setswitchinterval(_TURN_SECONDS)
         self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: who is ready is started again when it dies
         self._tell({"ready": True, "pid": os.getpid()})
+
+    def not_needed(self, problem: UnmountedError) -> None:
+        """There is nothing to do. To systemd the end of a daemon that was never ready is a failure, whatever its status."""
+        _log.info("%s", problem)
+        self._manager.tell(f"READY=1\nSTATUS={problem}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""

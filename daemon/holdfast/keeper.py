@@ -157,9 +157,14 @@ class Keeper:
         return not self._stopping and not self._mount_is_gone()
 
     def _mount_is_gone(self) -> bool:
-        """Say whether what is held is worth nothing any more, because somebody has unmounted."""
+        """Say whether what is held is worth nothing any more, because somebody has unmounted.
+
+        Where files are open, the descriptor does not tell: they keep the file system alive behind the name that is gone.
+        """
         if not self._held:
             return False
+        if mountpoint.mounted_on(self._path) is None:
+            return True
         poll = select.poll()
         for fd in self._held.values():
             poll.register(fd, 0)

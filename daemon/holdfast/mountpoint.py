@@ -95,6 +95,11 @@ def mounted_on(real_path: str) -> Mount | None:
     return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
 
 
+def is_mounted(real_path: str, device: int) -> bool:
+    """Say whether the file system ``device`` is mounted on ``real_path``, if only below another. Asks only the kernel."""
+    return any((mount.mountpoint, mount.device) == (real_path, device) for mount in mounts())
+
+
 def check(path: str) -> None:
     """Make sure that ``path`` can be mounted on: a directory that is free, or where a dead daemon left its mount.
 

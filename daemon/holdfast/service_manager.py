@@ -45,6 +45,16 @@ class ServiceManager:
         """Have the descriptors of this name closed."""
         self.tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
+    def starts_again(self, *, gave_back: bool) -> bool:
+        """Say whether this daemon was started because the one before it had died, not because a person asked for it.
+
+        ``gave_back``: whether a descriptor came back. A keeper has none when it starts its first daemon. systemd may have
+        closed it, since nothing is behind it any more, but counts what it starts by itself; False when it can't be asked.
+        """
+        if not self._unit:
+            return gave_back
+        return self._systemctl("show", "--property=NRestarts", "--value", self._unit).strip() not in ("", "0")
+
     def is_restarting(self) -> bool:
         """Ask systemd whether the stop that it has just asked for is the first half of a restart."""
         if not self._unit:

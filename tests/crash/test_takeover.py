@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import mountpoint
 from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, unconnected_daemon, waiting_daemon
+from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, waiting_daemon
 from tests.support.node import Node, StartError, wait_until
 
 
@@ -317,10 +318,37 @@ def test_a_daemon_whose_session_is_anothers_ends_at_once_and_is_started_again(ma
     with no_daemon(node):
         rival.claim()
     wait_until(lambda: "another daemon uses" in node.log.read_text())
-    assert node.mountpoint.is_mount()
     rival.release()
     assert os.listdir(node.work) == []
     assert len(node.events("taken-over")) == 1
+
+
+def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with (node.work / "file").open("wb"):
+        with no_daemon(node):
+            mountpoint.detach(str(node.mountpoint))
+        node.wait_end()
+        assert not node.mountpoint.is_mount()
+    assert list(node.socket.parent.glob("keeper-*")) == []
+    node.start()
+    assert (node.work / "file").exists()
+
+
+def test_what_is_unmounted_while_the_next_daemon_starts_stays_unmounted(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.module = unmounting_daemon.__name__
+    armed = node.directory / "armed"
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.start()
+    with (node.work / "file").open("wb"):
+        armed.touch()
+        node.kill_daemon()
+        node.wait_end()
+        assert not armed.exists()
+        assert not node.mountpoint.is_mount()
+    assert not node.session.exists()
 
 
 def test_an_unmount_without_a_daemon_ends_the_keeper(make_node: NodeFactory) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,9 @@ def refusal(node: Node, **settings: object) -> str:
     return message
 
 
-def run_daemon(node: Node, *prefix: str) -> subprocess.CompletedProcess[str]:
+def run_daemon(node: Node, *prefix: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run holdfastd to its end under the command ``prefix``."""
-    command = [*prefix, sys.executable, "-m", node.module]
+    command = [*prefix, sys.executable, "-m", node.module, *options]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **node.environment})
@@ -187,6 +188,29 @@ def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspac
         os.close(descriptors[0])
         assert systemd.recv(4096).decode() == f"READY=1\nSTATUS=mounted on {node.mountpoint}"
     assert node.log.read_text().startswith(("INFO holdfast", "DEBUG ")), "the journal has times of its own"
+
+
+def test_systemd_starts_no_fresh_mount_where_one_was_unmounted(make_node: NodeFactory, workspace: Path) -> None:
+    """It must take the end for one in order, which that of a daemon that was never ready is not; else it starts another."""
+    node = make_node()
+    systemctl = workspace / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho 1\n")
+    systemctl.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(workspace / "notify"))
+        node.environment = {"NOTIFY_SOCKET": str(workspace / "notify"), "PATH": f"{workspace}:{os.environ['PATH']}"}
+        node.start()
+        _, descriptors, _, _ = socket.recv_fds(systemd, 4096, 2)
+        os.close(descriptors[0])
+        assert systemd.recv(4096).startswith(b"READY=1")
+        node.kill()  # and unmount
+        assert run_daemon(node, options=["--unit", "holdfastd.service"]).returncode == 0
+        assert systemd.recv(4096).decode() == (
+            f"READY=1\nSTATUS={node.mountpoint} was unmounted while no daemon ran; start again to mount it"
+        )
+    assert mountpoint.mount_at(str(node.mountpoint)) is None
+    node.environment = {}
+    node.start()
 
 
 def test_no_fuse_device(make_node: NodeFactory) -> None:

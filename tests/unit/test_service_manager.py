@@ -79,9 +79,20 @@ def test_only_a_restart_of_this_unit_is_half_a_restart(
     assert not ServiceManager({}).is_restarting()
 
 
+@pytest.mark.parametrize(("restarts", "again"), [("0", False), ("3", True), ("", False)])
+def test_systemd_knows_what_it_starts_again_by_itself(
+    restarts: str, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl_says(restarts, tmp_path, monkeypatch)
+    for gave_back in (False, True):
+        assert ServiceManager({}, UNIT).starts_again(gave_back=gave_back) is again
+        assert ServiceManager({}).starts_again(gave_back=gave_back) is gave_back
+
+
 def test_without_systemctl_it_is_no_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not ServiceManager({}, UNIT).is_restarting()
+    assert not ServiceManager({}, UNIT).starts_again(gave_back=True)
 
 
 def test_descriptors_of_another_process_are_not_received() -> None:

@@ -38,6 +38,12 @@ def test_a_signed_area_says_whose_it_is(area: SessionArea) -> None:
     assert SessionArea(area.directory).read() == IDENTITY
 
 
+def test_a_disowned_area_counts_for_nothing(area: SessionArea) -> None:
+    area.sign(IDENTITY)
+    area.disown()
+    assert area.read() is None
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", '{"format": 1}', '{"mountpoint":"/m","asked_for":"/m","device":1,"store":"s","format":2}']
 )

@@ -111,6 +111,11 @@ class SessionArea:
             unfinished.write_bytes(msgspec.json.encode(identity))
             unfinished.rename(self._identity)
 
+    def disown(self) -> None:
+        """Let what is here count for nothing, whosever it was. Raises ``ConfigurationError`` and ``SessionFullError``."""
+        with self._explained():
+            self._identity.unlink(missing_ok=True)
+
     def open_tables(self) -> SessionTables:
         """Open the tables, as they were left or empty.
 
@@ -139,7 +144,7 @@ class SessionArea:
             self._claimed = -1
 
     def _empty(self) -> None:
-        self._identity.unlink(missing_ok=True)  # from here on it counts for nothing
+        self.disown()
         for path in self.directory.glob("*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
