@@ -62,8 +62,8 @@ class Succession:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has been given the descriptor."""
-        return bool(self._held)
+        """Whether somebody has been given the descriptor, and is still there."""
+        return bool(self._held) and self._manager.is_there()
 
     def find(self) -> Inheritance | None:
         """Return what an earlier daemon has left, if there is anything.

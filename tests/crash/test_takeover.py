@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import mountpoint
+from holdfast.control.client import RefusedError
 from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
@@ -257,6 +258,21 @@ def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     node.start()
     assert (node.work / "file").read_bytes() == b"kept"
     assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
+
+
+def test_a_daemon_whose_keeper_is_dead_says_so_and_does_not_leave_its_mount(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        assert node.status().takeover == "takeover"
+        node.signal_keeper(signal.SIGKILL)
+        node.wait_end()
+        assert node.status().takeover.startswith("no takeover: nobody holds the mount")
+        with node.client() as client, pytest.raises(RefusedError, match="can't outlive the daemon"):
+            client.restart()
+        file.write(b"kept")
+        assert os.pread(file.fileno(), 4, 0) == b"kept"
+    (node.work / "after").mkdir()
+    node.unmount()
 
 
 def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: NodeFactory) -> None:

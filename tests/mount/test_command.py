@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -98,6 +99,29 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
         os.close(keeper)
         assert not place.is_mount()
         assert list(control.parent.iterdir()) == []
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
+def test_a_restart_of_a_daemon_whose_keeper_was_killed_loses_nothing(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        holdfast("mount", place, "--supervise", "--store", workspace / "store", *stores, socket=control)
+        second = json.loads(holdfast("restart", "--json", socket=control))["pid"]
+        keeper = os.pidfd_open(parent_of(second))
+        signal.pidfd_send_signal(keeper, signal.SIGKILL)
+        assert select.select([keeper], [], [], 60.0)[0]
+        os.close(keeper)
+        with (place / "checkpoints/file").open("wb", buffering=0) as file:
+            assert "is in use by" in holdfast("restart", socket=control, status=1)
+            file.write(b"kept")
+        said = " ".join(holdfast("restart", socket=control).split())
+        assert "nobody holds the mount while there is no daemon" in said
+        assert (place / "checkpoints/file").read_bytes() == b"kept"
+        holdfast("umount", place, socket=control)
     finally:
         if mountpoint.mount_at(str(place)) is not None:
             mountpoint.detach(str(place))

@@ -48,6 +48,13 @@ def test_a_descriptor_is_held_under_a_name(environment: dict[str, str], manager_
 @pytest.mark.parametrize("address", ["", "/nowhere/notify"])
 def test_nobody_holds_where_nobody_listens(address: str) -> None:
     assert not ServiceManager({"NOTIFY_SOCKET": address}).hold("holdfast-7", 0)
+    assert not ServiceManager({"NOTIFY_SOCKET": address}).is_there()
+
+
+def test_a_manager_is_there_until_it_has_ended(environment: dict[str, str], manager_socket: socket.socket) -> None:
+    assert ServiceManager(environment).is_there()
+    manager_socket.close()
+    assert not ServiceManager(environment).is_there()
 
 
 @pytest.mark.parametrize(("room", "holds"), [("0", False), ("2", True), ("", True)])

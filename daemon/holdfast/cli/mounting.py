@@ -207,6 +207,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _without_ready_fd(command: list[str]) -> list[str]:
+    if "--ready-fd" not in command:  # it was started again by a keeper, which nobody waited for
+        return command
     at = command.index("--ready-fd")
     return command[:at] + command[at + 2 :]
 
