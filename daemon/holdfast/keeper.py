@@ -46,7 +46,8 @@ class Keeper:
         self._stopping = False
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._address = str(directory / f"keeper-{os.getpid()}.sock")
+        _remove_dead_sockets(directory)
+        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # pids come again: in containers, each time
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._messages.bind(self._address)
         self._woken, waker = socket.socketpair()
@@ -177,6 +178,18 @@ class Keeper:
             mountpoint.detach(self._path)
         for name in list(self._held):
             self._let_go(name)
+
+
+def _remove_dead_sockets(directory: Path) -> None:
+    """Take away what keepers that were killed have left."""
+    for path in directory.glob("keeper-*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            try:
+                channel.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError as problem:
+                _say(f"leaving {path} alone: {problem.strerror}")
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -119,7 +121,10 @@ def test_a_store_of_another_format_is_left_as_it_is(make_node: NodeFactory) -> N
     node.stop()
     description = json.loads((node.store / "format.json").read_text())
     (node.store / "format.json").write_text(json.dumps({**description, "format": 99}))
-    assert "has format 99" in refusal(node)
+    message = refusal(node)
+    assert "has format 99" in message
+    assert "install the version that wrote it, or set store.directory (--store) to a new directory" in message
+    assert "keep this one" in message
     (node.store / "format.json").write_text(json.dumps(description))
     node.start()
     assert (node.checkpoints / "x").read_bytes() == b"x"
@@ -152,6 +157,65 @@ def test_a_store_that_is_not_writable(make_node: NodeFactory) -> None:
     assert result.returncode == 1
     assert "can't be used: Permission denied" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_where_the_root_of_a_zone_should_be(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    node.stop()
+    root = node.store / "tree/work"
+    root.rmdir()
+    root.write_bytes(b"kept")
+    assert refusal(node) == f"{root} is no directory, but must be the root of the zone work; move it elsewhere"
+    assert root.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_a_file_where_the_session_should_be(supervised: bool, make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = supervised
+    node.session.parent.mkdir()
+    node.session.touch()
+    message = refusal(node)
+    assert f"{node.session}, where the state of the mount is kept: Not a directory; " in message
+    assert message.endswith("make it a directory that this user may write to, or set control.socket (--socket)")
+
+
+def test_a_directory_where_the_index_should_be(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    node.stop()
+    (node.store / "index/data.mdb").rename(node.store / "index/kept")
+    (node.store / "index/data.mdb").mkdir()
+    message = refusal(node)
+    assert message.startswith(f"the index in {node.store}/index can't be opened: ")
+    assert message.endswith("or move it away: it is built anew")
+
+
+def test_a_lost_index_on_a_full_disk(make_node: NodeFactory, workspace: Path) -> None:
+    with mounted_image("ext4", workspace / "small", 64 << 20, "-m", "0") as place:
+        node = make_node(store__directory=place / "store").start()
+        node.stop()
+        shutil.rmtree(place / "store/index")
+        with suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        message = refusal(node)
+        assert "No space left on device" in message
+        assert "free some space" in message
+        (place / "filler").unlink()
+        node.start()
+        node.stop()
+
+
+def test_a_start_that_fails_by_a_fault_is_told(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.module = unconnected_daemon.__name__
+    node.expected_faults += ["CRITICAL", "Traceback", "  File "]
+    armed = node.directory / "armed"
+    armed.touch()
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    message = refusal(node)
+    assert message == "the daemon ends by a fault of its own (BlockingIOError: [Errno 11] Resource temporarily unavailable); its log tells more"
+    assert "Traceback" in node.log.read_text()
 
 
 def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspace: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,22 @@ class Kept:
     @property
     def pauses(self) -> list[float]:
         return [float(seconds) for seconds in re.findall(r"started again in ([\d.]+) s", self.said)]
+
+
+def test_sockets_of_dead_keepers_are_taken_away_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    """In a container, whose processes get the same numbers each time, one is in the way of the next."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    names = [f"keeper-{number}.sock" for number in range(os.getpid(), os.getpid() + 50)]
+    for name in names:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+            dead.bind(str(directory / name))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as living:
+        living.bind(str(directory / "keeper-living.sock"))
+        kept = Kept(tmp_path, "ready,exit=0")
+        _, said = kept.process.communicate(timeout=_SECONDS)
+        assert (kept.process.returncode, said) == (0, "")
+        assert os.listdir(directory) == ["keeper-living.sock"]
 
 
 def test_a_daemon_that_ends_in_order_is_not_started_again(tmp_path: Path) -> None:
