@@ -85,6 +85,15 @@ def test_a_mountpoint_that_is_in_use(make_node: NodeFactory) -> None:
     assert "checkpoints" in os.listdir(node.mountpoint)
 
 
+@pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file", "checkpoints.url"])
+def test_a_place_inside_the_mountpoint(make_node: NodeFactory, key: str) -> None:
+    node = make_node()
+    inside = f"{'file://' if key.endswith('url') else ''}{node.mountpoint}/inside"
+    message = refusal(node, **{key.replace(".", "__"): inside})
+    assert message.startswith(f"{key} (option): {node.mountpoint}/inside lies in the mountpoint {node.mountpoint}")
+    assert os.listdir(node.mountpoint) == []
+
+
 def test_a_mount_that_can_not_be_connected_is_taken_away(make_node: NodeFactory) -> None:
     node = make_node()
     node.module = unconnected_daemon.__name__

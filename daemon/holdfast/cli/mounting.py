@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
+from holdfast import places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import console, print_json
 from holdfast.config import Config, load
@@ -67,6 +68,7 @@ def mount(
         "control.socket": str(socket.absolute()) if socket else None,
     }
     loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
+    places.check(loaded)  # before the keeper makes its socket
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
