@@ -55,7 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
         if told is not None and not starter.is_ready:
             starter.failed(told)
         else:
-            _log.critical("the daemon ends by a fault of its own", exc_info=True)
+            starter.faulty(problem)
+        return 1
+    except Exception as problem:  # noqa: BLE001 nobody else could tell of it: stderr may lead nowhere
+        starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
 
@@ -94,6 +97,15 @@ class _Starter:
         if not self._tell({"ready": False, "code": problem.code, "message": str(problem)}):
             sys.stderr.write(f"holdfastd: {problem}\n")
         self._manager.tell(f"STATUS={problem}")
+
+    def faulty(self, problem: Exception) -> None:
+        """The daemon ends by a defect; a person who waits gets the innermost reason, the log all of it."""
+        _log.critical("the daemon ends by a fault of its own", exc_info=problem)
+        inner: Exception = problem
+        while isinstance(inner, ExceptionGroup):
+            inner = inner.exceptions[0]
+        reason = f"the daemon ends by a fault of its own ({type(inner).__name__}: {inner}); its log tells more"
+        self._tell({"ready": False, "code": "internal", "message": reason})
 
     def _tell(self, message: dict[str, object]) -> bool:
         if self._ready_fd is None:

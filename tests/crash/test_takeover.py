@@ -197,7 +197,7 @@ def test_a_mount_that_one_daemon_could_not_connect_is_the_next_ones(make_node: N
     node = make_node()
     node.supervised = True
     node.module = unconnected_daemon.__name__
-    node.expected_faults += ["Traceback", "  File "]
+    node.expected_faults += ["CRITICAL", "Traceback", "  File "]
     armed = node.directory / "armed"
     node.environment = {crashing_daemon.ARMED: str(armed)}
     node.start()

@@ -179,10 +179,10 @@ def test_a_file_where_the_root_of_a_zone_should_be(make_node: NodeFactory) -> No
 
 
 @pytest.mark.parametrize("supervised", [False, True])
-def test_a_file_where_the_session_should_be(supervised: bool, make_node: NodeFactory) -> None:
-    node = make_node()
+def test_a_file_where_the_session_should_be(supervised: bool, make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node(control__socket=workspace / "s")  # a keeper's socket has no room for a longer path
+    node.socket = workspace / "s"
     node.supervised = supervised
-    node.session.parent.mkdir()
     node.session.touch()
     message = refusal(node)
     assert f"{node.session}, where the state of the mount is kept: Not a directory; " in message
@@ -223,7 +223,10 @@ def test_a_start_that_fails_by_a_fault_is_told(make_node: NodeFactory) -> None:
     armed.touch()
     node.environment = {crashing_daemon.ARMED: str(armed)}
     message = refusal(node)
-    assert message == "the daemon ends by a fault of its own (BlockingIOError: [Errno 11] Resource temporarily unavailable); its log tells more"
+    assert message == (
+        "the daemon ends by a fault of its own (BlockingIOError: [Errno 11] Resource temporarily unavailable); "
+        "its log tells more"
+    )
     assert "Traceback" in node.log.read_text()
 
 

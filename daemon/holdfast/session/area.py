@@ -174,5 +174,6 @@ class SessionArea:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise full(self.directory) from None
             raise ConfigurationError(
-                f"control.socket: can't write to {self.directory}, where the state of the mount is kept: {problem.strerror}"
+                f"control.socket: can't write to {self.directory}, where the state of the mount is kept: "
+                f"{problem.strerror}; make it a directory that this user may write to, or set control.socket (--socket)"
             ) from None
