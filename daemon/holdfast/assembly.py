@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Mapping
 
 from holdfast.capacity import Limits, Room
 from holdfast.config import Config, ZoneSection
-from holdfast.errors import RemoteUnavailableError
+from holdfast.errors import RemoteUnavailableError, StoreUnsuitableError
 from holdfast.fs.core import Core
 from holdfast.index import Index
 from holdfast.remote import open_store
@@ -137,13 +138,21 @@ def _bases(config: Config) -> list[bytes]:
 
 
 def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> None:
-    """Create the directories in the root of the mount. Bases are open to everybody, sticky, like /tmp."""
+    """Create the directories in the root of the mount. Bases are open to everybody, sticky, like /tmp.
+
+    Raises ``StoreUnsuitableError`` where something else stands in the place of one.
+    """
     sections = {b"checkpoints": config.checkpoints, b"blobs": config.blobs}
     for name in zones.top_names:
         section = sections.get(name)
         try:
             os.mkdir(name, dir_fd=store.tree.root_fd)
         except FileExistsError:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=store.tree.root_fd, follow_symlinks=False).st_mode):
+                path = store.path / "tree" / os.fsdecode(name)
+                raise StoreUnsuitableError(
+                    f"{path} is no directory, but must be the root of the zone {path.name}; move it elsewhere"
+                ) from None
             continue
         os.chmod(name, section.directory_mode if section else 0o1777, dir_fd=store.tree.root_fd)
         if section and os.geteuid() == 0:

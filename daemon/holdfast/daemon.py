@@ -20,9 +20,9 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, supervisor
+from holdfast import __version__, places, supervisor
 from holdfast.config import LoadedConfig, LogSection, load
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 
 _log = logging.getLogger("holdfast")
@@ -40,9 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     starter = _Starter(options.ready_fd, manager)
     try:
         loaded = load(options.config, os.environ, _settings(options.set))
+        places.check(loaded)  # before anything is opened, the log too
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
+    except UnmountedError as problem:
+        starter.not_needed(problem)
+        return 0
     except HoldfastError as problem:
         starter.failed(problem)
         return 1
@@ -51,7 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
         if told is not None and not starter.is_ready:
             starter.failed(told)
         else:
-            _log.critical("the daemon ends by a fault of its own", exc_info=True)
+            starter.faulty(problem)
+        return 1
+    except Exception as problem:  # noqa: BLE001 nobody else could tell of it: stderr may lead nowhere
+        starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
 
@@ -77,14 +84,28 @@ class _Starter:
         self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
+        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: who is ready is started again when it dies
         self._tell({"ready": True, "pid": os.getpid()})
-        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")
+
+    def not_needed(self, problem: UnmountedError) -> None:
+        """There is nothing to do. To systemd the end of a daemon that was never ready is a failure, whatever its status."""
+        _log.info("%s", problem)
+        self._manager.tell(f"READY=1\nSTATUS={problem}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
         if not self._tell({"ready": False, "code": problem.code, "message": str(problem)}):
             sys.stderr.write(f"holdfastd: {problem}\n")
         self._manager.tell(f"STATUS={problem}")
+
+    def faulty(self, problem: Exception) -> None:
+        """The daemon ends by a defect; a person who waits gets the innermost reason, the log all of it."""
+        _log.critical("the daemon ends by a fault of its own", exc_info=problem)
+        inner: Exception = problem
+        while isinstance(inner, ExceptionGroup):
+            inner = inner.exceptions[0]
+        reason = f"the daemon ends by a fault of its own ({type(inner).__name__}: {inner}); its log tells more"
+        self._tell({"ready": False, "code": "internal", "message": reason})
 
     def _tell(self, message: dict[str, object]) -> bool:
         if self._ready_fd is None:

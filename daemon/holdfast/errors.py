@@ -48,6 +48,12 @@ class TakeoverError(HoldfastError):
     code = "takeover"
 
 
+class UnmountedError(HoldfastError):
+    """The mount of an earlier daemon was unmounted while none ran: there is nothing to take over, and nothing to do."""
+
+    code = "unmounted"
+
+
 class NotRestartableError(HoldfastError):
     """The daemon can't be replaced under the mount, because nobody would hold it meanwhile."""
 

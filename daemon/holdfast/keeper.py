@@ -46,7 +46,8 @@ class Keeper:
         self._stopping = False
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._address = str(directory / f"keeper-{os.getpid()}.sock")
+        _remove_dead_sockets(directory)
+        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # pids come again: in containers, each time
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._messages.bind(self._address)
         self._woken, waker = socket.socketpair()
@@ -157,9 +158,14 @@ class Keeper:
         return not self._stopping and not self._mount_is_gone()
 
     def _mount_is_gone(self) -> bool:
-        """Say whether what is held is worth nothing any more, because somebody has unmounted."""
+        """Say whether what is held is worth nothing any more, because somebody has unmounted.
+
+        Where files are open, the descriptor does not tell: they keep the file system alive behind the name that is gone.
+        """
         if not self._held:
             return False
+        if mountpoint.mounted_on(self._path) is None:
+            return True
         poll = select.poll()
         for fd in self._held.values():
             poll.register(fd, 0)
@@ -172,6 +178,18 @@ class Keeper:
             mountpoint.detach(self._path)
         for name in list(self._held):
             self._let_go(name)
+
+
+def _remove_dead_sockets(directory: Path) -> None:
+    """Take away what keepers that were killed have left."""
+    for path in directory.glob("keeper-*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            try:
+                channel.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError as problem:
+                _say(f"leaving {path} alone: {problem.strerror}")
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

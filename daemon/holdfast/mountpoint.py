@@ -7,7 +7,10 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 from holdfast.errors import MountpointError
@@ -16,6 +19,16 @@ FILE_SYSTEM = "fuse.holdfast"
 _MNT_DETACH = 2
 _OPTIONAL_FIELDS = 6
 """Where mountinfo's optional fields begin, which a hyphen ends."""
+
+_ANSWER_SECONDS = 5.0
+"""A daemon answers in milliseconds. On a busy machine the start of the process that asks takes some tenths of a second."""
+_KILLED_SECONDS = 1.0
+_ASK = """import os, sys
+try:
+    os.statvfs(sys.argv[1])
+except OSError as problem:
+    sys.exit(problem.errno)
+"""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -27,6 +40,15 @@ class Mount:
     mountpoint: str
     file_system: str
     device: int
+
+
+class Life(Enum):
+    """What a mount says of its daemon."""
+
+    ALIVE = auto()
+    DEAD = auto()
+    SILENT = auto()
+    """It waits: for a daemon that hangs, or for the next one, because somebody holds it."""
 
 
 def mounts() -> list[Mount]:
@@ -52,17 +74,30 @@ def parsed(mountinfo: bytes) -> list[Mount]:
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return the topmost mount whose mountpoint is ``path``.
+    """Return the topmost mount whose mountpoint is ``path``. Asks nobody but the kernel."""
+    return mounted_on(real_path(path))
 
-    ``path`` itself is looked at only if nothing is mounted there by that name: it might wait for a daemon.
-    """
-    parent, name = os.path.split(os.path.abspath(path))
-    return mounted_on(os.path.join(os.path.realpath(parent), name)) or mounted_on(os.path.realpath(path))
+
+def real_path(path: str) -> str:
+    """Return ``path`` without symbolic links. Unlike realpath(3), which asks for attributes, it waits for no daemon."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # whoever uses it will say so
+        return os.path.realpath(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
 
 
 def mounted_on(real_path: str) -> Mount | None:
     """Return the topmost mount on ``real_path``, which has no symbolic links. Asks nobody but the kernel."""
     return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
+
+
+def is_mounted(real_path: str, device: int) -> bool:
+    """Say whether the file system ``device`` is mounted on ``real_path``, if only below another. Asks only the kernel."""
+    return any((mount.mountpoint, mount.device) == (real_path, device) for mount in mounts())
 
 
 def check(path: str) -> None:
@@ -90,18 +125,33 @@ def prepare(path: str) -> str:
     while mount_at(path) is not None:
         detach(path)
         check(path)
-    return os.path.realpath(path)
+    return real_path(path)
 
 
 def is_alive(path: str) -> bool:
-    """Say whether the file system mounted at ``path`` has a daemon; one that hangs counts as alive."""
+    """Say whether the file system mounted at ``path`` has a daemon, or waits for one. Raises as ``life`` does."""
+    return life(path) is not Life.DEAD
+
+
+def life(path: str) -> Life:
+    """Ask the file system mounted at ``path`` for its daemon. Raises ``MountpointError`` for any other answer.
+
+    Another process asks: one that waits for a daemon does not end before it has its answer, and a daemon that has not
+    ended keeps the lock for which the next one, which is to answer, has to wait.
+    """
+    asking = subprocess.Popen([sys.executable, "-I", "-S", "-c", _ASK, path])
     try:
-        os.statvfs(path)
-    except OSError as problem:
-        if problem.errno in (errno.ENOTCONN, errno.ECONNABORTED):
-            return False
-        raise MountpointError(f"the mount at {path} does not answer: {problem.strerror}") from None
-    return True
+        number = asking.wait(_ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        asking.kill()
+        with suppress(subprocess.TimeoutExpired):  # it ends when a daemon that has read its question answers
+            asking.wait(_KILLED_SECONDS)
+        return Life.SILENT
+    if number in (errno.ENOTCONN, errno.ECONNABORTED):
+        return Life.DEAD
+    if number:
+        raise MountpointError(f"the mount at {path} does not answer: {os.strerror(number)}")
+    return Life.ALIVE
 
 
 def _check_dead(path: str, mount: Mount) -> None:
@@ -109,8 +159,14 @@ def _check_dead(path: str, mount: Mount) -> None:
         raise MountpointError(
             f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
         )
-    if is_alive(path):
+    found = life(path)
+    if found is Life.ALIVE:
         raise MountpointError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
+    if found is Life.SILENT:
+        raise MountpointError(
+            f"{path} is in use: a Holdfast is mounted there that does not answer; if systemd or holdfast mount --supervise "
+            f"holds it, its daemon is started again by itself; 'holdfast umount --lazy {path}' takes it away"
+        )
 
 
 def _check_directory(path: str) -> None:
@@ -159,7 +215,7 @@ def _fusermount(path: str, flags: int) -> None:
 
 def _users(path: str) -> str:
     """Return who has files open below ``path``, as far as this user may see."""
-    prefix = os.path.realpath(path)
+    prefix = real_path(path)
     users = set()
     for process in Path("/proc").glob("[0-9]*"):
         for link in (process / "cwd", *_links(process / "fd")):

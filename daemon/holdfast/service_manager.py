@@ -27,15 +27,16 @@ class ServiceManager:
 
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there was anybody to send it to."""
-        if not self._address:
-            return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            try:
-                channel.connect(self._address)
-            except (FileNotFoundError, ConnectionRefusedError):
-                return False  # it has ended
+            if not self._connects(channel):
+                return False
             socket.send_fds(channel, [message.encode()], list(descriptors))
         return True
+
+    def is_there(self) -> bool:
+        """Say whether there is anybody to hold and to start again: a keeper that was killed has taken all with it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            return self._connects(channel)
 
     def hold(self, name: str, fd: int) -> bool:
         """Have a descriptor held; say whether there is anybody to hold it."""
@@ -45,12 +46,31 @@ class ServiceManager:
         """Have the descriptors of this name closed."""
         self.tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
+    def starts_again(self, *, gave_back: bool) -> bool:
+        """Say whether this daemon was started because the one before it had died, not because a person asked for it.
+
+        ``gave_back``: whether a descriptor came back. A keeper has none when it starts its first daemon. systemd may have
+        closed it, since nothing is behind it any more, but counts what it starts by itself; False when it can't be asked.
+        """
+        if not self._unit:
+            return gave_back
+        return self._systemctl("show", "--property=NRestarts", "--value", self._unit).strip() not in ("", "0")
+
     def is_restarting(self) -> bool:
         """Ask systemd whether the stop that it has just asked for is the first half of a restart."""
         if not self._unit:
             return False
         jobs = self._systemctl("list-jobs", "--no-legend", "--plain", self._unit)
         return any(fields[1:3] == [self._unit, "restart"] for fields in map(str.split, jobs.splitlines()))
+
+    def _connects(self, channel: socket.socket) -> bool:
+        if not self._address:
+            return False
+        try:
+            channel.connect(self._address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False  # it has ended
+        return True
 
     def _has_room(self) -> bool:
         """Ask systemd whether the unit has room for descriptors: of one too many it says nothing."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast import mountpoint
-from holdfast.errors import TakeoverError
+from holdfast.errors import TakeoverError, UnmountedError
 from holdfast.service_manager import ServiceManager
 from holdfast.session import Identity, SessionArea
 
@@ -58,36 +58,56 @@ class Succession:
         self._manager = manager
         self._descriptors = dict(descriptors)
         self._held = ""
+        self._left: Identity | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has been given the descriptor."""
-        return bool(self._held)
+        """Whether somebody has been given the descriptor, and is still there."""
+        return bool(self._held) and self._manager.is_there()
 
     def find(self) -> Inheritance | None:
         """Return what an earlier daemon has left, if there is anything.
 
-        Raises ``TakeoverError`` when it is of no use, and ``ConfigurationError`` when the session can't be opened.
+        Raises ``TakeoverError`` when it is of no use, ``MountpointError`` when it is another's to take over,
+        ``StoreInUseError`` when it is that of a daemon that lives, ``ConfigurationError`` when the session can't be opened.
         """
-        if not self.area.claim():
-            return None  # it is that of a daemon that lives, as ``begin`` will say
+        self.area.claim()
         identity = self.area.read()
         if identity is None:
             self.abandon()
             return None
+        self._left = identity
+        if not _is_there(identity):
+            raise TakeoverError(f"it is no longer mounted on {identity.mountpoint}")
         device = self._descriptors.pop(_name(identity.device), None)
         if device is None:
+            _check_unheld(identity)
             raise TakeoverError("nobody has kept its descriptor")
         self._held = _name(identity.device)
         return Inheritance(identity, device)
 
+    def check_wanted(self) -> None:
+        """Make sure that a mount which can't be taken over may be made afresh: nobody has unmounted it.
+
+        Raises ``UnmountedError`` if somebody has, and only the holder's promise to start the next daemon brought this one;
+        what was kept of the mount is gone then.
+        """
+        left = self._left
+        if left is None or _is_there(left):
+            return
+        if self._manager.starts_again(gave_back=bool(self._held) or _name(left.device) in self._descriptors):
+            self.abandon()
+            self.area.end()
+            raise UnmountedError(f"{left.mountpoint} was unmounted while no daemon ran; start again to mount it")
+
     def abandon(self) -> None:
-        """Let go of every mount that was held: without descriptors they are dead."""
+        """Let go of every mount that was held: without descriptors they are dead, and what was kept of them worthless."""
         for name, fd in self._descriptors.items():
             self._manager.let_go(name)
             os.close(fd)
         self._descriptors.clear()
         self._release()
+        self.area.disown()
 
     def begin(self) -> None:
         """A new mount is about to be made. Raises ``ConfigurationError``, and ``StoreInUseError``: see ``SessionArea``."""
@@ -115,6 +135,16 @@ class Succession:
         if self._held:
             self._manager.let_go(self._held)
             self._held = ""
+
+
+def _check_unheld(identity: Identity) -> None:
+    """Make sure that nobody else holds the mount: it is his daemon's then. Raises ``MountpointError``."""
+    if mountpoint.mounted_on(identity.mountpoint) is not None:
+        mountpoint.check(identity.mountpoint)
+
+
+def _is_there(identity: Identity) -> bool:
+    return mountpoint.is_mounted(identity.mountpoint, identity.device)
 
 
 def _name(device: int) -> str:

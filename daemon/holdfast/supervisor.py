@@ -42,15 +42,19 @@ async def run(
     """Run the daemon until it is told to stop or the file system is unmounted; return whether to start it again.
 
     A living mount that is among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
-    ``HoldfastError`` when it can't start; nothing is left mounted then but a mount that can still be taken over.
+    ``HoldfastError`` when it can't start; nothing is left mounted then but a mount that can still be taken over; and
+    ``UnmountedError`` when it need not.
     """
     _prepare_process()
     succession = Succession(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
+    if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
+        mountpoint.check(loaded.config.mount.mountpoint)
     try:
         inheritance = succession.find()
         return await _run(loaded.config, succession, inheritance, "", ready)
     except TakeoverError as problem:
+        succession.check_wanted()
         if inheritance is not None:
             inheritance.clear_away(loaded.config.mount.mountpoint)
         succession.abandon()

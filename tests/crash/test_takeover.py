@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import mountpoint
 from holdfast.control.client import RefusedError
+from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, unconnected_daemon, waiting_daemon
+from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, waiting_daemon
 from tests.support.node import Node, StartError, wait_until
 
 
@@ -213,7 +215,7 @@ def test_a_mount_that_one_daemon_could_not_connect_is_the_next_ones(make_node: N
     node = make_node()
     node.supervised = True
     node.module = unconnected_daemon.__name__
-    node.expected_faults += ["Traceback", "  File "]
+    node.expected_faults += ["CRITICAL", "Traceback", "  File "]
     armed = node.directory / "armed"
     node.environment = {crashing_daemon.ARMED: str(armed)}
     node.start()
@@ -276,6 +278,21 @@ def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
 
 
+def test_a_daemon_whose_keeper_is_dead_says_so_and_does_not_leave_its_mount(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        assert node.status().takeover == "takeover"
+        node.signal_keeper(signal.SIGKILL)
+        node.wait_end()
+        assert node.status().takeover.startswith("no takeover: nobody holds the mount")
+        with node.client() as client, pytest.raises(RefusedError, match="can't outlive the daemon"):
+            client.restart()
+        file.write(b"kept")
+        assert os.pread(file.fileno(), 4, 0) == b"kept"
+    (node.work / "after").mkdir()
+    node.unmount()
+
+
 def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: NodeFactory) -> None:
     """Else whoever works there would find, and fill, the empty directory underneath."""
     node = supervised(make_node)
@@ -309,6 +326,63 @@ def test_a_keeper_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node
     node.signal_keeper(signal.SIGCONT)
     node.wait_end()
     assert not node.mountpoint.is_mount()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "elsewhere"])
+def test_a_start_by_hand_while_the_daemon_is_dead_leaves_the_mount_to_the_next_one(
+    elsewhere: bool, make_node: NodeFactory
+) -> None:
+    node = supervised(make_node)
+    rival = make_node()
+    if elsewhere:
+        (node.directory / "other").mkdir()
+        rival.settings["mount.mountpoint"] = node.directory / "other"
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        with no_daemon(node), pytest.raises(StartError, match="its daemon is started again by itself"):
+            rival.start()
+        file.write(b"kept")
+        assert os.pread(file.fileno(), 4, 0) == b"kept"
+    assert os.listdir(node.work) == ["file"]
+    assert len(node.events("taken-over")) == 1
+
+
+def test_a_daemon_whose_session_is_anothers_ends_at_once_and_is_started_again(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    rival = SessionArea(node.session)
+    with no_daemon(node):
+        rival.claim()
+    wait_until(lambda: "another daemon uses" in node.log.read_text())
+    rival.release()
+    assert os.listdir(node.work) == []
+    assert len(node.events("taken-over")) == 1
+
+
+def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with (node.work / "file").open("wb"):
+        with no_daemon(node):
+            mountpoint.detach(str(node.mountpoint))
+        node.wait_end()
+        assert not node.mountpoint.is_mount()
+    assert list(node.socket.parent.glob("keeper-*")) == []
+    node.start()
+    assert (node.work / "file").exists()
+
+
+def test_what_is_unmounted_while_the_next_daemon_starts_stays_unmounted(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.module = unmounting_daemon.__name__
+    armed = node.directory / "armed"
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.start()
+    with (node.work / "file").open("wb"):
+        armed.touch()
+        node.kill_daemon()
+        node.wait_end()
+        assert not armed.exists()
+        assert not node.mountpoint.is_mount()
+    assert not node.session.exists()
 
 
 def test_an_unmount_without_a_daemon_ends_the_keeper(make_node: NodeFactory) -> None:

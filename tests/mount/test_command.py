@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from holdfast.cli import doctor, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
-from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
 from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
@@ -103,6 +104,29 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_a_restart_of_a_daemon_whose_keeper_was_killed_loses_nothing(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        holdfast("mount", place, "--supervise", "--store", workspace / "store", *stores, socket=control)
+        second = json.loads(holdfast("restart", "--json", socket=control))["pid"]
+        keeper = os.pidfd_open(parent_of(second))
+        signal.pidfd_send_signal(keeper, signal.SIGKILL)
+        assert select.select([keeper], [], [], 60.0)[0]
+        os.close(keeper)
+        with (place / "checkpoints/file").open("wb", buffering=0) as file:
+            assert "is in use by" in holdfast("restart", socket=control, status=1)
+            file.write(b"kept")
+        said = " ".join(holdfast("restart", socket=control).split())
+        assert "nobody holds the mount while there is no daemon" in said
+        assert (place / "checkpoints/file").read_bytes() == b"kept"
+        holdfast("umount", place, socket=control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
 def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
     place, control = workspace / "mnt", workspace / "run/control.sock"
     place.mkdir()
@@ -118,6 +142,15 @@ def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
     finally:
         if mountpoint.mount_at(str(place)) is not None:
             mountpoint.detach(str(place))
+
+
+def test_a_daemon_that_does_not_get_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounting, "_START_SECONDS", 0.05)
+    with pytest.raises(HoldfastError, match=r"did not get ready within 0 s, and was ended") as problem:
+        mounting._start(["sh", "-c", "exec sleep infinity"])
+    pid = int(str(problem.value).partition("(pid ")[2].partition(")")[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,9 +31,9 @@ def refusal(node: Node, **settings: object) -> str:
     return message
 
 
-def run_daemon(node: Node, *prefix: str) -> subprocess.CompletedProcess[str]:
+def run_daemon(node: Node, *prefix: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run holdfastd to its end under the command ``prefix``."""
-    command = [*prefix, sys.executable, "-m", node.module]
+    command = [*prefix, sys.executable, "-m", node.module, *options]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **node.environment})
@@ -82,6 +85,15 @@ def test_a_mountpoint_that_is_in_use(make_node: NodeFactory) -> None:
     assert "checkpoints" in os.listdir(node.mountpoint)
 
 
+@pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file", "checkpoints.url"])
+def test_a_place_inside_the_mountpoint(make_node: NodeFactory, key: str) -> None:
+    node = make_node()
+    inside = f"{'file://' if key.endswith('url') else ''}{node.mountpoint}/inside"
+    message = refusal(node, **{key.replace(".", "__"): inside})
+    assert message.startswith(f"{key} (option): {node.mountpoint}/inside lies in the mountpoint {node.mountpoint}")
+    assert os.listdir(node.mountpoint) == []
+
+
 def test_a_mount_that_can_not_be_connected_is_taken_away(make_node: NodeFactory) -> None:
     node = make_node()
     node.module = unconnected_daemon.__name__
@@ -118,7 +130,10 @@ def test_a_store_of_another_format_is_left_as_it_is(make_node: NodeFactory) -> N
     node.stop()
     description = json.loads((node.store / "format.json").read_text())
     (node.store / "format.json").write_text(json.dumps({**description, "format": 99}))
-    assert "has format 99" in refusal(node)
+    message = refusal(node)
+    assert "has format 99" in message
+    assert "install the version that wrote it, or set store.directory (--store) to a new directory" in message
+    assert "keep this one" in message
     (node.store / "format.json").write_text(json.dumps(description))
     node.start()
     assert (node.checkpoints / "x").read_bytes() == b"x"
@@ -151,6 +166,68 @@ def test_a_store_that_is_not_writable(make_node: NodeFactory) -> None:
     assert result.returncode == 1
     assert "can't be used: Permission denied" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_where_the_root_of_a_zone_should_be(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    node.stop()
+    root = node.store / "tree/work"
+    root.rmdir()
+    root.write_bytes(b"kept")
+    assert refusal(node) == f"{root} is no directory, but must be the root of the zone work; move it elsewhere"
+    assert root.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_a_file_where_the_session_should_be(supervised: bool, make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node(control__socket=workspace / "s")  # a keeper's socket has no room for a longer path
+    node.socket = workspace / "s"
+    node.supervised = supervised
+    node.session.touch()
+    message = refusal(node)
+    assert f"{node.session}, where the state of the mount is kept: Not a directory; " in message
+    assert message.endswith("make it a directory that this user may write to, or set control.socket (--socket)")
+
+
+def test_a_directory_where_the_index_should_be(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    node.stop()
+    (node.store / "index/data.mdb").rename(node.store / "index/kept")
+    (node.store / "index/data.mdb").mkdir()
+    message = refusal(node)
+    assert message.startswith(f"the index in {node.store}/index can't be opened: ")
+    assert message.endswith("or move it away: it is built anew")
+
+
+def test_a_lost_index_on_a_full_disk(make_node: NodeFactory, workspace: Path) -> None:
+    with mounted_image("ext4", workspace / "small", 64 << 20, "-m", "0") as place:
+        node = make_node(store__directory=place / "store").start()
+        node.stop()
+        shutil.rmtree(place / "store/index")
+        with suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        message = refusal(node)
+        assert "No space left on device" in message
+        assert "free some space" in message
+        (place / "filler").unlink()
+        node.start()
+        node.stop()
+
+
+def test_a_start_that_fails_by_a_fault_is_told(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.module = unconnected_daemon.__name__
+    node.expected_faults += ["CRITICAL", "Traceback", "  File "]
+    armed = node.directory / "armed"
+    armed.touch()
+    node.environment = {crashing_daemon.ARMED: str(armed)}
+    message = refusal(node)
+    assert message == (
+        "the daemon ends by a fault of its own (BlockingIOError: [Errno 11] Resource temporarily unavailable); "
+        "its log tells more"
+    )
+    assert "Traceback" in node.log.read_text()
 
 
 def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspace: Path) -> None:
@@ -187,6 +264,29 @@ def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspac
         os.close(descriptors[0])
         assert systemd.recv(4096).decode() == f"READY=1\nSTATUS=mounted on {node.mountpoint}"
     assert node.log.read_text().startswith(("INFO holdfast", "DEBUG ")), "the journal has times of its own"
+
+
+def test_systemd_starts_no_fresh_mount_where_one_was_unmounted(make_node: NodeFactory, workspace: Path) -> None:
+    """It must take the end for one in order, which that of a daemon that was never ready is not; else it starts another."""
+    node = make_node()
+    systemctl = workspace / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho 1\n")
+    systemctl.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(workspace / "notify"))
+        node.environment = {"NOTIFY_SOCKET": str(workspace / "notify"), "PATH": f"{workspace}:{os.environ['PATH']}"}
+        node.start()
+        _, descriptors, _, _ = socket.recv_fds(systemd, 4096, 2)
+        os.close(descriptors[0])
+        assert systemd.recv(4096).startswith(b"READY=1")
+        node.kill()  # and unmount
+        assert run_daemon(node, options=["--unit", "holdfastd.service"]).returncode == 0
+        assert systemd.recv(4096).decode() == (
+            f"READY=1\nSTATUS={node.mountpoint} was unmounted while no daemon ran; start again to mount it"
+        )
+    assert mountpoint.mount_at(str(node.mountpoint)) is None
+    node.environment = {}
+    node.start()
 
 
 def test_no_fuse_device(make_node: NodeFactory) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.mountpoint import FILE_SYSTEM, detach, mounted_on
+
 
 @contextmanager
 def mounted(kind: str, path: Path, *options: str) -> Iterator[Path]:
@@ -42,6 +44,25 @@ def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) ->
     subprocess.run([f"mkfs.{kind}", "-q", *mkfs_options, str(image)], check=True, capture_output=True)
     with _mount(["mount", "-t", kind, "-o", "loop", str(image), str(path)], path):
         yield path
+
+
+@contextmanager
+def unserved(path: Path, *, held: bool = True) -> Iterator[Path]:
+    """Mount a Holdfast on ``path`` that no daemon serves; its descriptor is ``held``, or closed at once. Needs root."""
+    path.mkdir(parents=True, exist_ok=True)
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0"
+        command = ["mount", "-i", "-t", FILE_SYSTEM, "-o", options, "holdfast", str(path)]
+        subprocess.run(command, check=True, capture_output=True, pass_fds=[device])
+        if not held:
+            os.close(device)
+        yield path
+    finally:
+        if held:
+            os.close(device)  # what waits ends
+        if mounted_on(str(path)) is not None:
+            detach(str(path))
 
 
 @contextmanager

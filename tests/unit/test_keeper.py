@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import scripted_daemon
+from tests.support.mounts import unserved
+from tests.support.privileges import needs_root
 
 _SECONDS = 30.0
 
@@ -18,11 +22,11 @@ _SECONDS = 30.0
 class Kept:
     """What a keeper did with a daemon that carried out ``runs``, one at each start."""
 
-    def __init__(self, directory: Path, *runs: str) -> None:
+    def __init__(self, directory: Path, *runs: str, mountpoint: Path | None = None) -> None:
         self._log = directory / "starts"
         self._directory = directory / "run"
         daemon = [sys.executable, scripted_daemon.__file__, str(self._log), *runs]
-        options = ["--directory", str(self._directory), "--mountpoint", str(directory)]
+        options = ["--directory", str(self._directory), "--mountpoint", str(mountpoint or directory)]
         command = [sys.executable, "-m", "holdfast.keeper", *options, "--", *daemon]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
@@ -40,6 +44,22 @@ class Kept:
     @property
     def pauses(self) -> list[float]:
         return [float(seconds) for seconds in re.findall(r"started again in ([\d.]+) s", self.said)]
+
+
+def test_sockets_of_dead_keepers_are_taken_away_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    """In a container, whose processes get the same numbers each time, one is in the way of the next."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    names = [f"keeper-{number}.sock" for number in range(os.getpid(), os.getpid() + 50)]
+    for name in names:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+            dead.bind(str(directory / name))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as living:
+        living.bind(str(directory / "keeper-living.sock"))
+        kept = Kept(tmp_path, "ready,exit=0")
+        _, said = kept.process.communicate(timeout=_SECONDS)
+        assert (kept.process.returncode, said) == (0, "")
+        assert os.listdir(directory) == ["keeper-living.sock"]
 
 
 def test_a_daemon_that_ends_in_order_is_not_started_again(tmp_path: Path) -> None:
@@ -70,15 +90,25 @@ def test_a_daemon_that_asks_for_it_is_started_at_once(tmp_path: Path) -> None:
     assert (kept.end(), len(kept.starts), kept.pauses) == (0, 3, [])
 
 
+@needs_root
 def test_what_is_held_comes_with_each_start_until_it_is_let_go(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "ready,hold,kill", "kill", "let-go=third,hold-dead,exit=75", "exit=0")
-    assert kept.end() == 0
-    assert kept.starts == ["-", "first:second:third", "first:second:third", "first:second:dead"]
+    with unserved(tmp_path / "mount") as path:
+        kept = Kept(tmp_path, "ready,hold,kill", "kill", "let-go=third,hold-dead,exit=75", "exit=0", mountpoint=path)
+        assert kept.end() == 0
+        assert kept.starts == ["-", "first:second:third", "first:second:third", "first:second:dead"]
+        assert not path.is_mount()
 
 
-def test_it_gives_up_when_all_that_is_held_is_dead(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "ready,hold-dead,exit=1", "exit=0")
+def test_it_gives_up_when_what_is_held_is_no_longer_mounted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "ready,hold,exit=1", "exit=0")
     assert (kept.end(), kept.starts) == (1, ["-"])
+
+
+@needs_root
+def test_it_gives_up_when_all_that_is_held_is_dead(tmp_path: Path) -> None:
+    with unserved(tmp_path / "mount") as path:
+        kept = Kept(tmp_path, "ready,hold-dead,exit=1", "exit=0", mountpoint=path)
+        assert (kept.end(), kept.starts) == (1, ["-"])
 
 
 def test_one_that_is_told_to_end_tells_the_daemon(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import mountpoint
 from holdfast.errors import MountpointError
-from tests.support.mounts import mounted
+from tests.support.mounts import mounted, unserved
 from tests.support.privileges import as_nobody, needs_root
 
 # a real one, with the lines of a container
@@ -166,7 +166,7 @@ def test_a_holdfast_that_lives_is_left_alone(tmp_path: Path, monkeypatch: pytest
 @needs_root
 def test_all_that_dead_daemons_left_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mountpoint, "FILE_SYSTEM", "tmpfs")
-    monkeypatch.setattr(mountpoint, "is_alive", lambda path: False)
+    monkeypatch.setattr(mountpoint, "life", lambda path: mountpoint.Life.DEAD)
     path = tmp_path / "mount"
     path.mkdir()
     for _ in range(2):
@@ -213,6 +213,35 @@ def test_unmounting_where_nothing_is_mounted(tmp_path: Path) -> None:
 
 def test_a_directory_of_the_machine_is_alive(tmp_path: Path) -> None:
     assert mountpoint.is_alive(str(tmp_path))
+
+
+@needs_root
+def test_a_path_is_resolved_without_a_question_to_what_is_mounted_there(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("mount")
+    with unserved(tmp_path / "mount") as path:
+        for name in ("mount", "link"):
+            assert mountpoint.real_path(str(tmp_path / name)) == str(path)
+            found = mountpoint.mount_at(str(tmp_path / name))
+            assert found is not None
+            assert found.mountpoint == str(path)
+
+
+@needs_root
+def test_a_mount_that_is_held_but_not_served_is_silent_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.2)
+    with unserved(tmp_path / "mount") as path:
+        assert mountpoint.life(str(path)) is mountpoint.Life.SILENT
+        with pytest.raises(MountpointError, match="started again by itself; 'holdfast umount --lazy"):
+            mountpoint.prepare(str(path))
+    assert mountpoint.life(str(path)) is mountpoint.Life.ALIVE
+
+
+@needs_root
+def test_a_mount_that_nobody_holds_is_dead(tmp_path: Path) -> None:
+    with unserved(tmp_path / "mount", held=False) as path:
+        assert mountpoint.life(str(path)) is mountpoint.Life.DEAD
 
 
 def test_what_does_not_answer_is_told(tmp_path: Path) -> None:

@@ -48,6 +48,13 @@ def test_a_descriptor_is_held_under_a_name(environment: dict[str, str], manager_
 @pytest.mark.parametrize("address", ["", "/nowhere/notify"])
 def test_nobody_holds_where_nobody_listens(address: str) -> None:
     assert not ServiceManager({"NOTIFY_SOCKET": address}).hold("holdfast-7", 0)
+    assert not ServiceManager({"NOTIFY_SOCKET": address}).is_there()
+
+
+def test_a_manager_is_there_until_it_has_ended(environment: dict[str, str], manager_socket: socket.socket) -> None:
+    assert ServiceManager(environment).is_there()
+    manager_socket.close()
+    assert not ServiceManager(environment).is_there()
 
 
 @pytest.mark.parametrize(("room", "holds"), [("0", False), ("2", True), ("", True)])
@@ -79,9 +86,20 @@ def test_only_a_restart_of_this_unit_is_half_a_restart(
     assert not ServiceManager({}).is_restarting()
 
 
+@pytest.mark.parametrize(("restarts", "again"), [("0", False), ("3", True), ("", False)])
+def test_systemd_knows_what_it_starts_again_by_itself(
+    restarts: str, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl_says(restarts, tmp_path, monkeypatch)
+    for gave_back in (False, True):
+        assert ServiceManager({}, UNIT).starts_again(gave_back=gave_back) is again
+        assert ServiceManager({}).starts_again(gave_back=gave_back) is gave_back
+
+
 def test_without_systemctl_it_is_no_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not ServiceManager({}, UNIT).is_restarting()
+    assert not ServiceManager({}, UNIT).starts_again(gave_back=True)
 
 
 def test_descriptors_of_another_process_are_not_received() -> None:

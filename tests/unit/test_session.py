@@ -38,6 +38,12 @@ def test_a_signed_area_says_whose_it_is(area: SessionArea) -> None:
     assert SessionArea(area.directory).read() == IDENTITY
 
 
+def test_a_disowned_area_counts_for_nothing(area: SessionArea) -> None:
+    area.sign(IDENTITY)
+    area.disown()
+    assert area.read() is None
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", '{"format": 1}', '{"mountpoint":"/m","asked_for":"/m","device":1,"store":"s","format":2}']
 )
@@ -62,15 +68,17 @@ def test_an_area_belongs_to_one_daemon(area: SessionArea) -> None:
     area.open_tables().close()
     area.sign(IDENTITY)
     other = SessionArea(area.directory)
-    assert not other.claim()
+    with pytest.raises(StoreInUseError, match="--socket"):
+        other.claim()
     with pytest.raises(StoreInUseError, match="--socket"):
         other.begin()
     assert area.read() == IDENTITY
     assert (area.directory / "opens").exists()
     area.end()
-    assert other.claim()
+    other.claim()
     other.begin()
-    assert not SessionArea(area.directory).claim()
+    with pytest.raises(StoreInUseError, match="--socket"):
+        SessionArea(area.directory).claim()
     other.end()
 
 

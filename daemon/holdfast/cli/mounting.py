@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
+from holdfast import places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import console, print_json
 from holdfast.config import Config, load
@@ -67,6 +68,7 @@ def mount(
         "control.socket": str(socket.absolute()) if socket else None,
     }
     loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
+    places.check(loaded)  # before the keeper makes its socket
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
@@ -162,7 +164,7 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
 def _keeper(config: Config) -> list[str]:
     """Return the command that runs what comes after it and holds the mount."""
     socket = Path(config.control.socket)
-    mountpoint = os.path.realpath(config.mount.mountpoint)
+    mountpoint = mountpoints.real_path(config.mount.mountpoint)
     keeper = [sys.executable, "-m", "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
     return [*keeper, "--"]
 
@@ -187,7 +189,9 @@ def _start(command: list[str], at: int | None = None) -> dict[str, object]:
         ready, _, _ = select.select([channel], [], [], _START_SECONDS)
         line = channel.readline() if ready else ""
     if not line:
-        what = "ended without a word" if ready else f"did not get ready within {_START_SECONDS:.0f} s"
+        what = "ended without a word" if ready else f"did not get ready within {_START_SECONDS:.0f} s, and was ended"
+        if not ready:
+            _end(process)
         raise HoldfastError(f"the daemon (pid {process.pid}) {what}; its log tells more (holdfast config show: log.file)")
     message: dict[str, object] = json.loads(line)
     if not message["ready"]:
@@ -195,7 +199,18 @@ def _start(command: list[str], at: int | None = None) -> dict[str, object]:
     return message
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what did not get ready: nobody waits for it any more, and it may be in the way of the next one."""
+    process.terminate()
+    try:
+        process.wait(_UNTIL_TOLD_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its keeper
+
+
 def _without_ready_fd(command: list[str]) -> list[str]:
+    if "--ready-fd" not in command:  # it was started again by a keeper, which nobody waited for
+        return command
     at = command.index("--ready-fd")
     return command[:at] + command[at + 2 :]
 
@@ -207,7 +222,7 @@ def _daemon_of(path: str, socket: Path) -> int | None:
             status = client.status()
     except HoldfastError:  # it may be the one at fault: the mount goes all the same
         return None
-    return status.pid if status.mountpoint == os.path.realpath(path) else None
+    return status.pid if status.mountpoint == mountpoints.real_path(path) else None
 
 
 def _wait_end(pid: int) -> None:

@@ -68,7 +68,10 @@ class Index:
                     _move_aside(path)
             return cls._begin_anew(path, store_id.encode(), boot, renewed)
         except (lmdb.Error, OSError, IndexFullError) as problem:
-            raise StoreUnsuitableError(f"the index in {path} can't be opened: {problem}") from None
+            raise StoreUnsuitableError(
+                f"the index in {path} can't be opened: {problem}; free some space if its disk is full, let this user write "
+                "there, or move it away: it is built anew"
+            ) from None
 
     @classmethod
     def _begin_run(cls, path: Path, store_id: bytes, boot: bytes) -> Index:

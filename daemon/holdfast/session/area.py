@@ -72,13 +72,14 @@ class SessionArea:
         """Return the session of the daemon with this control socket."""
         return cls(control_socket.with_suffix(".session"))
 
-    def claim(self) -> bool:
-        """Take hold of the session that is there, if there is one; False when it is that of a daemon that lives.
+    def claim(self) -> None:
+        """Take hold of the session that is there, if there is one.
 
-        Raises ``ConfigurationError`` when it can't be opened.
+        Raises ``StoreInUseError`` when it is that of a daemon that lives, ``ConfigurationError`` when it can't be opened.
         """
         with self._explained():
-            return self._claimed >= 0 or not self.directory.exists() or self._lock()
+            if self._claimed < 0 and self.directory.exists():
+                self._lock()
 
     def read(self) -> Identity | None:
         """Return whose session was left here; None when there is none. Raises ``TakeoverError``."""
@@ -100,10 +101,7 @@ class SessionArea:
         with self._explained():
             while self._claimed < 0:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if not self._lock():
-                    raise StoreInUseError(
-                        f"another daemon uses {self.directory}; give this one a control socket of its own with --socket"
-                    )
+                self._lock()
             self._empty()
 
     def sign(self, identity: Identity) -> None:
@@ -112,6 +110,11 @@ class SessionArea:
         with self._explained():
             unfinished.write_bytes(msgspec.json.encode(identity))
             unfinished.rename(self._identity)
+
+    def disown(self) -> None:
+        """Let what is here count for nothing, whosever it was. Raises ``ConfigurationError`` and ``SessionFullError``."""
+        with self._explained():
+            self._identity.unlink(missing_ok=True)
 
     def open_tables(self) -> SessionTables:
         """Open the tables, as they were left or empty.
@@ -132,31 +135,36 @@ class SessionArea:
         self._empty()
         with suppress(OSError):
             self.directory.rmdir()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the session; what is kept stays."""
         if self._claimed >= 0:
             os.close(self._claimed)
             self._claimed = -1
 
     def _empty(self) -> None:
-        self._identity.unlink(missing_ok=True)  # from here on it counts for nothing
+        self.disown()
         for path in self.directory.glob("*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
 
-    def _lock(self) -> bool:
-        """Try to claim the directory; False when another daemon has. One that goes meanwhile is nobody's."""
+    def _lock(self) -> None:
+        """Claim the directory; one that goes meanwhile is nobody's. Raises ``OSError`` and ``StoreInUseError``."""
         fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            return False
+            raise StoreInUseError(
+                f"another daemon uses {self.directory}; give this one a control socket of its own with --socket"
+            ) from None
         if os.fstat(fd).st_nlink:
             self._claimed = fd
         else:
             os.close(fd)
-        return True
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -166,5 +174,6 @@ class SessionArea:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise full(self.directory) from None
             raise ConfigurationError(
-                f"control.socket: can't write to {self.directory}, where the state of the mount is kept: {problem.strerror}"
+                f"control.socket: can't write to {self.directory}, where the state of the mount is kept: "
+                f"{problem.strerror}; make it a directory that this user may write to, or set control.socket (--socket)"
             ) from None

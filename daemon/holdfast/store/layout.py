@@ -14,6 +14,7 @@ The format version changes whenever an older daemon would misread what a newer o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import uuid
@@ -39,6 +40,10 @@ _NEW_FORMAT_FILE = "format.new"
 _PROBE = ".probe-"
 _SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
 _WHERE_TO = "set store.directory (--store) to a directory on ext4 or XFS"
+_ANOTHER = (
+    "set store.directory (--store) to a new directory, and keep this one: "
+    "working directories, and files that were never sent, are nowhere else"
+)
 
 
 class _Format(msgspec.Struct):
@@ -84,9 +89,11 @@ class StoreDirectory:
                 _sign(lock_fd)
             except OSError as problem:
                 what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
+                is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+                mend = "free some space there" if is_full else "make it a directory that this user may write to"
                 raise StoreUnsuitableError(
-                    f"the store directory {path} can't be used: {what}{problem.strerror}; make it a directory that this "
-                    "user may write to, or set store.directory (--store) to another one"
+                    f"the store directory {path} can't be used: {what}{problem.strerror}; {mend}, "
+                    "or set store.directory (--store) to another one"
                 ) from None
             undo.pop_all()
         return cls(
@@ -194,13 +201,11 @@ def _read_format(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise StoreUnsuitableError(
-            f"{file} is damaged; if nothing in {path} is needed, remove the directory and start again"
-        ) from None
+        raise StoreUnsuitableError(f"{file} is damaged; restore it from a copy, or {_ANOTHER}") from None
     if content.format != FORMAT_VERSION:
         raise StoreUnsuitableError(
             f"the store directory {path} has format {content.format}, this Holdfast reads format {FORMAT_VERSION}; "
-            "install the version that wrote it, or remove the directory (it is a cache: objects are fetched again)"
+            f"install the version that wrote it, or {_ANOTHER}"
         )
     return content.store
 
