@@ -139,7 +139,13 @@ def life(path: str) -> Life:
     Another process asks: one that waits for a daemon does not end before it has its answer, and a daemon that has not
     ended keeps the lock for which the next one, which is to answer, has to wait.
     """
-    asking = subprocess.Popen([sys.executable, "-I", "-S", "-c", _ASK, path])
+    nowhere = subprocess.DEVNULL  # who waits for the end of this process's output must not wait for one that can't end
+    try:
+        asking = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _ASK, path], stdin=nowhere, stdout=nowhere, stderr=nowhere
+        )
+    except OSError as problem:
+        raise MountpointError(f"can't start a process that asks the mount at {path}: {problem.strerror}") from None
     try:
         number = asking.wait(_ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
@@ -150,7 +156,8 @@ def life(path: str) -> Life:
     if number in (errno.ENOTCONN, errno.ECONNABORTED):
         return Life.DEAD
     if number:
-        raise MountpointError(f"the mount at {path} does not answer: {os.strerror(number)}")
+        reason = os.strerror(number) if number > 0 else f"who asked was killed by signal {-number}"
+        raise MountpointError(f"the mount at {path} does not answer: {reason}")
     return Life.ALIVE
 
 

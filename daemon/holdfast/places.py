@@ -30,7 +30,7 @@ def check(loaded: LoadedConfig) -> None:
         return  # which is told elsewhere
     covered = mountpoint.real_path(config.mount.mountpoint)
     for key, path in _places(config):
-        if _leads_into(os.path.join(os.getcwd(), path), covered):
+        if _leads_into(path if os.path.isabs(path) else os.path.join(os.getcwd(), path), covered):
             raise ConfigurationError(
                 f"{key} ({loaded.sources.get(key, 'default')}): {path} lies in the mountpoint {config.mount.mountpoint}, "
                 f"where the daemon would wait for itself; set {key}{_OPTIONS.get(key, '')} to a place outside of it"

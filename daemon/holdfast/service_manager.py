@@ -68,8 +68,8 @@ class ServiceManager:
             return False
         try:
             channel.connect(self._address)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False  # it has ended
+        except (FileNotFoundError, ConnectionRefusedError, PermissionError):
+            return False  # it has ended, or is nobody that this daemon may speak to
         return True
 
     def _has_room(self) -> bool:

@@ -56,6 +56,35 @@ def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S
     assert len(first.events("delete-superseded")) == 10
 
 
+def test_a_directory_that_another_node_makes_anew_is_there_again(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    first, second = make_s3_node(counted, "a").start(), make_s3_node(counted, "b").start()
+    (first.checkpoints / "job/state").mkdir(parents=True)
+    (first.checkpoints / "job/state/1").write_bytes(b"old")
+    shutil.rmtree(first.checkpoints / "job")
+    assert keys(counted) == set()
+    (second.checkpoints / "job/state").mkdir(parents=True)
+    (second.checkpoints / "job/state/1").write_bytes(b"new")
+    wait_until((first.checkpoints / "job/state/1").exists)
+    assert (first.checkpoints / "job/state/1").read_bytes() == b"new"
+
+
+def test_the_deletion_of_a_blob_spares_what_a_working_directory_stores_in_its_place(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    node = make_s3_node(counted, **HELD_BACK).start()
+    (node.blobs / "job_1").mkdir()
+    (node.blobs / "job_1/blob_p-1").write_bytes(b"jar")
+    (node.work / "jm_1").mkdir()
+    (node.work / "jm_1/blobStorage/job_1").mkdir(exist_ok=True)
+    (node.blobs / "job_1/blob_p-1").unlink()
+    (node.work / "jm_1/blobStorage/job_1/blob_p-1").write_bytes(b"jar")
+    fd = os.open(node.blobs / "job_1", os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    assert keys(counted) == {"blobs/job_1/blob_p-1"}
+    assert (node.blobs / "job_1/blob_p-1").read_bytes() == b"jar"
+
+
 def test_of_two_nodes_that_remove_a_write_once_name_and_create_it_anew_one_wins(
     make_s3_node: S3NodeFactory, counted: Versitygw
 ) -> None:

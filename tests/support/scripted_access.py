@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 from typing import cast
 
 import trio
 
 from holdfast.errors import HoldfastError, ObjectMissingError
-from holdfast.remote import DirectoryListing, ObjectInfo, RemoteStore
+from holdfast.remote import Capabilities, DirectoryListing, ObjectInfo, RemoteStore
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
+
+_CAPABILITIES = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
 
 
 class ScriptedAccess(RemoteAccess):
@@ -23,7 +26,7 @@ class ScriptedAccess(RemoteAccess):
     def __init__(self, events: EventLog, deadline_seconds: float = 120.0) -> None:
         super().__init__(
             "checkpoints",
-            cast(RemoteStore, None),
+            cast(RemoteStore, SimpleNamespace(capabilities=_CAPABILITIES)),
             deadline_seconds=deadline_seconds,
             parallel=1,
             events=events,

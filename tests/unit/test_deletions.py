@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.index import CachedName, Index
+from holdfast.remote import ObjectInfo
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, RemoteDirectories
 from tests.support.scripted_access import ScriptedAccess
@@ -151,9 +153,9 @@ async def test_a_deletion_that_can_not_be_noted_as_done_is_tried_again(
         for name in (b"a", b"b", b"c"):
             deletions.schedule(known(b"checkpoints/" + name))
         await trio.sleep(DELAY + access.seconds + 1)
-        assert deletions.paths() == [b"checkpoints/b", b"checkpoints/c"]
+        assert deletions.paths() == [b"checkpoints/b"]
         await trio.sleep(60)
-        assert [what for _, what in sent(access)] == [["a", "b", "c"], ["b", "c"]]
+        assert [what for _, what in sent(access)] == [["a", "b", "c"], ["b"]]
         assert (deletions.paths(), noted(index)) == ([], [])
 
 
@@ -204,6 +206,30 @@ async def test_the_same_bytes_at_another_time_are_another_version_unless_they_ar
     assert ("a" in access.objects) == stays
 
 
+async def test_without_metadata_the_etag_tells(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capabilities = dataclasses.replace(access.store.capabilities, metadata=False)
+    monkeypatch.setattr(access.store, "capabilities", capabilities)
+    access.put("a", "1")
+    access.put("b", "2")
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", 0))
+        deletions.schedule(known(b"checkpoints/b", "1", 0))
+        await deletions.flush()
+    assert set(access.objects) == {"b"}
+
+
+async def test_what_this_node_stored_without_an_answer_goes(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("a", "2", stored_by=OWNER)
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "1", 0))
+        await deletions.flush()
+    assert access.objects == {}
+
+
 @pytest.mark.parametrize("stored_by", [OWNER, "another node"])
 async def test_of_many_names_in_a_directory_one_list_tells(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str
@@ -216,8 +242,8 @@ async def test_of_many_names_in_a_directory_one_list_tells(
             at = modified_ns[number] if number < 18 else 17
             deletions.schedule(known(b"checkpoints/%d" % number, "1", at))
         await deletions.flush()
-    assert set(access.objects) == ({"3"} if stored_by == OWNER else {"3", "18", "19"})
-    assert (len(access.times("LIST")), len(access.times("HEAD"))) == (1, 2)
+    assert set(access.objects) == (set() if stored_by == OWNER else {"3", "18", "19"})
+    assert (len(access.times("LIST")), len(access.times("HEAD"))) == (1, 3)
 
 
 async def test_after_a_lost_answer_there_is_a_new_look(
@@ -235,6 +261,41 @@ async def test_after_a_lost_answer_there_is_a_new_look(
     assert access.objects == {"a": other}
     assert len(sent(access)) == 1
     assert noted(index) == []
+
+
+async def test_what_can_not_be_looked_at_holds_up_nothing_else(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    infos = [access.put(name) for name in ("a", "b")]
+    access.seconds = 0
+    head = access.head
+
+    async def refuse_a(key: str, *, insist: bool = True) -> ObjectInfo:
+        if key == "a":
+            raise REFUSED
+        return await head(key, insist=insist)
+
+    access.head = refuse_a  # type: ignore[method-assign]
+    async with running(deletions):
+        for info in infos:
+            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+        await deletions.flush([b"checkpoints/b"])
+        assert (set(access.objects), deletions.paths()) == ({"a"}, [b"checkpoints/a"])
+        with pytest.raises(RemoteRefusedError):
+            await deletions.settle(b"checkpoints/a")
+
+
+async def test_a_few_names_of_a_huge_directory_are_asked_about(
+    deletions: Deletions, directories: RemoteDirectories, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.seconds = 0
+    infos = [access.put(f"{number}") for number in range(5000)]
+    await directories.get("").ask(trio.current_time())
+    async with running(deletions):
+        for info in infos[:12]:
+            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+        await deletions.flush()
+    assert (len(access.times("LIST")), len(access.times("HEAD"))) == (1, 12), "the one LIST is the belief's"
 
 
 async def test_a_look_that_fails_deletes_nothing(

@@ -36,6 +36,13 @@ def test_beside_the_mountpoint_all_is_well(mount: Path, tmp_path: Path) -> None:
     check(tmp_path, log__file=f"{tmp_path}/mount.log", store__directory=f"{tmp_path}/run/../store")
 
 
+def test_where_it_was_started_may_be_gone(mount: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    check(tmp_path)
+
+
 @pytest.mark.parametrize("below", ["", "/", "/store", "/a/../b", "/../mount/x", "/../store"])
 def test_the_mountpoint_and_what_is_below_it_is_refused(below: str, mount: Path, tmp_path: Path) -> None:
     with pytest.raises(

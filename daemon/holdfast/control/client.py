@@ -228,8 +228,11 @@ def _only_text() -> Iterator[None]:
 
 
 def _pid_namespace() -> int:
-    """Return the inode number of this process's process namespace (pid_namespaces(7)). Raises ``OSError`` without /proc."""
-    return os.stat("/proc/self/ns/pid").st_ino
+    """Return the inode number of this process's process namespace (pid_namespaces(7)); 0 where that can't be known."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
 
 
 def _group_of(path: Path) -> str:

@@ -85,7 +85,7 @@ class Publisher:
     async def _send(self, fd: int, place: Place, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
         core = self._core
         try:
-            async with target.remote.deletions.replaced(target.path, by_version=create_only) as version:
+            async with target.remote.deletions.replaced(target.store_path, by_version=create_only) as version:
                 for attempt in range(_MOST_SENDS):
                     before = core.store.stamps.take(fd)
                     info, fingerprint = await core.uploader.send(

@@ -125,3 +125,6 @@ class Removal:
             key = core.object_at(place, name).key
             await remote.deletions.flush([path for path in remote.deletions.paths() if path.startswith(child.path + b"/")])
             await remote.access.prune(key)
+            left = await remote.access.list_directory(key)
+            if left.objects or left.directories or not left.exists:  # else a marker object is left, which nobody deletes
+                core.index.marks.uncover(child.path)

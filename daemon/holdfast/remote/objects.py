@@ -126,6 +126,8 @@ class ObstoreStore(RemoteStore):
             return self._put(checked_target(key), source, metadata, {"e_tag": version})
         except (ObjectChangedError, ObjectMissingError):  # there is another, or none
             return self.write(key, source, metadata, create_only=True)
+        except RemoteRefusedError:  # some servers know If-None-Match of the two, and not If-Match
+            return super().replace(key, version, source, metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         mode = "create" if create_only else "overwrite"
@@ -198,7 +200,7 @@ class ObstoreStore(RemoteStore):
                 chunk_size=max(_SMALLEST_PART_BYTES, -(-source.size_bytes // _MOST_PARTS)),
                 max_concurrency=_PARALLEL_PARTS,
             )
-        return ObjectInfo(key, source.size_bytes, result["e_tag"] or "", 0, metadata)
+        return ObjectInfo(key, source.size_bytes, _etag(result), 0, metadata)
 
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
         """Send a file in parts (``creation.Requests``)."""
@@ -223,7 +225,13 @@ class ObstoreStore(RemoteStore):
 
 
 def _info(meta: Any) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or "", _nanoseconds(meta["last_modified"]))
+    return ObjectInfo(meta["path"], meta["size"], _etag(meta), _nanoseconds(meta["last_modified"]))
+
+
+def _etag(answer: Any) -> str:
+    """Return the etag with the quotes that belong to it (RFC 9110, 8.8.3): Azure's listings leave them out."""
+    etag: str = answer["e_tag"] or ""
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag
 
 
 def _nanoseconds(moment: datetime) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
 _LARGEST = 128 * 1024
@@ -61,13 +61,19 @@ class Freeing:
 
     def _close_later(self, fd: int) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads
+                os.close(fd)
+                return
+            self._thread = thread
         self._waiting.put(fd)
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
             if isinstance(next_one, int):
-                os.close(next_one)
+                with suppress(OSError):  # it is closed all the same (close(2)), and whoever waits must not wait for ever
+                    os.close(next_one)
             else:
                 next_one.set()

@@ -1,11 +1,11 @@
 """Deletions that the store is still to be told of: held back for a moment, then sent in bulk.
 
 An unlink answers when the deletion is noted in the index. The store hears of it after a short delay, together with its
-neighbours: one request for up to a thousand names, and none at all for a name that is put again meanwhile. A name that is
-to be deleted does not exist for this node. What is deleted is the version that this node knew: the object that another node
-has put in its place since then stays, and the name is there again. The note survives the daemon; after a power cut a
-deletion that was not waited for (fsync of the directory) may come undone. A deletion that fails is kept and tried again
-later; who waits for it is told.
+neighbours: after a look, one request for up to a thousand names, and none for a name that is put again meanwhile. A name
+that is to be deleted does not exist for this node. What is deleted is the version that this node knew: the object that
+another node has put in its place since then stays, and the name is there again. The note survives the daemon; after a power
+cut a deletion that was not waited for (fsync of the directory) may come undone. A deletion that fails is kept and tried
+again later; who waits for it is told.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.directories import RemoteDirectories
 from holdfast.transfer.unchanged import delete_unchanged
 
-_LARGEST_BATCH = 10_000
+_LARGEST_BATCH = 1000
 _RETRY_DELAYS = 10
 _SHORTEST_RETRY_SECONDS = 10.0
 
@@ -157,23 +157,33 @@ class Deletions:
             attempt.under_way = True
         retry_at = now
         try:
-            versions = {key: attempt.version for key, attempt in batch.items()}
-            others = await delete_unchanged(self._access, versions, self._owner)
-            for key, attempt in batch.items():
-                self._directories.deleted(key)
-                self._drop(attempt)
-            for info in others:
-                self._directories.seen(info.key, info)
-                self._events.emit("delete-superseded", store=self._access.name, key=info.key)
-        except HoldfastError as problem:
-            self._events.emit("delete-delayed", store=self._access.name, objects=len(batch), problem=str(problem))
-            retry_at = trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
-            for attempt in batch.values():
-                if self._is_pending(attempt):
-                    attempt.problem = problem
+            retry_at = await self._delete(batch)
         finally:
             for attempt in batch.values():
                 self._end_try(attempt, retry_at)
+
+    async def _delete(self, batch: dict[str, _Attempt]) -> float:
+        """Delete what is still the version that was to go; return when to try again what failed."""
+        versions = {key: attempt.version for key, attempt in batch.items()}
+        outcome = await delete_unchanged(self._access, versions, self._owner, self._directories.believed_size)
+        problems: dict[str, HoldfastError] = dict(outcome.problems)
+        for key, attempt in batch.items():
+            if key not in problems:
+                self._directories.deleted(key)
+                try:
+                    self._drop(attempt)
+                except HoldfastError as problem:  # the index is full
+                    problems[key] = problem
+        for info in outcome.others:
+            self._directories.seen(info.key, info)
+            self._events.emit("delete-superseded", store=self._access.name, key=info.key)
+        for key in problems:
+            if self._is_pending(batch[key]):
+                batch[key].problem = problems[key]
+        if problems:
+            first = next(iter(problems.values()))
+            self._events.emit("delete-delayed", store=self._access.name, objects=len(problems), problem=str(first))
+        return trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
 
     def _add(self, version: CachedName, due: float) -> None:
         self._pending[version.path] = _Attempt(due, version)

@@ -237,6 +237,11 @@ class RemoteDirectories:
         if directory is not None:
             directory.remove(name.encode())
 
+    def believed_size(self, key: str) -> int:
+        """Return how many names the directory ``key`` is believed to have; 0 when nothing is known."""
+        directory = self._known.get(key)
+        return len(directory) if directory is not None else 0
+
     def seen(self, key: str, info: ObjectInfo) -> None:
         """The store was seen to have the object ``key``."""
         parent, _, name = key.rpartition("/")

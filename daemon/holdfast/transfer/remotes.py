@@ -61,3 +61,8 @@ class ObjectPath:
     path: bytes
     remote: Remote
     key: str
+
+    @property
+    def store_path(self) -> bytes:
+        """The object's path in the zone that shows the store: ``path`` may be another, of a working directory."""
+        return f"{self.remote.name}/{self.key}".encode()

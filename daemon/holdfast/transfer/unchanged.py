@@ -4,14 +4,16 @@ No store deletes many objects on a condition, so they are looked at just before:
 deletion, the time of one request, is not seen. A deletion whose answer was lost is never sent again without a new look.
 
 An etag alone tells no version: S3's follows from the bytes, and the logs of a query hold the same bytes again and again. So
-the time must be the same too. Of an object that this node has stored it may not know the store's time: then the object's
-metadata must say that it still is this node's, for what this node puts in its place takes the deletion's place as well.
+the time must be the same too. What this node has stored it may know by other marks than the store shows, or not at all (an
+answer that was lost): it is known by its signature. It can go, for what this node puts in the place of an object that is to
+go takes the deletion's place as well. Stores without metadata have etags that are made of the time.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import trio
 
@@ -21,97 +23,122 @@ from holdfast.remote import ObjectInfo
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.signature import is_owned
 
-_LARGEST_REQUEST = 1000
 _FEW = 8
-"""Names of one directory that are asked about one by one, side by side; of more it is listed."""
+_PAGE = 1000
+"""Names that one request of a LIST tells. A directory is listed if that takes fewer requests than to ask about the names."""
 
 
-async def delete_unchanged(access: RemoteAccess, versions: Mapping[str, CachedName], owner: str) -> list[ObjectInfo]:
+@dataclass(slots=True)
+class Outcome:
+    """What became of deletions: objects that stay as ``others``, and ``problems`` by key. The rest is done."""
+
+    others: list[ObjectInfo] = field(default_factory=list)
+    problems: dict[str, HoldfastError] = field(default_factory=dict)
+
+
+async def delete_unchanged(
+    access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, believed_size: Callable[[str], int]
+) -> Outcome:
     """Delete objects, by key, that are these versions (without etag: whichever there is), with retries.
 
-    Return those that are other versions by now, which stay. ``owner`` signs what this node stores. Raises ``RemoteError``.
+    ``owner`` signs what this node stores; ``believed_size`` says about how many names a directory has.
     """
+    outcome = Outcome()
     deadline = access.deadline()
     attempt = 0
     while True:
+        tried = _Try(access, versions, owner, believed_size)
+        await tried.run()
+        outcome.others += tried.others
+        outcome.problems |= {key: problem for key, problem in tried.problems.items() if not problem.transient}
+        versions = {key: versions[key] for key, problem in tried.problems.items() if problem.transient}
+        if not versions:
+            return outcome
         try:
-            return await _delete_once(access, versions, owner)
-        except HoldfastError as problem:
-            if not problem.transient:
-                raise
-            await access.pause(attempt, deadline, problem)
-            attempt += 1
+            await access.pause(attempt, deadline, next(tried.problems[key] for key in versions))
+        except HoldfastError as final:
+            outcome.problems |= dict.fromkeys(versions, final)
+            return outcome
+        attempt += 1
 
 
-async def _delete_once(access: RemoteAccess, versions: Mapping[str, CachedName], owner: str) -> list[ObjectInfo]:
-    look = _Look(access)
-    await look.at([key for key, version in versions.items() if version.etag])
-    await look.closer_at([key for key, info in look.found.items() if _is_in_doubt(info, versions[key])])
-    others = {
-        key: info
-        for key, info in look.found.items()
-        if info.etag != versions[key].etag or (_is_in_doubt(info, versions[key]) and not is_owned(info, owner))
-    }
-    keys = [key for key, version in versions.items() if not version.etag or (key in look.found and key not in others)]
-    for start in range(0, len(keys), _LARGEST_REQUEST):
-        await access.delete(keys[start : start + _LARGEST_REQUEST], insist=False)
-    return list(others.values())
+class _Try:
+    """A look and, after it, the deletion."""
 
-
-def _is_in_doubt(info: ObjectInfo, version: CachedName) -> bool:
-    return info.etag == version.etag and info.modified_ns != version.modified_ns
-
-
-class _Look:
-    """What there is of some objects; of those that were not looked at closely without metadata."""
-
-    def __init__(self, access: RemoteAccess) -> None:
+    def __init__(
+        self, access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, believed_size: Callable[[str], int]
+    ) -> None:
         self._access = access
-        self._problems: list[HoldfastError] = []
-        self._closely: set[str] = set()
-        self.found: dict[str, ObjectInfo] = {}
+        self._versions = versions
+        self._owner = owner
+        self._believed_size = believed_size
+        self._found: dict[str, ObjectInfo] = {}
+        self.others: list[ObjectInfo] = []
+        self.problems: dict[str, HoldfastError] = {}
 
-    async def at(self, keys: list[str]) -> None:
-        """Look for ``keys``. Raises ``HoldfastError``."""
+    async def run(self) -> None:
+        """Look and delete. What fails is among ``problems``."""
+        await self._look([key for key, version in self._versions.items() if version.etag])
+        keys = [
+            key
+            for key, version in self._versions.items()
+            if key not in self.problems and (not version.etag or self._is_to_go(key))
+        ]
+        if not keys:
+            return
+        try:
+            await self._access.delete(keys, insist=False)
+        except HoldfastError as problem:
+            self.problems |= dict.fromkeys(keys, problem)
+
+    def _is_to_go(self, key: str) -> bool:
+        info = self._found.get(key)
+        if info is None:
+            return False
+        if self._is_the_version(key, info) or is_owned(info, self._owner):
+            return True
+        self.others.append(info)
+        return False
+
+    def _is_the_version(self, key: str, info: ObjectInfo) -> bool:
+        version = self._versions[key]
+        is_same_time = info.modified_ns == version.modified_ns or not self._access.store.capabilities.metadata
+        return info.etag == version.etag and is_same_time
+
+    async def _look(self, keys: list[str]) -> None:
         by_directory = defaultdict(list)
         for key in keys:
             by_directory[key.rpartition("/")[0]].append(key)
-        few = [key for names in by_directory.values() if len(names) <= _FEW for key in names]
         async with trio.open_nursery() as nursery:
             for directory, names in by_directory.items():
-                if len(names) > _FEW:
+                if len(names) > _FEW + self._believed_size(directory) // _PAGE:
                     nursery.start_soon(self._list, directory, names)
-            for key in few:
-                nursery.start_soon(self._head, key)
-        self._check()
+                else:
+                    nursery.start_soon(self._ask, names)
 
-    async def closer_at(self, keys: list[str]) -> None:
-        """Look for ``keys`` with metadata. Raises ``HoldfastError``."""
+    async def _ask(self, keys: list[str]) -> None:
         async with trio.open_nursery() as nursery:
             for key in keys:
-                if key not in self._closely:
-                    nursery.start_soon(self._head, key)
-        self._check()
+                nursery.start_soon(self._head, key)
 
     async def _head(self, key: str) -> None:
-        self._closely.add(key)
-        self.found.pop(key, None)
+        self._found.pop(key, None)
         try:
-            self.found[key] = await self._access.head(key, insist=False)
+            self._found[key] = await self._access.head(key, insist=False)
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
-            self._problems.append(problem)
+            self.problems[key] = problem
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
             listing = await self._access.list_directory(directory, insist=False)
         except HoldfastError as problem:
-            self._problems.append(problem)
+            if problem.transient:
+                self.problems |= dict.fromkeys(keys, problem)
+            else:  # for what else lies there, perhaps
+                await self._ask(keys)
             return
         names = ((key, key.rpartition("/")[2]) for key in keys)
-        self.found |= {key: listing.objects[name] for key, name in names if name in listing.objects}
-
-    def _check(self) -> None:
-        if self._problems:
-            raise self._problems[0]
+        self._found |= {key: listing.objects[name] for key, name in names if name in listing.objects}
+        await self._ask([key for key in keys if key in self._found and not self._is_the_version(key, self._found[key])])
