@@ -282,7 +282,10 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=node.socket))
     assert {finding["check"] for finding in findings} >= {"kernel", "fuse", "rights", "store", "checkpoints", "daemon"}
     assert [finding for finding in findings if finding["level"] != "ok"] == []
-    settings.write_text('[checkpoints]\nurl = "s3://bucket/x"\n[checkpoints.options]\nendpoint = "http://127.0.0.1:1"\n')
+    settings.write_text(
+        f'[mount]\nmountpoint = "{workspace}/mnt"\n'
+        '[checkpoints]\nurl = "s3://bucket/x"\n[checkpoints.options]\nendpoint = "http://127.0.0.1:1"\n'
+    )
     result = subprocess.run(
         [sys.executable, "-m", "holdfast", "doctor", "--config", settings, "--json"],
         capture_output=True,
@@ -366,10 +369,24 @@ def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
     ]
 
 
+def test_doctor_fails_for_the_dead_mount_it_is_asked_about_and_warns_of_others(node: Node, workspace: Path) -> None:
+    levels = []
+    node.kill_daemon()
+    try:
+        for configured in (str(node.mountpoint), f"{workspace}/other", ""):
+            found = doctor._daemon(workspace / "none.sock", None, configured)
+            levels += [finding.level for finding in found if str(node.mountpoint) in finding.found]
+    finally:
+        node.crashed()
+    assert levels == ["fail", "warn", "fail"]
+
+
 def test_doctor_makes_nothing(workspace: Path) -> None:
     settings = workspace / "new.toml"
     places = [f'[{name}]\nurl = "file://{workspace}/remote/{name}"\n' for name in ("checkpoints", "blobs")]
-    settings.write_text(f'[store]\ndirectory = "{workspace}/store"\n' + "".join(places))
+    settings.write_text(
+        f'[mount]\nmountpoint = "{workspace}/mnt"\n[store]\ndirectory = "{workspace}/store"\n' + "".join(places)
+    )
     findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=workspace / "none.sock"))
     assert [finding["check"] for finding in findings if "mount creates it" in finding["found"]] == [
         "store",

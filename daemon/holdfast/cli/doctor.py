@@ -16,7 +16,7 @@ from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, askin
 from holdfast.cli.output import console, print_json, size
 from holdfast.config import Config, ZoneSection, load
 from holdfast.control.messages import Status
-from holdfast.errors import DaemonUnreachableError, HoldfastError, StoreInUseError
+from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, StoreInUseError
 from holdfast.remote import directory_of, open_store
 from holdfast.remote.redaction import public_url
 from holdfast.store import StoreDirectory
@@ -63,7 +63,7 @@ def _checks(settings: Config, socket: Path) -> list[Callable[[], Iterator[Findin
         lambda: _disk(settings),
         lambda: _remote("checkpoints", settings.checkpoints, settings, status),
         lambda: _remote("blobs", settings.blobs, settings, status),
-        lambda: _daemon(socket, status),
+        lambda: _daemon(socket, status, settings.mount.mountpoint),
     ]
 
 
@@ -170,17 +170,29 @@ def _missing_directory(name: str, directory: Path, settings: Config) -> Finding:
     return Finding(name, "fail", f"{directory} does not exist, though this node has run before", mend)
 
 
-def _daemon(socket: Path, status: Status | None) -> Iterator[Finding]:
-    if status is None:
-        dead = [mount.mountpoint for mount in mountpoint.mounts() if mount.file_system == mountpoint.FILE_SYSTEM]
-        dead = [path for path in dead if not mountpoint.is_alive(path)]
-        if dead:
-            mend = f"holdfast mount {dead[0]} takes it away and mounts afresh"
-            yield Finding("daemon", "fail", f"the mount at {dead[0]} has no daemon any more", mend)
-        else:
-            yield Finding("daemon", "warn", f"none answers on {socket}", "holdfast mount, or systemctl start holdfastd")
+def _daemon(socket: Path, status: Status | None, configured: str) -> Iterator[Finding]:
+    if status is not None:
+        yield Finding("daemon", "ok", f"{status.pid} serves {status.mountpoint}, data {status.data_mode}")
         return
-    yield Finding("daemon", "ok", f"{status.pid} serves {status.mountpoint}, data {status.data_mode}")
+    dead = [path for path in _mountpoints() if _is_dead(path)]
+    for path in dead:
+        asked_about = not configured or path == mountpoint.real_path(configured)
+        level = "fail" if asked_about else "warn"
+        mend = f"holdfast mount {path} takes it away and mounts afresh"
+        yield Finding("daemon", level, f"the mount at {path} has no daemon any more", mend)
+    if not dead:
+        yield Finding("daemon", "warn", f"none answers on {socket}", "holdfast mount, or systemctl start holdfastd")
+
+
+def _mountpoints() -> list[str]:
+    return [mount.mountpoint for mount in mountpoint.mounts() if mount.file_system == mountpoint.FILE_SYSTEM]
+
+
+def _is_dead(path: str) -> bool:
+    try:
+        return not mountpoint.is_alive(path)
+    except MountpointError:  # another user's, and not for this one to see
+        return False
 
 
 def _lines(file: Path) -> list[str]:
