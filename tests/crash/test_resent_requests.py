@@ -307,6 +307,11 @@ def take_back(at: Path) -> None:
     os.unlink(at / "old")
 
 
+def withdraw(at: Path) -> None:
+    os.rename(at / "old", at / ".old.tmp")
+    assert (at / ".old.tmp").read_bytes() == b"old"
+
+
 def fetch(at: Path) -> None:
     assert (at / "remote").read_bytes() == b"remote"
 
@@ -328,6 +333,8 @@ SENDING: list[tuple[str, Callable[[Path], None], dict[str, bytes]]] = [
     ("unlink: deletion noted, file there", take_back, {"old": b""}),
     ("unlink: file gone, nodes not told", take_back, {"old": b""}),
     ("reply: unlink", take_back, {"old": b""}),
+    ("rename: renamed, entry not moved", withdraw, {"old": b""}),
+    ("reply: rename", withdraw, {"old": b""}),
     ("fetch: before the file is placed", fetch, {}),
     ("fetch: placed, no entry", fetch, {}),
     ("fetch: placed, entry written", fetch, {}),

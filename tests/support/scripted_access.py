@@ -8,7 +8,7 @@ from typing import cast
 
 import trio
 
-from holdfast.errors import HoldfastError, ObjectMissingError
+from holdfast.errors import HoldfastError, ObjectMissingError, RemoteRefusedError
 from holdfast.remote import Capabilities, DirectoryListing, ObjectInfo, RemoteStore
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
@@ -20,7 +20,7 @@ class ScriptedAccess(RemoteAccess):
     """Answers LIST, HEAD and DELETE without threads, so that ``autojump_clock`` can be used.
 
     A LIST answers with what the store held when it began, after ``seconds``; then the next of ``failures`` is raised, if
-    there is one. ``asked`` tells what was asked, and when.
+    there is one. What is ``immortal`` can't be deleted. ``asked`` tells what was asked, and when.
     """
 
     def __init__(self, events: EventLog, deadline_seconds: float = 120.0) -> None:
@@ -38,6 +38,7 @@ class ScriptedAccess(RemoteAccess):
         self.marker = False
         self.seconds = 1.0
         self.failures: deque[HoldfastError] = deque()
+        self.immortal: set[str] = set()
         self.asked: list[tuple[float, str, object]] = []
 
     def put(self, name: str, etag: str = "1", size_bytes: int = 1, stored_by: str | None = None) -> ObjectInfo:
@@ -69,7 +70,10 @@ class ScriptedAccess(RemoteAccess):
         assert not insist, "after a new look only"
         await self._answer("DELETE", list(keys))
         for key in keys:
-            self.objects.pop(key, None)
+            if key not in self.immortal:
+                self.objects.pop(key, None)
+        if self.immortal.intersection(keys):
+            raise RemoteRefusedError("refused")
 
     def times(self, kind: str) -> list[float]:
         """Return when questions of ``kind`` were asked."""

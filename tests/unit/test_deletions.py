@@ -436,8 +436,9 @@ async def test_a_second_deletion_is_not_taken_for_done_by_the_first(
 async def test_a_put_in_place_of_a_version_is_told_which(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:
+    info = access.put("a", "1")
     async with running(deletions):
-        deletions.schedule(known(b"checkpoints/a", "1"))
+        deletions.schedule(known(b"checkpoints/a", "1", info.modified_ns))
         async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
             assert version == "1"
             await trio.sleep(10 * DELAY)
@@ -446,7 +447,32 @@ async def test_a_put_in_place_of_a_version_is_told_which(
         assert (deletions.paths(), noted(index)) == ([], [])
         async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
             assert version == ""
-    assert access.asked == []
+    assert [kind for _, kind, _ in access.asked] == ["HEAD"]
+
+
+@pytest.mark.parametrize("stored_by", [None, OWNER, "another node"])
+async def test_the_same_bytes_stored_anew_by_another_node_are_not_replaced(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str | None
+) -> None:
+    deletions.schedule(known(b"checkpoints/a", "1", 17))  # of another time
+    if stored_by is not None:
+        access.put("a", "1", stored_by=stored_by)
+    async with deletions.replaced(b"checkpoints/a", by_version=True) as version:
+        assert version == ("1" if stored_by == OWNER else "")
+
+
+async def test_who_waits_for_a_deletion_that_is_noted_anew_waits_for_the_new_one(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    deletions.schedule(known(b"checkpoints/a"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(deletions.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        deletions.schedule(known(b"checkpoints/a"))
+        with trio.fail_after(60):
+            async with running(deletions):
+                await deletions.flush()
+    assert len(sent(access)) == 1
 
 
 async def test_a_version_that_is_not_known_is_deleted_before_a_name_is_created(
@@ -486,19 +512,32 @@ async def test_after_a_put_that_fails_the_deletion_is_sent(
         assert noted(index) == []
 
 
+@pytest.mark.parametrize(("stored_by", "is_own"), [(OWNER, True), ("another node", False), (None, False)])
+async def test_which_object_is_this_nodes(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str | None, *, is_own: bool
+) -> None:
+    info = access.put("a", "1", stored_by=stored_by)
+    own = known(b"checkpoints/a", "1", info.modified_ns)
+    assert await deletions.own_version(b"checkpoints/a") == (own if is_own else None)
+    assert await deletions.own_version(b"checkpoints/none") is None
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_failure_is_an_event_and_is_tried_again(
     deletions: Deletions, access: ScriptedAccess, index: Index, events: EventLog, autojump_clock: MockClock
 ) -> None:
-    access.failures.extend([DOWN, REFUSED])
+    for name in ("a", "b"):
+        access.put(name)
+    access.failures.append(DOWN)
     async with running(deletions):
         deletions.schedule(known(b"checkpoints/a"))
         deletions.schedule(known(b"checkpoints/b"))
         await trio.sleep(5)
         assert deletions.pending(b"checkpoints/a")
         assert sorted(noted(index)) == [b"checkpoints/a", b"checkpoints/b"]
+        access.failures.append(REFUSED)
         await trio.sleep(60)
         assert len(deletions) == 0
         assert noted(index) == []
@@ -576,6 +615,60 @@ async def test_an_error_that_is_not_the_stores_does_not_end_the_daemon(
         deletions.schedule(known(b"checkpoints/a"))
         await trio.sleep(60)
         assert len(deletions) == 0
+
+
+async def test_a_name_that_can_not_be_deleted_holds_up_no_other(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    for key in ("bad", "a", "b"):
+        access.put(key)
+    access.immortal.add("bad")
+    async with running(deletions):
+        for name in (b"bad", b"a", b"b"):
+            deletions.schedule(known(b"checkpoints/" + name))
+        await deletions.flush([b"checkpoints/a", b"checkpoints/b"])
+        assert (set(access.objects), deletions.paths()) == ({"bad"}, [b"checkpoints/bad"])
+        with pytest.raises(RemoteRefusedError):
+            await deletions.flush()
+
+
+async def test_a_name_that_is_tried_again_holds_up_no_other(
+    index: Index, events: EventLog, directories: RemoteDirectories, autojump_clock: MockClock
+) -> None:
+    patient = ScriptedAccess(events, deadline_seconds=120)
+    deletions = Deletions(patient, index.marks, key_of, DELAY, events, directories, OWNER)
+    infos = [patient.put(name) for name in ("slow", "good")]
+    head = patient.head
+
+    async def fail_slow(key: str, *, insist: bool = True) -> ObjectInfo:
+        if key == "slow":
+            raise DOWN
+        return await head(key, insist=insist)
+
+    patient.head = fail_slow  # type: ignore[method-assign]
+    async with running(deletions):
+        for info in infos:
+            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+        await deletions.flush([b"checkpoints/good"])
+        assert trio.current_time() < 10
+        with pytest.raises(RemoteUnavailableError, match=r"down; gave up after 120 s"):
+            await deletions.flush()
+        assert 60 < trio.current_time() < 130
+        assert noted(index) == [b"checkpoints/slow"]
+
+
+async def test_nothing_is_put_in_place_of_what_the_store_may_still_delete(
+    index: Index, events: EventLog, directories: RemoteDirectories, autojump_clock: MockClock
+) -> None:
+    patient = ScriptedAccess(events, deadline_seconds=120)
+    deletions = Deletions(patient, index.marks, key_of, DELAY, events, directories, OWNER)
+    patient.failures.extend([DOWN, DOWN])
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a"))
+        await trio.sleep(DELAY + patient.seconds + 0.01)
+        assert len(sent(patient)) == 1
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            assert len(sent(patient)) == 3, "it was deleted first"
 
 
 # --- over the end of the daemon ---------------------------------------------------------------------------------------

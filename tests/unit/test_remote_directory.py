@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteUnavailableError
+from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from tests.support.descriptors import open_below
 from tests.unit.test_remote_contract import content, opened, put
@@ -205,3 +206,19 @@ def test_space_is_asked_for_again(store: RemoteStore, monkeypatch: pytest.Monkey
             put(store, "a")
     with pytest.raises(ObjectMissingError):
         store.head("a")
+
+
+def test_a_file_that_can_not_be_deleted_keeps_no_other(store: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("a/bad", "a/good", "b"):
+        put(store, key)
+    unlink = os.unlink
+
+    def refusing(path: str) -> None:
+        if path.endswith("bad"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", refusing)
+    with pytest.raises(RemoteRefusedError, match="DELETE a/bad"):
+        store.delete(["a/bad", "a/good", "b"])
+    assert [info.key for info in store.list_tree("")] == ["a/bad"]

@@ -151,6 +151,17 @@ class Publisher:
         entry = core.index.entries.get(stat.st_ino) if stat is not None else None
         return entry.name_at(path) if entry is not None else None
 
+    async def version_left(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
+        """Return which object of a name that an earlier daemon took away here is still to be deleted.
+
+        None when that is noted already, and when what the store has is another node's. ``stat`` is the file's.
+        """
+        deletions = self._core.remote_of(place.zone).deletions
+        path = place.child_path(name)
+        if deletions.pending(path):
+            return None
+        return self.version_of(place, name, stat) or await deletions.own_version(path)
+
     def retract(self, place: Place, name: bytes, stat: os.stat_result | None) -> None:
         """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
 

@@ -28,7 +28,6 @@ from holdfast.fs.remove import Removal
 from holdfast.fs.rename_directory import DirectoryRenames
 from holdfast.fs.rename_exchange import exchange
 from holdfast.fs.unseen import UnseenWrites
-from holdfast.index import CachedName
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -128,7 +127,7 @@ class Renames:
         elif (found := core.nodes.of_path(here.child_path(old))) is not None:
             node = found
         elif attempt.resent and core.local_stat(target, new) is not None:
-            await self._renamed_before(here, old, target, new)
+            await self._renamed_before(source, old, target, new)
             return
         else:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
@@ -209,24 +208,24 @@ class Renames:
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
             self._intents.temporary_gone(here.path, old)
 
-    async def _renamed_before(self, here: Place, old: bytes, target: Node, new: bytes) -> None:
+    async def _renamed_before(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
         """An earlier daemon has moved the file, and has perhaps not done what follows that: do it again."""
         core = self._core
         core.directories.renamed()
-        there = core.directories.place(target)
+        here, there = core.directories.place(source), core.directories.place(target)
+        leaves = None
+        if here.zone.is_store and core.sends(here, old):
+            leaves = await self._publisher.version_left(here, old, core.local_stat(target, new))
         stat = core.local_stat(target, new)
-        assert stat is not None
-        leaves = self._publisher.version_of(here, old, stat) or CachedName(here.child_path(old), "")
-        entry = core.index.entries.get(stat.st_ino)
-        if entry is not None:
+        entry = core.index.entries.get(stat.st_ino) if stat is not None else None
+        if stat is not None and entry is not None:
             entry.drop_name(here.child_path(old))
             core.index.entries.put(stat.st_ino, entry)
-        if not stat_module.S_ISREG(stat.st_mode):
-            return
-        if self._backlog.takes(there) and core.sends(there, new):
+        is_unsent = self._backlog.takes(there) and core.sends(there, new)
+        if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
             with self._opens.descriptor_of(core.nodes.local(target, new, stat.st_ino, stat.st_mode)) as fd:
                 await self._backlog.keep_named(fd, there.child_path(new))
-        if here.zone.is_store and core.sends(here, old):
+        if leaves is not None and core.local_stat(source, old) is None:
             self._publisher.delete_object(here, old, leaves)
 
     def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> os.stat_result | None:

@@ -14,11 +14,12 @@ appears whole or not at all, unless ``Capabilities.atomic`` is false.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.errors import ObjectExistsError, ObjectMissingError
+from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.remote.names import PRIVATE
 
 
@@ -151,12 +152,9 @@ class RemoteStore(abc.ABC):
         Any other stays, and ``ObjectExistsError`` is raised. Where the store has no request for that, this is to look, to
         delete and to create: of two nodes that replace one version within that time both may succeed.
         """
-        try:
-            if self.head(key).etag != version:
-                raise ObjectExistsError(f"PUT {key}: the object is another version by now")
-            self.delete([key])
-        except ObjectMissingError:
-            pass
+        with suppress(ObjectMissingError):
+            if self.head(key).etag == version:
+                self.delete([key])
         return self.write(key, source, metadata, create_only=True)
 
     @abc.abstractmethod
@@ -165,7 +163,10 @@ class RemoteStore(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, in as few requests as the store allows; keys that don't exist are no error."""
+        """Delete objects, in as few requests as the store allows; keys that don't exist are no error.
+
+        What can be deleted is, also when this raises for another.
+        """
 
     @abc.abstractmethod
     def prune(self, prefix: str) -> None:
@@ -187,3 +188,15 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         """Store a small object of the stores' own. Raises ``ObjectExistsError`` when it is only to be created."""
+
+
+def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:
+    """Delete one by one all that can be, and raise the first of the problems."""
+    problems = []
+    for key in keys:
+        try:
+            delete(key)
+        except HoldfastError as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]

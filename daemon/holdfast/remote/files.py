@@ -27,6 +27,7 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
+    delete_each,
 )
 from holdfast.remote.directory import (
     ATTRIBUTE,
@@ -144,15 +145,21 @@ class DirectoryStore(RemoteStore):
     def delete(self, keys: Sequence[str]) -> None:
         self.probe()
         directories: set[str] = set()
-        with translated_errors(f"DELETE of {len(keys)} objects"):
-            for path in map(self._path, storable_only(keys)):
+
+        def delete(key: str) -> None:
+            with translated_errors(f"DELETE {key}"):
                 try:
-                    os.unlink(path)
-                    directories.add(os.path.dirname(path))
+                    os.unlink(self._path(key))
+                    directories.add(os.path.dirname(self._path(key)))
                 except OSError as problem:
                     if problem.errno not in _NOTHING_THERE:
                         raise
-            sync(directories)
+
+        try:
+            delete_each(storable_only(keys), delete)
+        finally:
+            with translated_errors(f"DELETE of {len(keys)} objects"):
+                sync(directories)
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):

@@ -36,6 +36,7 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
+    delete_each,
 )
 from holdfast.remote.names import (
     PRIVATE,
@@ -160,13 +161,12 @@ class FsspecStore(RemoteStore):
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        for key in storable_only(keys):
-            try:
-                with self._asking(f"delete {key}") as place:
-                    if place.type_of(key) == FILE:
-                        place.files.rm_file(place.path(key))
-            except (ObjectMissingError, NameNotStorableError):
-                continue
+        delete_each(storable_only(keys), self._delete)
+
+    def _delete(self, key: str) -> None:
+        with suppress(ObjectMissingError, NameNotStorableError), self._asking(f"delete {key}") as place:
+            if place.type_of(key) == FILE:
+                place.files.rm_file(place.path(key))
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):

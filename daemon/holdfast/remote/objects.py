@@ -25,6 +25,7 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
+    delete_each,
 )
 from holdfast.remote.creation import Creation
 from holdfast.remote.names import PRIVATE, checked, checked_prefix, checked_target, is_private, storable_only
@@ -146,8 +147,7 @@ class ObstoreStore(RemoteStore):
                 obstore.delete(self._store, wanted)
         except (ObjectMissingError, NameNotStorableError):  # the stores that mind are asked one by one
             if len(wanted) > 1:
-                for key in wanted:
-                    self.delete([key])
+                delete_each(wanted, lambda key: self.delete([key]))
 
     def prune(self, prefix: str) -> None:
         return

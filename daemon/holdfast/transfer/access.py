@@ -123,13 +123,18 @@ class RemoteAccess:
 
     async def pause(self, attempt: int, deadline: float, problem: HoldfastError) -> None:
         """Wait before attempt number ``attempt`` + 1; raise ``problem``, final now, when the deadline comes first."""
-        bound = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**attempt)
+        await trio.sleep_until(self.next_try(attempt, deadline, problem))
+
+    def next_try(self, attempt: int, deadline: float, problem: HoldfastError) -> float:
+        """Return the trio time for attempt number ``attempt`` + 1; raise as ``pause`` does."""
+        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**attempt)
         seconds = bound * self._random.uniform(0.5, 1.0)
-        if trio.current_time() + seconds > deadline:
+        begins = trio.current_time() + seconds
+        if begins > deadline:
             raise RemoteUnavailableError(
                 f"{problem}; gave up after {self._deadline_seconds:g} s and {attempt + 1} tries"
             ) from None
-        await trio.sleep(seconds)
+        return begins
 
     async def _insist(
         self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

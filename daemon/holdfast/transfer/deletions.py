@@ -5,7 +5,7 @@ neighbours: after a look, one request for up to a thousand names, and none for a
 that is to be deleted does not exist for this node. What is deleted is the version that this node knew: the object that
 another node has put in its place since then stays, and the name is there again. The note survives the daemon; after a power
 cut a deletion that was not waited for (fsync of the directory) may come undone. A deletion that fails is kept and tried
-again later; who waits for it is told.
+again, soon at first, for what may pass; after that later, and who waits for it is told.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from itertools import islice
 
 import trio
 
-from holdfast.errors import HoldfastError, ObjectExistsError
+from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.index import CachedName, DirectoryMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.directories import RemoteDirectories
-from holdfast.transfer.unchanged import delete_unchanged
+from holdfast.transfer.signature import is_owned
+from holdfast.transfer.unchanged import delete_unchanged, is_to_go
 
 _LARGEST_BATCH = 1000
 _RETRY_DELAYS = 10
@@ -30,16 +31,19 @@ _SHORTEST_RETRY_SECONDS = 10.0
 
 
 class _Attempt:
-    """The next try to delete one object, or the one under way. A failed try is followed by a new one.
+    """The attempt to delete one object: tries, until one succeeds or the deadline has passed. Then there is a new attempt.
 
-    ``under_way``: it is being deleted, or another is being put in its place.
+    ``under_way``: it is being deleted, or another is being put in its place. After ``tries`` that failed nothing is put in
+    its place: the store may still carry one out.
     """
 
-    __slots__ = ("done", "due", "problem", "under_way", "version")
+    __slots__ = ("deadline", "done", "due", "problem", "tries", "under_way", "version")
 
     def __init__(self, due: float, version: CachedName) -> None:
         self.due = due
         self.version = version
+        self.deadline = math.inf
+        self.tries = 0
         self.under_way = False
         self.done = trio.Event()
         self.problem: HoldfastError | None = None
@@ -98,6 +102,14 @@ class Deletions:
         """Return all paths whose objects are still to be deleted."""
         return list(self._pending)
 
+    async def own_version(self, path: bytes) -> CachedName | None:
+        """Ask which object there is at ``path``; None when none, or another node's. Raises ``RemoteError``."""
+        try:
+            info = await self._access.head(self._key_of(path))
+        except ObjectMissingError:
+            return None
+        return CachedName(path, info.etag, info.modified_ns) if is_owned(info, self._owner) else None
+
     async def settle(self, path: bytes) -> None:
         """Return when no deletion of ``path`` is pending. Raises what the store answers instead (``RemoteError``)."""
         while (attempt := self._pending.get(path)) is not None:
@@ -111,8 +123,8 @@ class Deletions:
         """Put an object at ``path`` inside: a deletion that is held back is done by that; after an error it is due again.
 
         ``ObjectExistsError`` means that another node has put another there: then too there is nothing more to be deleted.
-        Yields the version that was to be deleted, if there is one and its etag is known, else ``""``. With ``by_version``
-        a deletion without etag is sent first, for the new object may replace nothing. Raises what the store answers instead
+        With ``by_version`` the new object may replace nothing else: this yields the etag of what is there, if that is what
+        was to be deleted, and ``""`` otherwise; a deletion without etag is sent first. Raises what the store answers instead
         of deleting (``RemoteError``): who must not be overtaken by a deletion on its way waits for it.
         """
         attempt = await self._claim(path, by_version)
@@ -120,7 +132,7 @@ class Deletions:
             yield ""
             return
         try:
-            yield attempt.version.etag
+            yield await self._etag_to_go(attempt.version) if by_version else ""
             self._drop(attempt)
         except ObjectExistsError:
             self._drop(attempt)
@@ -155,15 +167,16 @@ class Deletions:
         batch = {self._key_of(attempt.version.path): attempt for attempt in islice(waiting, _LARGEST_BATCH)}
         for attempt in batch.values():
             attempt.under_way = True
-        retry_at = now
+            attempt.deadline = min(attempt.deadline, self._access.deadline())
         try:
-            retry_at = await self._delete(batch)
+            await self._delete(batch)
         finally:
             for attempt in batch.values():
-                self._end_try(attempt, retry_at)
+                if attempt.under_way:
+                    self._end_try(attempt, now)
 
-    async def _delete(self, batch: dict[str, _Attempt]) -> float:
-        """Delete what is still the version that was to go; return when to try again what failed."""
+    async def _delete(self, batch: dict[str, _Attempt]) -> None:
+        """Delete what is still the version that was to go; see to it that what failed is tried again."""
         versions = {key: attempt.version for key, attempt in batch.items()}
         outcome = await delete_unchanged(self._access, versions, self._owner, self._directories.believed_size)
         problems: dict[str, HoldfastError] = dict(outcome.problems)
@@ -177,15 +190,39 @@ class Deletions:
         for info in outcome.others:
             self._directories.seen(info.key, info)
             self._events.emit("delete-superseded", store=self._access.name, key=info.key)
-        for key in problems:
-            if self._is_pending(batch[key]):
-                batch[key].problem = problems[key]
-        if problems:
-            first = next(iter(problems.values()))
-            self._events.emit("delete-delayed", store=self._access.name, objects=len(problems), problem=str(first))
-        return trio.current_time() + max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+        final = [told for key, problem in problems.items() if (told := self._put_off(batch[key], problem)) is not None]
+        if final:
+            self._events.emit("delete-delayed", store=self._access.name, objects=len(final), problem=str(final[0]))
+
+    def _put_off(self, attempt: _Attempt, problem: HoldfastError) -> HoldfastError | None:
+        """Let another try follow one that failed with ``problem``; return what those are told who wait no longer."""
+        if problem.transient and self._is_pending(attempt):
+            try:
+                attempt.due = self._access.next_try(attempt.tries, attempt.deadline, problem)
+            except HoldfastError as late:
+                problem = late
+            else:
+                attempt.tries += 1
+                attempt.under_way = False
+                return None
+        if self._is_pending(attempt):
+            attempt.problem = problem
+        retry_seconds = max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+        self._end_try(attempt, trio.current_time() + retry_seconds)
+        return problem
+
+    async def _etag_to_go(self, version: CachedName) -> str:
+        """Return the etag of the object that is there, ``""`` when it is none that was to go."""
+        try:
+            info = await self._access.head(self._key_of(version.path))
+        except ObjectMissingError:
+            return ""
+        return info.etag if is_to_go(self._access.store, info, version, self._owner) else ""
 
     def _add(self, version: CachedName, due: float) -> None:
+        earlier = self._pending.get(version.path)
+        if earlier is not None and not earlier.under_way:
+            earlier.done.set()  # who waits for it has this one to wait for
         self._pending[version.path] = _Attempt(due, version)
         if due < self._sleeps_until:  # not at each of many: ``run`` looks at them all when it wakes
             self._wake()
@@ -193,7 +230,7 @@ class Deletions:
     async def _claim(self, path: bytes, by_version: bool) -> _Attempt | None:
         while (attempt := self._pending.get(path)) is not None:
             can_be_replaced = bool(attempt.version.etag) or not by_version
-            if can_be_replaced and not attempt.under_way:
+            if can_be_replaced and not attempt.under_way and not attempt.tries:
                 attempt.under_way = True
                 return attempt
             self._hurry([path])

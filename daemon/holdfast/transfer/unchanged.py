@@ -1,7 +1,8 @@
 """Deleting objects that are still the versions that were to go: what another node has stored under a name since then stays.
 
 No store deletes many objects on a condition, so they are looked at just before: what is stored between the look and the
-deletion, the time of one request, is not seen. A deletion whose answer was lost is never sent again without a new look.
+deletion, the time of one request, is not seen. A deletion that failed is never sent again without a new look: its answer may
+have been lost, or it failed for one of many names.
 
 An etag alone tells no version: S3's follows from the bytes, and the logs of a query hold the same bytes again and again. So
 the time must be the same too. What this node has stored it may know by other marks than the store shows, or not at all (an
@@ -19,7 +20,7 @@ import trio
 
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
 from holdfast.index import CachedName
-from holdfast.remote import ObjectInfo
+from holdfast.remote import ObjectInfo, RemoteStore
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.signature import is_owned
 
@@ -39,27 +40,23 @@ class Outcome:
 async def delete_unchanged(
     access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, believed_size: Callable[[str], int]
 ) -> Outcome:
-    """Delete objects, by key, that are these versions (without etag: whichever there is), with retries.
+    """Delete objects, by key, that are these versions (without etag: whichever there is). Each is tried once.
 
     ``owner`` signs what this node stores; ``believed_size`` says about how many names a directory has.
     """
-    outcome = Outcome()
-    deadline = access.deadline()
-    attempt = 0
-    while True:
-        tried = _Try(access, versions, owner, believed_size)
-        await tried.run()
-        outcome.others += tried.others
-        outcome.problems |= {key: problem for key, problem in tried.problems.items() if not problem.transient}
-        versions = {key: versions[key] for key, problem in tried.problems.items() if problem.transient}
-        if not versions:
-            return outcome
-        try:
-            await access.pause(attempt, deadline, next(tried.problems[key] for key in versions))
-        except HoldfastError as final:
-            outcome.problems |= dict.fromkeys(versions, final)
-            return outcome
-        attempt += 1
+    tried = _Try(access, versions, owner, believed_size)
+    await tried.run()
+    return tried.outcome
+
+
+def is_to_go(store: RemoteStore, info: ObjectInfo, version: CachedName, owner: str) -> bool:
+    """Say whether the object ``info``, as a HEAD tells of it, is the ``version``, or else one of this node's."""
+    return _is_version(store, info, version) or is_owned(info, owner)
+
+
+def _is_version(store: RemoteStore, info: ObjectInfo, version: CachedName) -> bool:
+    is_same_time = info.modified_ns == version.modified_ns or not store.capabilities.metadata
+    return info.etag == version.etag and is_same_time
 
 
 class _Try:
@@ -73,39 +70,38 @@ class _Try:
         self._owner = owner
         self._believed_size = believed_size
         self._found: dict[str, ObjectInfo] = {}
-        self.others: list[ObjectInfo] = []
-        self.problems: dict[str, HoldfastError] = {}
+        self.outcome = Outcome()
 
     async def run(self) -> None:
-        """Look and delete. What fails is among ``problems``."""
+        """Look and delete."""
+        problems = self.outcome.problems
         await self._look([key for key, version in self._versions.items() if version.etag])
         keys = [
             key
             for key, version in self._versions.items()
-            if key not in self.problems and (not version.etag or self._is_to_go(key))
+            if key not in problems and (not version.etag or self._is_to_go(key))
         ]
         if not keys:
             return
         try:
             await self._access.delete(keys, insist=False)
         except HoldfastError as problem:
-            self.problems |= dict.fromkeys(keys, problem)
+            if len(keys) > 1:
+                await self._look(keys)
+                keys = [key for key in keys if key in self._found]
+            problems |= dict.fromkeys(keys, problem)
 
     def _is_to_go(self, key: str) -> bool:
         info = self._found.get(key)
         if info is None:
             return False
-        if self._is_the_version(key, info) or is_owned(info, self._owner):
+        if is_to_go(self._access.store, info, self._versions[key], self._owner):
             return True
-        self.others.append(info)
+        self.outcome.others.append(info)
         return False
 
-    def _is_the_version(self, key: str, info: ObjectInfo) -> bool:
-        version = self._versions[key]
-        is_same_time = info.modified_ns == version.modified_ns or not self._access.store.capabilities.metadata
-        return info.etag == version.etag and is_same_time
-
     async def _look(self, keys: list[str]) -> None:
+        self._found.clear()
         by_directory = defaultdict(list)
         for key in keys:
             by_directory[key.rpartition("/")[0]].append(key)
@@ -128,17 +124,20 @@ class _Try:
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
-            self.problems[key] = problem
+            self.outcome.problems[key] = problem
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
             listing = await self._access.list_directory(directory, insist=False)
         except HoldfastError as problem:
             if problem.transient:
-                self.problems |= dict.fromkeys(keys, problem)
+                self.outcome.problems |= dict.fromkeys(keys, problem)
             else:  # for what else lies there, perhaps
                 await self._ask(keys)
             return
         names = ((key, key.rpartition("/")[2]) for key in keys)
         self._found |= {key: listing.objects[name] for key, name in names if name in listing.objects}
-        await self._ask([key for key in keys if key in self._found and not self._is_the_version(key, self._found[key])])
+        await self._ask([key for key in keys if key in self._found and not self._is_the_version(key)])
+
+    def _is_the_version(self, key: str) -> bool:
+        return _is_version(self._access.store, self._found[key], self._versions[key])
