@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
+from tests.support.descriptors import no_free_descriptors, pidfds
 from tests.support.node import Node, StartError, wait_until
 from tests.support.privileges import as_nobody
 
@@ -192,6 +193,55 @@ def test_a_process_holds_its_directory_as_long_as_any_of_its_threads_lives(node:
         first.kill()
         node.wait_event("workdir-released", path="work/worker_1")
         client.acquire("worker", "1", second.pid)
+
+
+def test_a_holder_costs_the_daemon_one_descriptor_while_it_holds_anything(node: Node) -> None:
+    with node.client() as client, sleeper() as holder:
+        for number in range(20):
+            client.acquire("worker", str(number), holder.pid)
+        wait_until(lambda: pidfds(node.pid) == 1)
+        for number in range(20):
+            client.release("worker", str(number))
+        wait_until(lambda: pidfds(node.pid) == 0)
+        client.acquire("worker", "1", holder.pid)
+        for number in range(20):
+            (node.work / f"tm_{number}").mkdir()
+            shutil.rmtree(node.work / f"tm_{number}")
+        wait_until(lambda: pidfds(node.pid) <= 2)
+        holder.kill()
+        node.wait_event("workdir-released", path="work/worker_1")
+        wait_until(lambda: pidfds(node.pid) <= 1)
+
+
+def test_all_that_a_process_held_is_released_with_it(node: Node) -> None:
+    with node.client() as client, sleeper() as holder:
+        for number in range(3):
+            client.acquire("worker", str(number), holder.pid)
+        holder.kill()
+        for number in range(3):
+            node.wait_event("workdir-released", path=f"work/worker_{number}")
+        assert [info.holder for info in client.workdirs()] == [None] * 3
+
+
+def test_a_holder_that_ends_while_no_descriptor_is_free_is_noted_later(node: Node) -> None:
+    with node.client() as client, sleeper() as holder:
+        client.acquire("worker", "1", holder.pid)
+        wait_until(lambda: pidfds(node.pid) == 1)
+        with no_free_descriptors(node.pid):
+            holder.kill()
+            wait_until(lambda: "Too many open files" in node.log.read_text())
+        node.wait_event("workdir-released", path="work/worker_1")
+
+
+def test_a_directory_that_is_due_while_no_descriptor_is_free_goes_later(make_node: NodeFactory) -> None:
+    node = make_node(workdirs__retain_seconds=3).start()
+    with node.client() as client, sleeper() as holder:
+        client.acquire("worker", "1", holder.pid)
+        client.release("worker", "1")
+        with no_free_descriptors(node.pid):
+            wait_until(lambda: "Too many open files" in node.log.read_text())
+        node.wait_event("workdir-removed", path="work/worker_1")
+        assert not (node.work / "worker_1").exists()
 
 
 def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
@@ -15,15 +15,16 @@ from holdfast.fs.writers import leader_of
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
+_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process: its number, when it started (clock ticks after boot), and the name of its program."""
+    """A process: its number, when it started (clock ticks after boot), and the name of its program, which it may change."""
 
     pid: int
     started_ticks: int
-    command: str
+    command: str = field(compare=False)
 
     @classmethod
     def find(cls, pid: int) -> Process:
@@ -54,13 +55,20 @@ class Process:
             os.close(fd)
 
     async def wait_end(self) -> None:
-        """Wait until the process has ended (pidfd_open(2))."""
+        """Wait until the process has ended; where nobody can wait (too many open files, say), ask again and again."""
+        while self.is_alive():
+            try:
+                await self._wait()
+            except OSError:
+                await trio.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    async def _wait(self) -> None:
+        """Wait until the process has ended (pidfd_open(2)). Raises ``OSError``."""
+        fd = os.pidfd_open(self.pid)
         try:
-            fd = os.pidfd_open(self.pid)
-        except OSError:
-            return
-        try:
-            if self.is_alive():
+            if _started(self.pid) == self.started_ticks:  # else the number is another one's by now
                 await trio.lowlevel.wait_readable(fd)
         finally:
             os.close(fd)

@@ -8,6 +8,7 @@ all holders, with its index or without; those that ended meanwhile count as rele
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import trio
 
 from holdfast.config import RoleSection
-from holdfast.errors import LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
+from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.nodes import Node, path_of
@@ -27,6 +28,10 @@ from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
 from holdfast.zones import Place, WorkdirName, ZoneKind
 
 _LONGEST_PAUSE_SECONDS = 3600.0
+_RETRY_SECONDS = 5.0
+_PASSING = (OSError, IndexFullError)
+"""What the background tasks outlive: too many open files, a full disk, a directory that its owner has closed."""
+_log = logging.getLogger("holdfast.workdirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,9 @@ class Workdirs:
         self._records = Records(files.core.index.workdirs, files.core.store.tree, boot_id())
         self._tree = WorkdirTree(files)
         self._nursery: trio.Nursery | None = None
+        self._watched: dict[Process, trio.CancelScope] = {}
+        self._removed: list[bytes] = []
+        """Paths of directories that were removed, of which the kernel may still know."""
         self._changed = trio.Event()
         files.creation.may_make = self._may_make
         files.creation.directory_made = self._directory_made
@@ -60,11 +68,7 @@ class Workdirs:
             task_status.started()
             while True:
                 changed = self._changed
-                due, removed = self._expire(time.time())
-                await self._tree.tell_kernel()
-                for path in removed:
-                    self._core.events.emit("workdir-removed", path=os.fsdecode(path))
-                await self._tree.empty_trash()
+                due = await self._look_after()
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
@@ -82,7 +86,7 @@ class Workdirs:
         record = self._record_of_existing(path)
         holder = self._holder(path, record)
         if holder is not None and record is not None:
-            if (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
+            if _process_of(record) == process:
                 return self._describe(path, record)
             self._core.events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=pid)
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
@@ -129,24 +133,51 @@ class Workdirs:
         )
         self._records.put(path, record)
         self._core.events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
-        self._watch(path, process)
+        self._watch(process)
         return self._describe(path, record)
 
-    def _watch(self, path: bytes, process: Process) -> None:
+    def _watch(self, process: Process) -> None:
+        """Wait for the end of a process: one task and one descriptor, however many directories it holds."""
         assert self._nursery is not None, "the working directories are not being watched over"
-        self._nursery.start_soon(self._wait_for_end, path, process)
+        if process not in self._watched:
+            scope = self._watched[process] = trio.CancelScope()
+            self._nursery.start_soon(self._wait_for_end, process, scope)
 
-    async def _wait_for_end(self, path: bytes, process: Process) -> None:
-        await process.wait_end()
-        record = self._records.get(path)
-        if record is not None and (record.pid, record.pid_started_ticks) == (process.pid, process.started_ticks):
-            self._process_gone(path, record)
+    def _watch_holders_alone(self) -> None:
+        """Wait no longer for processes that have let go of all that they held."""
+        holders = {_process_of(record) for _, record in self._records.all()}
+        for process in self._watched.keys() - holders:
+            self._watched.pop(process).cancel()
+
+    async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
+        with scope:
+            await process.wait_end()
+            while problems := self._note_end(process):
+                _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
+                await trio.sleep(_RETRY_SECONDS)
+        if self._watched.get(process) is scope:
+            del self._watched[process]
+
+    def _note_end(self, process: Process) -> list[str]:
+        """Note on all that an ended process held that it's gone; return what stood in the way."""
+        problems = []
+        for path, record in self._records.all():
+            try:
+                if _process_of(record) == process:
+                    self._process_gone(path, record)
+            except _PASSING as problem:
+                problems.append(f"{os.fsdecode(path)}: {problem}")
+        return problems
 
     def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
-        """Note that no process holds the directory; if its lease file is open too, its last close ends the hold."""
-        record.pid = 0
-        self._records.put(path, record)
-        if not self._lease_is_open(path):
+        """Note that no process holds the directory; if its lease file is open too, its last close ends the hold.
+
+        After an error nothing is noted.
+        """
+        if self._lease_is_open(path):
+            record.pid = 0
+            self._records.put(path, record)
+        else:
             self._released(path, record)
 
     def _released(self, path: bytes, record: WorkdirRecord) -> None:
@@ -167,7 +198,7 @@ class Workdirs:
     def _holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
         if record is None:
             return None
-        if record.pid and Process(record.pid, record.pid_started_ticks, record.command).is_alive():
+        if record.pid and _process_of(record).is_alive():
             return f"pid {record.pid} ({record.command})"
         if self._lease_is_open(path):
             return f"a process that {record.command} started (it has {LEASE_FILE.decode()} open)"
@@ -221,27 +252,47 @@ class Workdirs:
             if not self._tree.exists(path):
                 self._records.discard(path)
             elif self._holder(path, record) is not None:
-                self._watch(path, Process(record.pid, record.pid_started_ticks, record.command))
+                if record.pid:
+                    self._watch(_process_of(record))
             elif not record.released_seconds:
                 self._released(path, record)
 
-    def _expire(self, now: float) -> tuple[float, list[bytes]]:
-        """Remove what was kept long enough; return the time at which the next one is due, and what was removed."""
-        due, removed = math.inf, []
-        for path, record in self._records.all():
+    async def _look_after(self) -> float:
+        """Do all that is due; return the time at which the next is."""
+        now = time.time()
+        due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
+        self._watch_holders_alone()
+        try:
+            await self._tree.tell_kernel()
+            while self._removed:
+                self._core.events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
+            await self._tree.empty_trash()
+        except OSError as problem:
+            _log.warning("can't delete yet what working directories have left: %s", problem)
+            return now + _RETRY_SECONDS
+        return due
+
+    def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
+        """Remove a directory if it was kept long enough; return the time at which it must be looked at again."""
+        try:
             if not self._tree.exists(path):
                 self._records.discard(path)
-                continue
+                return math.inf
             if not record.released_seconds or self._holder(path, record) is not None:
-                continue
+                return math.inf
             expires = record.released_seconds + self._retain_seconds(record.role)
-            if expires <= now:
-                self._tree.remove(path)
-                self._records.discard(path)
-                removed.append(path)
-            else:
-                due = min(due, expires)
-        return due, removed
+            if expires > now:
+                return expires
+            self._remove(path)
+        except _PASSING as problem:
+            _log.warning("can't see yet whether %s must go: %s", os.fsdecode(path), problem)
+            return now + _RETRY_SECONDS
+        return math.inf
+
+    def _remove(self, path: bytes) -> None:
+        self._tree.remove(path)
+        self._removed.append(path)
+        self._records.discard(path)
 
     def _retain_seconds(self, role: str) -> float:
         section = self._core.config.workdirs
@@ -262,3 +313,8 @@ class Workdirs:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _process_of(record: WorkdirRecord) -> Process:
+    """Return the process that a record names as its holder; one with the number 0 is none."""
+    return Process(record.pid, record.pid_started_ticks, record.command)

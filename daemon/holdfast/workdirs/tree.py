@@ -27,15 +27,26 @@ class WorkdirTree:
         """Files with a name in the trash and another one in the tree."""
 
     async def tell_kernel(self) -> None:
-        """Return when the kernel believes nothing any more that the changes until now have made wrong."""
+        """Return when the kernel believes nothing any more that the changes until now have made wrong.
+
+        Raises ``OSError``; what it has not been told is left for the next call.
+        """
         untold, self._untold = self._untold, []
-        for parent, name in untold:
-            await trio.to_thread.run_sync(self._files.presence.invalidate_now, parent, name)
+        try:
+            while untold:
+                await trio.to_thread.run_sync(self._files.presence.invalidate_now, *untold[0])
+                del untold[0]
+        finally:
+            self._untold += untold
 
     async def empty_trash(self) -> None:
-        """Delete what was thrown away; when this returns the kernel knows that linked files have a name less."""
-        linked, self._half_thrown = self._half_thrown, []
+        """Delete what was thrown away; when this returns the kernel knows that linked files have a name less.
+
+        Raises ``OSError``; the next call goes on.
+        """
+        count = len(self._half_thrown)
         await trio.to_thread.run_sync(self._core.store.trash.empty)
+        linked, self._half_thrown = self._half_thrown[:count], self._half_thrown[count:]
         self._untold += [(parent.id, name) for node in linked for parent, name in node.names()]
         await self.tell_kernel()
 
@@ -66,12 +77,12 @@ class WorkdirTree:
     def remove(self, path: bytes) -> None:
         """Take the directory at ``path`` away, with all that is in it."""
         base, _, name = path.rpartition(b"/")
+        self._tell(base, name)  # noted before, or an error in between would leave the kernel with the name
         base_fd = self._core.store.tree.open_directory(base)
         try:
             self._throw(base_fd, base, name)
         finally:
             os.close(base_fd)
-        self._tell(base, name)
         self._core.index.marks.uncover_below(path)
 
     def drop(self, path: bytes) -> None:
