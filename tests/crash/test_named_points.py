@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.errors import DaemonUnreachableError
 from tests.conftest import NodeFactory
+from tests.crash.test_resent_requests import RMDIR
 from tests.mount.test_faults import flip
 from tests.mount.test_objects import objects
 from tests.support import crashing_daemon
@@ -192,4 +193,5 @@ def test_a_crash_in_acquire_keeps_what_is_kept(point: str, make_node: NodeFactor
 def test_every_point_is_used() -> None:
     used: set[Any] = {point for point, _, _ in CASES} | set(FETCHES)
     used |= {point for point in POINTS if point.startswith(("async: ", "acquire: "))}
+    used |= set(RMDIR) & set(POINTS)
     assert used == set(POINTS)

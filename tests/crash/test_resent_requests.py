@@ -366,6 +366,58 @@ def test_an_object_is_stored_once(
     node.stop()
 
 
+RMDIR = [
+    "unlink: before the store is told",
+    "unlink: the store was told",
+    *[point for point in crashing_daemon.POINTS if point.startswith("rmdir: ")],
+    "reply: rmdir",
+]
+
+
+@pytest.mark.parametrize("point", RMDIR)
+def test_a_directory_is_removed_once_and_seen_when_others_make_it_anew(
+    point: str, make_node: NodeFactory, remote_files: Path
+) -> None:
+    """It holds something foreign in the store, so that it does not go there, and has to be hidden."""
+    node = dying(make_node, point, remote__delete_delay_seconds=3600, remote__metadata_ttl_seconds=0)
+    job = node.checkpoints / "job"
+    job.mkdir()
+    (job / "state").write_bytes(b"old")
+    (remote_files / "job/foreign").symlink_to("elsewhere")
+    (job / "state").unlink()
+    arm(node)
+    job.rmdir()
+    wait_until(lambda: died_once(node))
+    assert objects(remote_files) == {}
+    assert not job.exists()
+    assert os.listdir(node.checkpoints) == []
+    (remote_files / "job/state").write_bytes(b"new")
+    assert (job / "state").read_bytes() == b"new"
+    assert_in_order(node)
+    node.stop()
+
+
+@pytest.mark.parametrize("point", RMDIR[:3])
+def test_a_directory_that_a_crash_leaves_half_removed_is_seen_when_others_make_it_anew(
+    point: str, make_node: NodeFactory, remote_files: Path
+) -> None:
+    node = dying(make_node, point, remote__delete_delay_seconds=3600)
+    job = node.checkpoints / "job"
+    job.mkdir()
+    (job / "state").write_bytes(b"old")
+    (job / "state").unlink()
+    arm(node)
+    job.rmdir()
+    wait_until(lambda: died_once(node))
+    assert os.listdir(node.checkpoints) == []
+    assert not (remote_files / "job").exists()
+    (remote_files / "job").mkdir()
+    (remote_files / "job/state").write_bytes(b"new")
+    assert (job / "state").read_bytes() == b"new"
+    assert_in_order(node)
+    node.stop()
+
+
 def test_a_large_file_that_is_read_while_it_arrives(make_node: NodeFactory, remote_files: Path) -> None:
     data = os.urandom(24 * 2**20)
     remote_files.mkdir(parents=True)

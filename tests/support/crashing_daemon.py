@@ -23,6 +23,7 @@ from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.publish import Publisher
 from holdfast.fs.remove import Removal
 from holdfast.fs.rename import Renames
+from holdfast.index.directories import DirectoryMarks
 from holdfast.index.entries import Entries
 from holdfast.store import Quarantine, Staging
 from holdfast.store.staging import Orphanage, Trash
@@ -58,6 +59,9 @@ POINTS = {
     "unlink: file gone, nodes not told": Point(Removal, "lost_name"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),
     "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
+    "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),
+    "rmdir: gone here, not hidden": Point(DirectoryMarks, "white_out"),
+    "rmdir: hidden": Point(DirectoryMarks, "white_out", after=True),
     "evict: entry gone, file there": Point(Entries, "discard", after=True),
     "quarantine: moved, no reason": Point(Quarantine, "_write_reason"),
     "async: before the mark": Point(Backlog, "keep"),

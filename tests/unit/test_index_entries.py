@@ -178,6 +178,15 @@ def test_whiteouts_hide_exactly_one_path(marks: DirectoryMarks) -> None:
     assert not marks.is_whited_out(b"work/tm_1/localState/a")
 
 
+@pytest.mark.parametrize("directory", [b"checkpoints/q", LONG], ids=["short", "long"])
+def test_whiteouts_below_a_directory_are_told(marks: DirectoryMarks, directory: bytes) -> None:
+    below = [directory + b"/a", directory + b"/a/b", directory + b"/" + b"c" * 200]
+    for path in [*below, directory, directory + b"2/a", b"checkpoints/p/a", b"work/tm_1/localState/a"]:
+        marks.white_out(path)
+    assert sorted(marks.whited_out_below(directory)) == sorted(below)
+    assert marks.whited_out_below(directory + b"/a/b") == []
+
+
 def test_whiteouts_below_a_directory_go_together(marks: DirectoryMarks) -> None:
     below = [b"work/tm_1/a", b"work/tm_1/b/c", b"work/tm_1/b/d", b"work/tm_1/\xff"]
     beside = [b"work/tm_1", b"work/tm_10/a", b"work/tm_1.x", b"work/tm_0/z", b"work/tm_2"]

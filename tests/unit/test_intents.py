@@ -66,6 +66,14 @@ def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_anot
     assert intents.is_creating(b"made", b"2", NameKind.REPLACEABLE, 7, math.inf)
 
 
+def test_who_made_a_directory_is_not_about_to_create_names_in_it_once_it_was_removed() -> None:
+    intents = Intents(clock=lambda: 0.0)
+    intents.directory_made(b"made", 7)
+    intents.created(b"made", NameKind.WRITE_ONCE, 7)
+    intents.directory_gone(b"made")
+    assert not intents.is_creating(b"made", b"1", NameKind.WRITE_ONCE, 7, 0.0)
+
+
 def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
     now = 0.0
     intents = Intents(clock=lambda: now)

@@ -99,6 +99,16 @@ class Core:
         """Return what is believed of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
         return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))
 
+    def made_directory(self, place: Place) -> None:
+        """The directory at ``place`` was made here, under a name that was free. Raises ``NameNotStorableError``.
+
+        Nothing hides it any more. The store has none, unless it has one that was hidden.
+        """
+        was_hidden = self.index.marks.is_whited_out(place.path)
+        self.index.marks.uncover(place.path)
+        if not (place.zone.is_store and was_hidden):
+            self.listing(place).believe_empty()
+
     def writable_descriptor(self, directory: Node) -> int:
         """Return the descriptor of a directory that is about to change; one that only objects imply is created."""
         zone = self.directories.place(directory).zone

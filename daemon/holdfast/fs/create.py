@@ -126,9 +126,8 @@ class Creation:
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if place.zone.remote is not None:
             core.index.marks.hold(stat.st_ino)
-            core.index.marks.uncover(child.path)
             with suppress(NameNotStorableError):  # in localState any name will do
-                core.listing(child).believe_empty()
+                core.made_directory(child)
             self._intents.directory_made(child.path, caller.pid)
         self.directory_made(child, caller)
         return core.nodes.local(parent, name, stat.st_ino, stat.st_mode), stat

@@ -33,6 +33,7 @@ from holdfast.fs.scrub import Scrubber
 from holdfast.fs.status import Status
 from holdfast.fs.unseen import UnseenWrites
 from holdfast.fs.verify import Verifier
+from holdfast.fs.whiteouts import Whiteouts
 from holdfast.fs.writers import note_writer
 from holdfast.fs.xattrs import ExtendedAttributes
 
@@ -49,7 +50,8 @@ class FileSystem:
         self.presence = Presence(core)
         self.verifier = Verifier(core)
         self._scrubber = Scrubber(core, self.verifier)
-        self.lookup = Lookup(core, intents)
+        whiteouts = Whiteouts(core)
+        self.lookup = Lookup(core, intents, whiteouts)
         self._prefetcher = Prefetcher(core)
         self.unseen = unseen = UnseenWrites(core)
         self.handles = Handles(core.session)
@@ -58,9 +60,9 @@ class FileSystem:
         self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen, self.presence)
         self.creation = Creation(core, self.lookup, intents)
-        self.removal = Removal(core, publisher, intents)
+        self.removal = Removal(core, publisher, intents, whiteouts)
         self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
-        self.listings = Listings(core, self.lookup)
+        self.listings = Listings(core, self.lookup, whiteouts)
         self.status = Status(core, self.opens, self.lookup, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
         self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)

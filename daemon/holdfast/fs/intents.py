@@ -92,6 +92,12 @@ class Intents:
         """``thread`` made the directory, which the store did not have."""
         self._makers.note(directory, thread)
 
+    def directory_gone(self, directory: bytes) -> None:
+        """The directory was removed: who has made it, or created names in it, is no longer about to create more."""
+        self._makers.forget(directory)
+        for kind in _SECONDS:
+            self._authors.forget((directory, kind))
+
     def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` was told that the store, asked just then, does not have ``name``."""
         self._told.note((directory, name), thread)

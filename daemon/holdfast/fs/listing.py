@@ -20,6 +20,7 @@ from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.fs.lookup import RESERVED, Found, Lookup
 from holdfast.fs.nodes import Node
+from holdfast.fs.whiteouts import Whiteouts
 from holdfast.zones import Place, ZoneKind
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
@@ -53,9 +54,10 @@ class _Snapshot:
 class Listings:
     """Open directories."""
 
-    def __init__(self, core: Core, lookup: Lookup) -> None:
+    def __init__(self, core: Core, lookup: Lookup, whiteouts: Whiteouts) -> None:
         self._core = core
         self._lookup = lookup
+        self._whiteouts = whiteouts
         self._snapshots: dict[int, _Snapshot] = {}
 
     def open(self, node: Node) -> None:
@@ -122,8 +124,9 @@ class Listings:
         if place.zone.is_store:
             listing = core.listing(place)
             await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
+            removed = await self._whiteouts.names_in(place)
             files = dict.fromkeys(core.listing(place).all_names(), 0)
-            for name in core.remote_of(place.zone).deletions.pending_in(place.path):
+            for name in removed + core.remote_of(place.zone).deletions.pending_in(place.path):
                 files.pop(name, None)
         if node.backing:
             path = self._path(node)

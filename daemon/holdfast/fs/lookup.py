@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
@@ -20,6 +22,7 @@ from holdfast.fs.attributes import FOREVER_SECONDS, Stat
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
+from holdfast.fs.whiteouts import Whiteouts
 from holdfast.index import Entry, EntryState
 from holdfast.transfer import KnownObject, RemoteDirectory
 from holdfast.zones import NameKind, Place
@@ -42,8 +45,9 @@ class Found(NamedTuple):
 class Lookup:
     """Finds entries. It counts no references: that is done where the kernel is answered."""
 
-    def __init__(self, core: Core, intents: Intents) -> None:
+    def __init__(self, core: Core, intents: Intents, whiteouts: Whiteouts) -> None:
         self._core = core
+        self._whiteouts = whiteouts
         self._intents = intents
         self._ttl = core.config.remote.metadata_ttl_seconds
         self._fallback_ttl = core.config.remote.fallback_ttl_seconds
@@ -88,6 +92,8 @@ class Lookup:
             if place.zone.is_store and self._intents.is_creating(place.path, name, kind, caller.pid, age_seconds):
                 return None
             raise trio.WouldBlock
+        if known is None and place.zone.is_store and self._core.index.marks.is_whited_out(place.child_path(name)):
+            raise trio.WouldBlock  # there may be something in it by now
         if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):
             self._fresh_listing(place)
         return self.remote(directory, place, name, known)
@@ -129,6 +135,7 @@ class Lookup:
             return None
         try:
             await self._learn(place, name, kind)
+            is_removed = await self._is_removed_directory(place, name)
         except NameNotStorableError:
             return None
         stat = core.local_stat(directory, name)  # it may have arrived while the store was asked
@@ -136,7 +143,7 @@ class Lookup:
             return self._local(directory, name, stat, self._ttl)
         listing = core.listing(place)
         known = listing.object(name)
-        if known is None and not listing.has_directory(name):
+        if known is None and (is_removed or not listing.has_directory(name)):
             self._intents.told_missing(place.path, name, caller.pid)
             return None
         return self.remote(directory, place, name, known)
@@ -170,9 +177,9 @@ class Lookup:
     def _is_hidden(self, directory: Node, place: Place, name: bytes) -> bool:
         core = self._core
         path = place.child_path(name)
-        if place.zone.is_store and core.remote_of(place.zone).deletions.pending(path):
-            return True
-        if not place.zone.is_store and directory.backing and core.index.marks.is_held(directory.backing):
+        if place.zone.is_store:
+            return core.remote_of(place.zone).deletions.pending(path)
+        if directory.backing and core.index.marks.is_held(directory.backing):
             return True  # a directory made in a working directory has no counterpart in the store
         return core.index.marks.is_whited_out(path)
 
@@ -240,10 +247,28 @@ class Lookup:
             await self._ask(place, listing, name, now - self._ttl, for_others=True)
 
     async def _ask_whether_missing(self, place: Place, listing: RemoteDirectory, name: bytes, now: float) -> None:
-        """Ask about an unknown name. An ``async`` zone goes on without the store in a directory that it has listed."""
+        """Ask about an unknown name."""
+        with self._asking(place, listing, name) as insist:
+            await self._ask(place, listing, name, now, for_others=False, insist=insist)
+
+    async def _is_removed_directory(self, place: Place, name: bytes) -> bool:
+        """Say whether all that the store has of a name is an empty directory that was removed here."""
+        if not place.zone.is_store or not self._core.listing(place).has_directory(name):
+            return False
+        child = Place(place.zone, place.child_path(name))
+        with self._asking(place, self._core.listing(child), name) as insist:
+            return await self._whiteouts.hides(child, trio.current_time(), insist=insist)
+        return True  # the zone goes on without the store
+
+    @contextmanager
+    def _asking(self, place: Place, listing: RemoteDirectory, name: bytes) -> Iterator[bool]:
+        """Ask the store about an unknown name inside, by ``listing``, and insist if told so.
+
+        An ``async`` zone goes on without the store in a directory that it has listed.
+        """
         goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
         try:
-            await self._ask(place, listing, name, now, for_others=False, insist=not goes_on)
+            yield not goes_on
         except RemoteUnavailableError:
             if not goes_on:
                 raise

@@ -14,14 +14,16 @@ from holdfast.fs.core import Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
 from holdfast.fs.publish import Publisher
+from holdfast.fs.whiteouts import Left, Whiteouts
 from holdfast.zones import NameKind, Place, ZoneKind
 
 
 class Removal:
     """Takes names out of the tree and out of what is believed."""
 
-    def __init__(self, core: Core, publisher: Publisher, intents: Intents) -> None:
+    def __init__(self, core: Core, publisher: Publisher, intents: Intents, whiteouts: Whiteouts) -> None:
         self._core = core
+        self._whiteouts = whiteouts
         self._publisher = publisher
         self._intents = intents
 
@@ -45,15 +47,17 @@ class Removal:
             self._intents.temporary_gone(place.path, name)
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
-        """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL."""
+        """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL.
+
+        The store comes first: when it refuses, or does not answer, the directory is still here, to be removed once more.
+        """
         core = self._core
         place = core.directories.place(parent)
         if place.zone.kind is ZoneKind.ROOT:
             raise ZoneNotPermittedError("the zones of the mount can't be removed")
         child = core.zones.child(place, name)
         assert child is not None
-        if place.zone.is_store:
-            await self._check_empty(child)
+        left = await self._clear_in_store(parent, name, child) if place.zone.is_store else Left.NOTHING
         stat = core.local_stat(parent, name)
         if stat is not None:
             core.removals.begin(stat.st_ino, is_last=True)
@@ -62,7 +66,7 @@ class Removal:
         elif (not place.zone.is_store or core.nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if place.zone.remote is not None:
-            await self._forget_directory(place, child, name, stat)
+            self._forget_directory(place, child, name, stat, left)
 
     def take_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Remove a name that isn't a directory's from the tree. An open file without another name lives on as an orphan."""
@@ -101,30 +105,43 @@ class Removal:
             if stat is not None and stat.st_ino == node.backing:
                 core.refresh_entry(before, stat)
 
-    async def _check_empty(self, child: Place) -> None:
+    async def _clear_in_store(self, parent: Node, name: bytes, child: Place) -> Left:
+        """Take an empty directory out of its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""
         core = self._core
-        listing = core.listing(child)
-        await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
-        deletions = core.remote_of(child.zone).deletions
-        if any(not deletions.pending(child.child_path(name)) for name, _ in core.listing(child).names()):
+        remote = core.remote_of(child.zone)
+        left = await self._whiteouts.left_of(child, trio.current_time() - core.config.remote.metadata_ttl_seconds)
+        if left is Left.NOTHING:
+            return left
+        if left is Left.CONTENT or self._has_entries(parent, name):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        await remote.deletions.flush([path for path in remote.deletions.paths() if path.startswith(child.path + b"/")])
+        await remote.access.prune(core.listing(child).key)
+        return await self._whiteouts.left_of(child, trio.current_time())
 
-    async def _forget_directory(self, place: Place, child: Place, name: bytes, stat: os.stat_result | None) -> None:
+    def _has_entries(self, parent: Node, name: bytes) -> bool:
+        """Say whether there is anything in a directory of the tree."""
         core = self._core
-        remote = core.remote_of(place.zone)
+        if core.local_stat(parent, name) is None:
+            return False
+        fd = core.store.tree.open_child(core.directories.descriptor(parent), name)
+        try:
+            with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
+                return next(entries, None) is not None
+        finally:
+            os.close(fd)
+
+    def _forget_directory(self, place: Place, child: Place, name: bytes, stat: os.stat_result | None, left: Left) -> None:
+        """A directory has gone here; ``left`` is what its store has of it: what others have put there is to be seen."""
+        core = self._core
+        self._intents.directory_gone(child.path)
         if stat is not None:
             core.index.marks.let_go(stat.st_ino)
         if not place.zone.is_store:
             core.index.marks.white_out(child.path)
             return
-        had_marker = core.listing(child).exists
         core.listing(place).remove(name)
-        remote.directories.forget_below(core.listing(child).key)
-        if had_marker:
+        if left is Left.EMPTY:
             core.index.marks.white_out(child.path)
-            key = core.object_at(place, name).key
-            await remote.deletions.flush([path for path in remote.deletions.paths() if path.startswith(child.path + b"/")])
-            await remote.access.prune(key)
-            left = await remote.access.list_directory(key)
-            if left.objects or left.directories or not left.exists:  # else a marker object is left, which nobody deletes
-                core.index.marks.uncover(child.path)
+        else:
+            core.index.marks.uncover(child.path)
+            core.remote_of(place.zone).directories.forget_below(core.listing(child).key)

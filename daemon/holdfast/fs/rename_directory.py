@@ -55,7 +55,7 @@ class DirectoryRenames:
         core.directories.renamed()
         if moved.zone.is_store:
             core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
-            core.listing(goal).believe_empty()
+            core.made_directory(goal)
 
     def _would_send(self, directory: bytes, goal: Place) -> bool:
         """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""

@@ -1,7 +1,8 @@
 """Marks on names and directories that neither the tree nor the store shows.
 
 - *held*: a directory (by inode number) that exists although no object implies it: made here, or emptied here.
-- *whiteout*: a path under which the store's object must not shine through any more (fallback zones).
+- *whiteout*: a path under which the store must not shine through any more: with an object (fallback zones), or with an
+  empty directory that was removed here (zones over stores).
 - *pin*: a path that must not be evicted, nor anything below it.
 - *deletion*: a path whose object is gone for this node, while the store has not been told yet; and which version that is.
 """
@@ -44,7 +45,7 @@ class DirectoryMarks:
         return self._has(self._held, inode.to_bytes(8, "big"))
 
     def white_out(self, path: bytes) -> None:
-        """Hide the store's object at the tree path ``path``."""
+        """Hide what the store has at the tree path ``path``."""
         self._put(self._whiteouts, _bounded(path), path)
 
     def uncover(self, path: bytes) -> None:
@@ -54,6 +55,19 @@ class DirectoryMarks:
     def is_whited_out(self, path: bytes) -> bool:
         """Say whether ``path`` is hidden."""
         return self._has(self._whiteouts, _bounded(path))
+
+    def whited_out_below(self, path: bytes) -> list[bytes]:
+        """Return all paths below ``path`` that are hidden."""
+        prefix = path + b"/"
+        start = prefix[:_CUT_BYTES]
+        found = []
+        with self._environment.begin(db=self._whiteouts) as transaction:
+            cursor = transaction.cursor()
+            is_there = cursor.set_range(start)
+            while is_there and cursor.key().startswith(start):
+                found.append(bytes(cursor.value()))
+                is_there = cursor.next()
+        return [hidden for hidden in found if hidden.startswith(prefix)]
 
     def uncover_below(self, path: bytes) -> None:
         """Let the store shine through everywhere below ``path``."""
