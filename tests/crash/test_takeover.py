@@ -92,6 +92,25 @@ def test_what_is_evicted_after_a_kill_can_be_renamed_and_removed(name: str, make
         assert not path.exists()
 
 
+def test_what_the_kernel_has_not_yet_been_told_of_can_be_renamed_and_removed(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    for name in ("a", "b"):
+        (node.checkpoints / name).write_bytes(b"evicted")
+    node.kill_daemon()
+    wait_until(node.answers)
+    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+    (teller,) = [int(pid) for pid in children if b"invalidator" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(teller, signal.SIGSTOP)
+    try:
+        with node.client() as client:
+            assert list(client.evict(str(node.checkpoints)))[-1].done == 2
+        (node.checkpoints / "a").unlink()
+        (node.checkpoints / "b").rename(node.checkpoints / "c.tmp")
+        assert (node.checkpoints / "c.tmp").read_bytes() == b"evicted"
+    finally:
+        os.kill(teller, signal.SIGCONT)
+
+
 def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     if node.status().data_mode != "passthrough":

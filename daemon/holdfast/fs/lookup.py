@@ -116,6 +116,21 @@ class Lookup:
             return FOREVER_SECONDS
         return self._ttl if self._core.kind_of(place, name) in LOCAL_KINDS else 0.0
 
+    def is_unheard_of(self, directory: Node, name: bytes) -> bool:
+        """Say whether nothing is known here of a name in a zone with a store: an earlier daemon may have told of it."""
+        core = self._core
+        place = core.directories.place(directory)
+        return (
+            place.zone.remote is not None
+            and core.nodes.of_path(place.child_path(name)) is None
+            and core.local_stat(directory, name) is None
+        )
+
+    async def meet(self, directory: Node, name: bytes, caller: Caller) -> None:
+        """Learn of a name that a request has come with, as a lookup would."""
+        if self.is_unheard_of(directory, name):
+            await self.find(directory, name, caller)
+
     async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
         """Return what the store says of the object ``name`` now, asking it whatever is believed."""
         try:

@@ -120,7 +120,10 @@ class DirectAnswers:
         return _entry(self._files.created(node, stat))
 
     def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        self._files.removal.unlink(self._nodes.get(node_id), body[:-1])
+        directory, name = self._nodes.get(node_id), body[:-1]
+        if self._files.lookup.is_unheard_of(directory, name):
+            raise trio.WouldBlock
+        self._files.removal.unlink(directory, name)
         return 0
 
     def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:

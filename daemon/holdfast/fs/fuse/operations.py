@@ -91,7 +91,10 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        self._files.removal.unlink(self._node(parent_inode), name, self._attempt())
+        directory, attempt = self._node(parent_inode), self._attempt()
+        if not attempt.resent:
+            await self._files.lookup.meet(directory, name, _caller(ctx))
+        self._files.removal.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -108,6 +111,8 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
+        if not attempt.resent:
+            await self._files.lookup.meet(source, name_old, _caller(ctx))
         await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
