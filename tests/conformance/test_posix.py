@@ -20,7 +20,7 @@ rename_ctime = {}
 utime_now = {}
 utimensat = {}
 [settings]
-naptime = 0.001
+naptime = 0.02
 allow_remount = false
 expected_failures = []
 [dummy_auth]

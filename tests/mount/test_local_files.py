@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -371,3 +372,21 @@ def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_withou
         directory.chmod(mode)
         assert directory.stat().st_mode & 0o7777 == mode
     (directory / "file").touch()
+
+
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC])
+def test_a_program_that_runs_is_neither_written_nor_emptied(node: Node, flags: int) -> None:
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    program = node.work / "one_1" / "program"
+    program.parent.mkdir()
+    shutil.copy(sleep, program)
+    with subprocess.Popen([program, "infinity"]) as running:
+        try:
+            with pytest.raises(OSError, match="Text file busy"):
+                os.open(program, flags)
+            assert running.poll() is None
+        finally:
+            running.kill()
+    assert program.read_bytes() == Path(sleep).read_bytes()
+    os.close(os.open(program, flags))

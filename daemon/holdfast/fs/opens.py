@@ -18,6 +18,7 @@ from holdfast.fs.attributes import NamelessStat, Stat
 from holdfast.fs.backing import BackingFiles, NoBackingFiles, is_long_sidecar
 from holdfast.fs.core import Core
 from holdfast.fs.descriptors import check_writable, is_dirty, open_local, upgrade
+from holdfast.fs.executed import is_executed
 from holdfast.fs.handles import Handles
 from holdfast.fs.lookup import Lookup
 from holdfast.fs.missing import TRIES, Missing, restless
@@ -184,6 +185,9 @@ class Opens:
         if writable and not opened.unsent:
             opened.unsent = is_dirty(self._core, opened.node)  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
+            path = path_of(opened.node)
+            if flags & os.O_ACCMODE == os.O_RDONLY and path is not None and is_executed(path):
+                raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
             self._truncate(opened, 0)
         self.handed_out(opened, writable=writable)
         return opened
