@@ -80,8 +80,10 @@ class Flink:
 
     @contextmanager
     def counting(self, settings: dict[str, str]) -> Iterator[Counting]:
-        """Run the counting job; SIGKILL it at the end."""
-        command = ["java", "-Xmx512m", *_OPEN, "-cp", self._classpath, "Counting"]
+        """Run the counting job; SIGKILL it at the end: what it leaves in Java's temporary directory stays in the test's."""
+        (self._directory / "tmp").mkdir(exist_ok=True)
+        command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={self._directory / 'tmp'}", *_OPEN]
+        command += ["-cp", self._classpath, "Counting"]
         command += [f"{key}={value}" for key, value in settings.items()]
         log = self._directory / "flink.log"
         with log.open("ab") as stream:
