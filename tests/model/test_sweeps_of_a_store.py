@@ -36,6 +36,7 @@ class FlinkStores(flink.Histories):
     def __init__(self) -> None:
         super().__init__()
         self.fleet = Fleet(self.world.root)
+        self.half_dropped: set[bytes] = set()
 
     @rule(first=cuts)
     def a_sweep_comes(self, first: int | None) -> None:
@@ -75,7 +76,11 @@ class FlinkStores(flink.Histories):
         if any(not _is_chk(each) for each in gone) or any(not each.metadata.startswith(job.name.encode()) for each in gone):
             return
         job.completed = [each for each in job.completed if each not in gone]
-        needed = self._needed({each.metadata for each in gone})
+        own = {each.metadata for each in gone}
+        earlier = {name for name in self.half_dropped if all_before and name.startswith(job.name.encode() + b"/")}
+        needed = self._needed(own | earlier)
+        if first is not None:
+            self.half_dropped |= own
         self.fleet.drop(dropped.metadata.rpartition(b"/")[0].decode(), all_before=all_before, cut_after=first)
         self._has(needed)
 
