@@ -307,6 +307,10 @@ def take_back(at: Path) -> None:
     os.unlink(at / "old")
 
 
+def take_back_unread(at: Path) -> None:
+    os.unlink(at / "remote")
+
+
 def withdraw(at: Path) -> None:
     os.rename(at / "old", at / ".old.tmp")
     assert (at / ".old.tmp").read_bytes() == b"old"
@@ -333,6 +337,9 @@ SENDING: list[tuple[str, Callable[[Path], None], dict[str, bytes]]] = [
     ("unlink: deletion noted, file there", take_back, {"old": b""}),
     ("unlink: file gone, nodes not told", take_back, {"old": b""}),
     ("reply: unlink", take_back, {"old": b""}),
+    ("rename: stored, not renamed", take_back_unread, {"remote": b""}),
+    ("unlink: deletion noted, file there", take_back_unread, {"remote": b""}),
+    ("reply: unlink", take_back_unread, {"remote": b""}),
     ("rename: renamed, entry not moved", withdraw, {"old": b""}),
     ("reply: rename", withdraw, {"old": b""}),
     ("fetch: before the file is placed", fetch, {}),

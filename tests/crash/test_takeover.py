@@ -24,10 +24,19 @@ from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon
 from tests.support.node import Node, StartError, wait_until
 
 
-def supervised(make_node: NodeFactory) -> Node:
-    node = make_node()
+def supervised(make_node: NodeFactory, **settings: object) -> Node:
+    node = make_node(**settings)
     node.supervised = True
     return node.start()
+
+
+def settle(directory: Path) -> None:
+    """Wait until the store has been told of what was deleted in ``directory``."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 @contextmanager
@@ -109,6 +118,24 @@ def test_what_the_kernel_has_not_yet_been_told_of_can_be_renamed_and_removed(mak
         assert (node.checkpoints / "c.tmp").read_bytes() == b"evicted"
     finally:
         os.kill(teller, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("name", ["checkpoints/plain", "checkpoints/offsets/7", "blobs/job/blob_p-1"])
+def test_what_only_the_store_has_goes_for_good_though_another_daemon_told_of_it(name: str, make_node: NodeFactory) -> None:
+    node = supervised(make_node, remote__metadata_ttl_seconds=3600)
+    path = node.mountpoint / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"evicted")
+    with node.client() as client:
+        assert list(client.evict(str(path)))[-1].done == 1
+    path.stat()
+    node.kill_daemon()
+    wait_until(node.answers)
+    path.unlink()
+    assert not path.exists()
+    assert os.listdir(path.parent) == []
+    settle(path.parent)
+    assert not path.exists()
 
 
 def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:

@@ -37,6 +37,10 @@ class Caller(NamedTuple):
     pid: int
 
 
+NOBODY = Caller(0, 0, 0)
+"""A caller of whom nothing is expected."""
+
+
 @dataclass(slots=True)
 class Core:
     """The parts below the file system, and the few questions that all of its parts ask of them."""

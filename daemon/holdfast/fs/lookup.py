@@ -19,7 +19,7 @@ from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import FOREVER_SECONDS, Stat
-from holdfast.fs.core import LOCAL_KINDS, Caller, Core
+from holdfast.fs.core import LOCAL_KINDS, NOBODY, Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
 from holdfast.fs.whiteouts import Whiteouts
@@ -117,19 +117,21 @@ class Lookup:
         return self._ttl if self._core.kind_of(place, name) in LOCAL_KINDS else 0.0
 
     def is_unheard_of(self, directory: Node, name: bytes) -> bool:
-        """Say whether nothing is known here of a name in a zone with a store: an earlier daemon may have told of it."""
+        """Say whether what the kernel knows of a name in a zone with a store is not known here.
+
+        An earlier daemon has told of it, or the belief has been forgotten since.
+        """
         core = self._core
         place = core.directories.place(directory)
-        return (
-            place.zone.remote is not None
-            and core.nodes.of_path(place.child_path(name)) is None
-            and core.local_stat(directory, name) is None
-        )
+        if place.zone.remote is None or core.local_stat(directory, name) is not None:
+            return False
+        is_known = core.nodes.of_path(place.child_path(name)) is not None
+        return not is_known or (place.zone.is_store and name not in core.listing(place))
 
-    async def meet(self, directory: Node, name: bytes, caller: Caller) -> None:
-        """Learn of a name that a request has come with, as a lookup would."""
-        if self.is_unheard_of(directory, name):
-            await self.find(directory, name, caller)
+    async def meet(self, directory: Node, name: bytes) -> None:
+        """Learn of a name that a request has come with, as a lookup would by one who does not create it."""
+        if self.is_unheard_of(directory, name) and await self.find(directory, name, NOBODY) is None:
+            self._core.nodes.drop_path(self._core.directories.place(directory).child_path(name))
 
     async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
         """Return what the store says of the object ``name`` now, asking it whatever is believed."""

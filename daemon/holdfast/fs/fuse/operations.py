@@ -92,8 +92,7 @@ class Operations(pyfuse3.Operations):
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, attempt = self._node(parent_inode), self._attempt()
-        if not attempt.resent:
-            await self._files.lookup.meet(directory, name, _caller(ctx))
+        await self._files.lookup.meet(directory, name)
         self._files.removal.unlink(directory, name, attempt)
 
     @replies
@@ -112,7 +111,7 @@ class Operations(pyfuse3.Operations):
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
         if not attempt.resent:
-            await self._files.lookup.meet(source, name_old, _caller(ctx))
+            await self._files.lookup.meet(source, name_old)
         await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
