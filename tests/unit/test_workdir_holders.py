@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,6 +21,21 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "infinity"]) as process:
         yield process
         process.kill()
+
+
+def test_a_program_whose_name_is_cut_within_a_character_is_a_process_too(tmp_path: Path) -> None:
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    program = tmp_path / ("ä" * 8)
+    shutil.copy(sleep, program)
+    with subprocess.Popen([program, "infinity"]) as process:
+        try:
+            found = Process.find(process.pid)
+            assert found.command.startswith("ä" * 7)
+            assert found.is_alive()
+        finally:
+            process.kill()
+    assert not found.is_alive()
 
 
 async def note_end(process: Process, ended: trio.Event) -> None:

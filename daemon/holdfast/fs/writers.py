@@ -20,7 +20,7 @@ from holdfast.fs.openfile import OpenFile
 
 def leader_of(thread: int) -> int:
     """Return the process that a thread belongs to. Raises ``OSError`` or ``ValueError`` when there is none to be seen."""
-    for line in Path(f"/proc/{thread}/status").read_text().splitlines():
+    for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
         if line.startswith("Tgid:"):
             return int(line.split()[1])
     raise ValueError(thread)

@@ -31,7 +31,7 @@ class Process:
         """Return the process that ``pid``, or the thread ``pid``, belongs to. Raises ``ConfigurationError``."""
         try:
             leader = leader_of(pid)
-            return cls(leader, _started(leader), (_PROC / str(leader) / "comm").read_text().strip())
+            return cls(leader, _started(leader), _command(leader))
         except (OSError, ValueError):
             raise ConfigurationError(f"there is no process {pid}") from None
 
@@ -45,7 +45,7 @@ class Process:
             if _started(self.pid) != self.started_ticks:
                 return False
             fd = os.pidfd_open(self.pid)
-        except (FileNotFoundError, ProcessLookupError, ValueError):
+        except (FileNotFoundError, ProcessLookupError):
             return False
         except OSError:  # too many open files, say
             return True
@@ -100,7 +100,12 @@ def boot_id() -> bytes:
 
 def _started(pid: int) -> int:
     """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
-    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_STARTED_FIELD - 3])
+    return int((_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[_STARTED_FIELD - 3])
+
+
+def _command(pid: int) -> str:
+    """Return the name of a process's program: 15 bytes of it, which may end within a character."""
+    return (_PROC / str(pid) / "comm").read_text(errors="replace").strip()
 
 
 def _namespace(process: str) -> int:
@@ -109,7 +114,7 @@ def _namespace(process: str) -> int:
 
 def _numbers(process: str) -> list[int]:
     """Return the numbers of a process, from the namespace that /proc is of down to the process's own (proc(5), NSpid)."""
-    for line in (_PROC / process / "status").read_text().splitlines():
+    for line in (_PROC / process / "status").read_text(errors="replace").splitlines():
         if line.startswith("NSpid:"):
             return [int(number) for number in line.split()[1:]]
     raise ValueError(process)
