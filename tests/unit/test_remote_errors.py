@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -168,6 +171,45 @@ def test_one_key_that_could_not_be_deleted_is_not_overlooked(
         store.delete(["a", "b"])
 
 
+class OneKept(BaseHTTPRequestHandler):
+    """Google's store, as far as deletions go: it refuses that of ``held``."""
+
+    protocol_version = "HTTP/1.1"
+    deleted: ClassVar[list[str]] = []
+
+    def do_DELETE(self) -> None:
+        key = self.path.rpartition("/")[2]
+        self.send_response(403 if key == "held" else 204)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        if key != "held":
+            self.deleted.append(key)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_an_object_that_is_held_keeps_no_other_where_each_is_deleted_by_itself() -> None:
+    names = [str(number) for number in range(50)]
+    with ThreadingHTTPServer(("127.0.0.1", 0), OneKept) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            account = {
+                "gcs_base_url": url,
+                "disable_oauth": True,
+                "private_key": "",
+                "private_key_id": "",
+                "client_email": "",
+            }
+            store = opened("gs://bucket", {"service_account_key": json.dumps(account), "allow_http": "true"})
+            with pytest.raises(RemoteRefusedError):
+                store.delete(["held", *names])
+        finally:
+            server.shutdown()
+    assert set(OneKept.deleted) == set(names)
+
+
 def test_an_answer_that_makes_the_library_panic_does_not_end_the_daemon(store: RemoteStore, proxy: FaultProxy) -> None:
     proxy.answer(200, body=deletion(deleted="a", failed="never asked for", code="AccessDenied"))
     with pytest.raises(RemoteError, match="obstore failed"):
@@ -231,6 +273,7 @@ def test_a_file_system_behind_fsspec_is_asked_late_and_its_silence_is_worth_anot
         ("s3://bucket/prefix", {"secret_access_key": SECRET, "nonsense": SECRET}),
         ("s3://bucket/prefix", {"secret_access_key": SECRET, "checksum_algorithm": SECRET}),
         ("s3:///prefix", {"secret_access_key": SECRET}),
+        ("gs://bucket/prefix", {"service_account_key": SECRET, "user_agent": SECRET}),
         (f"nonsense://user:{SECRET}@host/path", {}),
         (f"fsspec+nonsense://user:{SECRET}@host/path", {"password": SECRET}),
         ("file://host/path", {}),

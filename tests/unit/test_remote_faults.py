@@ -121,6 +121,11 @@ async def test_what_does_not_pass_ends_at_the_deadline(behind: Behind, proxy: Fa
     assert not behind.access.health.up
 
 
+async def test_pauses_do_not_grow_beyond_all_numbers(behind: Behind) -> None:
+    begins = behind.access.next_try(10_000, trio.current_time() + DEADLINE_SECONDS, RemoteUnavailableError("down"))
+    assert begins < trio.current_time() + DEADLINE_SECONDS
+
+
 async def test_a_store_that_comes_back_is_used_again(
     behind: Behind, proxy: FaultProxy, small: Path, direct: RemoteStore, autojump_clock: MockClock
 ) -> None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.remote.names import PRIVATE
 
+_MOST_UNANSWERED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
@@ -191,12 +193,16 @@ class RemoteStore(abc.ABC):
 
 
 def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:
-    """Delete one by one all that can be, and raise the first of the problems."""
+    """Delete one by one all that can be, and raise the first of the problems. Who does not answer is not asked on and on."""
     problems = []
+    unanswered = 0
     for key in keys:
         try:
             delete(key)
         except HoldfastError as problem:
             problems.append(problem)
+            unanswered += problem.transient
+            if unanswered == _MOST_UNANSWERED:
+                break
     if problems:
         raise problems[0]

@@ -148,6 +148,10 @@ class ObstoreStore(RemoteStore):
         except (ObjectMissingError, NameNotStorableError):  # the stores that mind are asked one by one
             if len(wanted) > 1:
                 delete_each(wanted, lambda key: self.delete([key]))
+        except RemoteRefusedError:
+            if len(wanted) == 1 or not isinstance(self._store, GCSStore):  # the others have requests for many at once
+                raise
+            delete_each(wanted, lambda key: self.delete([key]))
 
     def prune(self, prefix: str) -> None:
         return

@@ -65,10 +65,14 @@ def translated(what: str, secrets: Iterable[str] = ()) -> Iterator[None]:
     except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as problem:
         raise _translation(printable(what), problem, secrets) from None
     except BaseException as problem:
-        if type(problem).__module__ != "pyo3_runtime":
-            raise
-        # A panic in Rust is no ``Exception``: it would end the daemon. The store answered what object_store did not expect.
+        if not is_panic(problem):
+            raise  # else the store answered what object_store did not expect
         raise RemoteError(f"{printable(what)}: obstore failed: {brief(problem, secrets)}") from None
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Say whether this is a panic in Rust, which is no ``Exception`` and would end the daemon."""
+    return type(problem).__module__ == "pyo3_runtime"
 
 
 def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:

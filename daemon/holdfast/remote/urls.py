@@ -17,7 +17,7 @@ from holdfast.remote.files import DirectoryStore
 from holdfast.remote.filesystems import FsspecStore
 from holdfast.remote.objects import ObstoreStore
 from holdfast.remote.redaction import public_url, secrets_of
-from holdfast.remote.translation import brief
+from holdfast.remote.translation import brief, is_panic
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _CONTAINER_FIRST = {"abfs", "abfss"}  # abfss://container@account.dfs.core.windows.net/path
@@ -90,7 +90,7 @@ def _cloud_store(
         "timeout": timedelta(seconds=request_timeout_seconds),
         "connect_timeout": timedelta(seconds=connect_timeout_seconds),
     }
-    if _has_plain_endpoint({**variables, **settings}):
+    if str(settings.pop("allow_http", "")).lower() == "true" or _has_plain_endpoint({**variables, **settings}):
         client["allow_http"] = True
     secrets = secrets_of(url, {**variables, **settings})
     config: Any = settings
@@ -102,7 +102,9 @@ def _cloud_store(
             retry_config=_NO_RETRIES,
             **keywords,
         )
-    except Exception as problem:  # noqa: BLE001 obstore raises many kinds for a bad option
+    except BaseException as problem:  # obstore raises many kinds for a bad option
+        if not isinstance(problem, Exception) and not is_panic(problem):
+            raise
         raise ConfigurationError(f"{shown}: {brief(problem, secrets)}") from None
     return ObstoreStore(shown, store, secrets, hyphen="_" if scheme in _AZURE else "-")
 

@@ -23,6 +23,7 @@ _T = TypeVar("_T")
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 5.0
+_DOUBLINGS = 10
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class RemoteAccess:
 
     def next_try(self, attempt: int, deadline: float, problem: HoldfastError) -> float:
         """Return the trio time for attempt number ``attempt`` + 1; raise as ``pause`` does."""
-        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**attempt)
+        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempt, _DOUBLINGS))
         seconds = bound * self._random.uniform(0.5, 1.0)
         begins = trio.current_time() + seconds
         if begins > deadline:
