@@ -390,3 +390,20 @@ def test_a_program_that_runs_is_neither_written_nor_emptied(node: Node, flags: i
             running.kill()
     assert program.read_bytes() == Path(sleep).read_bytes()
     os.close(os.open(program, flags))
+
+
+def test_a_program_that_runs_is_not_emptied_by_another_of_its_names(node: Node) -> None:
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    directory = node.work / "one_1"
+    directory.mkdir()
+    shutil.copy(sleep, directory / "first")
+    os.link(directory / "first", directory / "second")
+    for runs, other in (("first", "second"), ("second", "first")):
+        with subprocess.Popen([directory / runs, "infinity"]) as running:
+            try:
+                with pytest.raises(OSError, match="Text file busy"):
+                    os.open(directory / other, os.O_RDONLY | os.O_TRUNC)
+            finally:
+                running.kill()
+        assert (directory / other).read_bytes() == Path(sleep).read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,30 @@ def test_a_directory_with_something_foreign_in_it_is_hidden_until_there_is_an_ob
     (other.checkpoints / "job/state/3").write_bytes(b"new")
     assert (node.checkpoints / "job/state/3").read_bytes() == b"new"
     assert shown(node.checkpoints) == ["job"]
+
+
+def test_a_directory_made_over_a_hidden_one_takes_its_name_along(make_node: NodeFactory, remote_files: Path) -> None:
+    node = make_node(remote__metadata_ttl_seconds=0).start()
+    old, new = node.checkpoints / "old", node.checkpoints / "new"
+    (remote_files / "old").mkdir(parents=True)
+    (remote_files / "old/foreign").symlink_to("elsewhere")
+    old.rmdir()
+    old.mkdir()
+    old.rename(new)
+    assert shown(node.checkpoints) == ["new"]
+    assert not old.exists()
+    new.rename(old)
+    old.rmdir()
+    assert shown(node.checkpoints) == []
+
+
+def test_a_directory_that_only_the_store_has_is_moved_by_a_copy(make_node: NodeFactory, remote_files: Path) -> None:
+    node = make_node().start()
+    (remote_files / "old").mkdir(parents=True)
+    with pytest.raises(OSError, match="Invalid cross-device link"):
+        (node.checkpoints / "old").rename(node.checkpoints / "new")
+    subprocess.run(["mv", node.checkpoints / "old", node.checkpoints / "new"], check=True)
+    assert shown(node.checkpoints) == ["new"]
 
 
 def test_a_removed_directory_stays_hidden_while_an_async_zone_goes_on_without_its_store(

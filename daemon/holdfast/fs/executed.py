@@ -7,14 +7,18 @@ only after that was opened, and so truncated.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 
-def is_executed(path: bytes) -> bool:
-    """Say whether any process runs the file at the tree path ``path``, wherever it sees the mount."""
-    tail = b"/" + path
+def is_executed(paths: Iterable[bytes]) -> bool:
+    """Say whether any process runs the file with the tree paths ``paths``, wherever it sees the mount.
+
+    It is known by its path alone: to look at the program itself would be a request to this daemon.
+    """
+    tails = tuple(b"/" + path for path in paths)
     for number in filter(bytes.isdigit, os.listdir(b"/proc")):
         with suppress(OSError):  # it has ended, or has no program of its own
-            if os.readlink(b"/proc/%s/exe" % number).endswith(tail):
+            if os.readlink(b"/proc/%s/exe" % number).endswith(tails):
                 return True
     return False

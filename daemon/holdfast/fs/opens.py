@@ -185,8 +185,8 @@ class Opens:
         if writable and not opened.unsent:
             opened.unsent = is_dirty(self._core, opened.node)  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
-            path = path_of(opened.node)
-            if flags & os.O_ACCMODE == os.O_RDONLY and path is not None and is_executed(path):
+            names = ((self._core.directories.place(parent), name) for parent, name in opened.node.names())
+            if flags & os.O_ACCMODE == os.O_RDONLY and is_executed(place.child_path(name) for place, name in names):
                 raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
             self._truncate(opened, 0)
         self.handed_out(opened, writable=writable)

@@ -10,6 +10,7 @@ import trio
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.core import LOCAL_KINDS, Core
 from holdfast.fs.nodes import Node
+from holdfast.fs.whiteouts import Left, Whiteouts
 from holdfast.store import RENAME_NOREPLACE, rename_with_flags
 from holdfast.zones import Place
 
@@ -19,6 +20,7 @@ class DirectoryRenames:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._whiteouts = Whiteouts(core)
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: Place, there: Place
@@ -36,9 +38,12 @@ class DirectoryRenames:
             key = core.object_at(here, old).key
             if await core.remote_of(here.zone).access.holds_any(key):
                 raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        left = await self._whiteouts.left_of(moved, trio.current_time()) if moved.zone.is_store else Left.NOTHING
         if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
             raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
         stat = core.local_stat(source, old)
+        if stat is None and core.nodes.of_path(moved.path) is not None:
+            raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         target_fd = core.writable_descriptor(target)
@@ -55,6 +60,8 @@ class DirectoryRenames:
         core.directories.renamed()
         if moved.zone.is_store:
             core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
+            if left is not Left.NOTHING:  # it was hidden before the directory was made
+                core.index.marks.white_out(moved.path)
             core.made_directory(goal)
 
     def _would_send(self, directory: bytes, goal: Place) -> bool:
