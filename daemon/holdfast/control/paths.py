@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 import trio
 
 from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
-from holdfast.fs.core import Caller
+from holdfast.fs.core import NOBODY
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.lookup import Found
 
-_NOBODY = Caller(-1, -1, -1)
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
 
@@ -60,7 +59,7 @@ class Paths:
         found = Found(nodes.root, self._files.status.get(nodes.root), 0.0, 0.0)
         try:
             for name in relative.split(b"/") if relative else ():
-                next_found = await self._files.lookup.find(found.node, name, _NOBODY) if found.node.is_directory else None
+                next_found = await self._files.lookup.find(found.node, name, NOBODY) if found.node.is_directory else None
                 if next_found is None:
                     raise NoSuchEntryError(f"there is no {path}")
                 found = next_found

@@ -13,9 +13,10 @@ import trio
 
 from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
 from holdfast.fs.attempts import FIRST, Attempt
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.core import LOCAL_KINDS, Caller, Core, key_text
 from holdfast.fs.intents import Intents
-from holdfast.fs.lookup import RESERVED, Lookup
+from holdfast.fs.lookup import RESERVED
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
 from holdfast.zones import NameKind, Place, ZoneKind
@@ -31,9 +32,9 @@ class Creation:
     kernel does.
     """
 
-    def __init__(self, core: Core, lookup: Lookup, intents: Intents) -> None:
+    def __init__(self, core: Core, beliefs: Beliefs, intents: Intents) -> None:
         self._core = core
-        self._lookup = lookup
+        self._beliefs = beliefs
         self._intents = intents
         self.may_make: Callable[[Place, Caller], None] = _nobody_cares
         self.directory_made: Callable[[Place, Caller], None] = _nobody_cares
@@ -183,7 +184,7 @@ class Creation:
         if self._core.index.marks.is_whited_out(path):
             return
         await self._core.remote_of(place.zone).deletions.settle(path)
-        if await self._lookup.known_object(place, name) is not None:
+        if await self._beliefs.known_object(place, name) is not None:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
 
     def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:

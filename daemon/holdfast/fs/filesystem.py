@@ -11,6 +11,7 @@ import trio
 from holdfast.errors import HoldfastError
 from holdfast.fs.attributes import Stat
 from holdfast.fs.backlog import Backlog
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Caller, Core
 from holdfast.fs.create import Creation
@@ -51,21 +52,22 @@ class FileSystem:
         self.verifier = Verifier(core)
         self._scrubber = Scrubber(core, self.verifier)
         whiteouts = Whiteouts(core)
-        self.lookup = Lookup(core, intents, whiteouts)
+        beliefs = Beliefs(core, whiteouts)
+        self.lookup = Lookup(core, intents, beliefs)
         self._prefetcher = Prefetcher(core)
         self.unseen = unseen = UnseenWrites(core)
         self.handles = Handles(core.session)
-        self.opens = Opens(core, self.lookup, self.verifier, self._prefetcher, unseen, self.handles)
+        self.opens = Opens(core, beliefs, self.verifier, self._prefetcher, unseen, self.handles)
         self.backlog = Backlog(core, publisher)
         self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen, self.presence)
-        self.creation = Creation(core, self.lookup, intents)
+        self.creation = Creation(core, beliefs, intents)
         self.removal = Removal(core, publisher, intents, whiteouts)
         self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
         self.listings = Listings(core, self.lookup, whiteouts)
         self.status = Status(core, self.opens, self.lookup, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room, Missing(core, self.lookup), self.presence)
+        self.data = DataPath(self.opens, core.room, Missing(core, beliefs), self.presence)
         self._late: trio.Nursery | None = None
         self._comparing: set[trio.Event] = set()
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
 
-from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import FOREVER_SECONDS, Stat
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.core import LOCAL_KINDS, NOBODY, Caller, Core
 from holdfast.fs.intents import Intents
 from holdfast.fs.nodes import Node
-from holdfast.fs.whiteouts import Whiteouts
 from holdfast.index import Entry, EntryState
-from holdfast.transfer import KnownObject, RemoteDirectory
+from holdfast.transfer import KnownObject
 from holdfast.zones import NameKind, Place
 
 RESERVED = b".holdfast"
@@ -45,12 +42,11 @@ class Found(NamedTuple):
 class Lookup:
     """Finds entries. It counts no references: that is done where the kernel is answered."""
 
-    def __init__(self, core: Core, intents: Intents, whiteouts: Whiteouts) -> None:
+    def __init__(self, core: Core, intents: Intents, beliefs: Beliefs) -> None:
         self._core = core
-        self._whiteouts = whiteouts
+        self._beliefs = beliefs
         self._intents = intents
         self._ttl = core.config.remote.metadata_ttl_seconds
-        self._fallback_ttl = core.config.remote.fallback_ttl_seconds
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
@@ -74,7 +70,7 @@ class Lookup:
                 return None
             return self._believed(directory, place, name, kind, caller)
         if self._may_be_old(place, kind, stat):
-            listing = self._fresh_listing(place)
+            listing = self._beliefs.fresh_listing(place)
             if not self.reconcile(place, name, stat, listing.object(name)):
                 raise trio.WouldBlock
             stat = core.local_stat(directory, name) or stat
@@ -95,16 +91,8 @@ class Lookup:
         if known is None and place.zone.is_store and self._core.index.marks.is_whited_out(place.child_path(name)):
             raise trio.WouldBlock  # there may be something in it by now
         if not place.zone.is_store or (kind is NameKind.REPLACEABLE and known is not None):
-            self._fresh_listing(place)
+            self._beliefs.fresh_listing(place)
         return self.remote(directory, place, name, known)
-
-    def _fresh_listing(self, place: Place) -> RemoteDirectory:
-        """Return what is believed of a directory. Raises ``trio.WouldBlock`` when that is too old."""
-        listing = self._core.listing(place)
-        seconds = self._ttl if place.zone.is_store else self._fallback_ttl
-        if listing.listed_at < trio.current_time() - seconds:
-            raise trio.WouldBlock
-        return listing
 
     def negative_seconds(self, directory: Node, name: bytes) -> float:
         """Return for how long the kernel may keep the answer that ``name`` is not in ``directory``.
@@ -133,14 +121,6 @@ class Lookup:
         if self.is_unheard_of(directory, name) and await self.find(directory, name, NOBODY) is None:
             self._core.nodes.drop_path(self._core.directories.place(directory).child_path(name))
 
-    async def known_object(self, place: Place, name: bytes) -> KnownObject | None:
-        """Return what the store says of the object ``name`` now, asking it whatever is believed."""
-        try:
-            await self._ask(place, self._core.listing(place), name, trio.current_time(), for_others=False)
-            return self._core.listing(place).object(name)
-        except NameNotStorableError:
-            return None
-
     async def _find_in_zone(self, directory: Node, place: Place, name: bytes, caller: Caller) -> Found | None:
         core = self._core
         kind = core.kind_of(place, name)
@@ -151,8 +131,8 @@ class Lookup:
         if kind in LOCAL_KINDS or self._is_hidden(directory, place, name):
             return None
         try:
-            await self._learn(place, name, kind)
-            is_removed = await self._is_removed_directory(place, name)
+            await self._beliefs.learn(place, name, kind)
+            is_removed = await self._beliefs.is_removed_directory(place, name)
         except NameNotStorableError:
             return None
         stat = core.local_stat(directory, name)  # it may have arrived while the store was asked
@@ -207,7 +187,7 @@ class Lookup:
             return True
         listing = core.listing(place)
         try:
-            await self._ask(place, listing, name, trio.current_time() - self._ttl, for_others=True, insist=False)
+            await self._beliefs.ask(place, listing, name, trio.current_time() - self._ttl, for_others=True, insist=False)
         except RemoteUnavailableError:
             core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
             return True
@@ -251,60 +231,3 @@ class Lookup:
         if entry.describes(stat):  # else somebody else has changed the bytes, which an open must find out
             entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
         self._core.index.entries.put_if_room(after.st_ino, entry)
-
-    async def _learn(self, place: Place, name: bytes, kind: NameKind) -> None:
-        """Bring the belief about a name that is not here up to what its kind demands."""
-        listing = self._core.listing(place)
-        now = trio.current_time()
-        if not place.zone.is_store:
-            await self._ask(place, listing, name, now - self._fallback_ttl, for_others=True)
-        elif listing.object(name) is None and not listing.has_directory(name):
-            await self._ask_whether_missing(place, listing, name, now)
-        elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
-            await self._ask(place, listing, name, now - self._ttl, for_others=True)
-
-    async def _ask_whether_missing(self, place: Place, listing: RemoteDirectory, name: bytes, now: float) -> None:
-        """Ask about an unknown name."""
-        with self._asking(place, listing, name) as insist:
-            await self._ask(place, listing, name, now, for_others=False, insist=insist)
-
-    async def _is_removed_directory(self, place: Place, name: bytes) -> bool:
-        """Say whether all that the store has of a name is an empty directory that was removed here."""
-        if not place.zone.is_store or not self._core.listing(place).has_directory(name):
-            return False
-        child = Place(place.zone, place.child_path(name))
-        with self._asking(place, self._core.listing(child), name) as insist:
-            return await self._whiteouts.hides(child, trio.current_time(), insist=insist)
-        return True  # the zone goes on without the store
-
-    @contextmanager
-    def _asking(self, place: Place, listing: RemoteDirectory, name: bytes) -> Iterator[bool]:
-        """Ask the store about an unknown name inside, by ``listing``, and insist if told so.
-
-        An ``async`` zone goes on without the store in a directory that it has listed.
-        """
-        goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
-        try:
-            yield not goes_on
-        except RemoteUnavailableError:
-            if not goes_on:
-                raise
-            self._core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
-
-    async def _ask(
-        self,
-        place: Place,
-        listing: RemoteDirectory,
-        name: bytes,
-        not_before: float,
-        *,
-        for_others: bool,
-        insist: bool = True,
-    ) -> None:
-        """Bring the belief about ``name`` up to ``not_before``. ``for_others``: it will do for further names by then."""
-        if listing.listed_at >= not_before:
-            return
-        if listing.is_worth_listing(for_others=for_others):
-            await listing.ask(not_before, insist=insist)
-        else:
-            await listing.ask_about(name, self._core.object_at(place, name).key, insist=insist)

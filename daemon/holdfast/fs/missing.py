@@ -12,8 +12,8 @@ from holdfast.errors import (
     ObjectMissingError,
     StaleNodeError,
 )
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.core import Core
-from holdfast.fs.lookup import Lookup
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
 from holdfast.transfer import Arrival, KnownObject
@@ -24,9 +24,9 @@ TRIES = 3
 class Missing:
     """Fetches what an open needs. The caller holds the node's lock, but for ``go_on``."""
 
-    def __init__(self, core: Core, lookup: Lookup) -> None:
+    def __init__(self, core: Core, beliefs: Beliefs) -> None:
         self._core = core
-        self._lookup = lookup
+        self._beliefs = beliefs
 
     async def open(self, node: Node, truncate: bool, was_corrupt: bool) -> bool:
         """Fetch a node that has no file; True when it is open, or bound to its file, now. A small one is fetched whole.
@@ -131,7 +131,7 @@ class Missing:
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         place = self._core.directories.place(node.parent)
-        known = await self._lookup.known_object(place, node.name)
+        known = await self._beliefs.known_object(place, node.name)
         if known is None:
             self._take_name(node)
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")

@@ -16,11 +16,11 @@ import trio
 
 from holdfast.fs.attributes import NamelessStat, Stat
 from holdfast.fs.backing import BackingFiles, NoBackingFiles, is_long_sidecar
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.core import Core
 from holdfast.fs.descriptors import check_writable, is_dirty, open_local, upgrade
 from holdfast.fs.executed import is_executed
 from holdfast.fs.handles import Handles
-from holdfast.fs.lookup import Lookup
 from holdfast.fs.missing import TRIES, Missing, restless
 from holdfast.fs.nodes import Node, path_of
 from holdfast.fs.openfile import OpenFile
@@ -36,7 +36,7 @@ class Opens:
     def __init__(
         self,
         core: Core,
-        lookup: Lookup,
+        beliefs: Beliefs,
         verifier: Verifier,
         prefetcher: Prefetcher,
         unseen: UnseenWrites,
@@ -44,7 +44,7 @@ class Opens:
     ) -> None:
         self._core = core
         self._handles = handles
-        self._missing = Missing(core, lookup)
+        self._missing = Missing(core, beliefs)
         self._verifier = verifier
         self._prefetcher = prefetcher
         self._unseen = unseen
