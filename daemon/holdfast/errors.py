@@ -221,7 +221,7 @@ class SessionFullError(HoldfastError):
 
 
 class CorruptEntryError(HoldfastError):
-    """A file's bytes differ from its digest and there is no other copy."""
+    """A file's bytes differ from its digest, or are out of reach, and there is no other copy."""
 
     code = "corrupt-entry"
 

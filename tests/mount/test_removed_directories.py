@@ -15,7 +15,7 @@ from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_objects import objects
 from tests.support.fault_proxy import FaultProxy
-from tests.support.node import wait_until
+from tests.support.node import Node, wait_until
 from tests.support.s3 import S3Server, Versitygw
 
 PATIENT = {"remote__delete_delay_seconds": 3600, "remote__metadata_ttl_seconds": 3600}
@@ -167,6 +167,19 @@ def test_a_directory_made_over_a_hidden_one_takes_its_name_along(make_node: Node
     new.rename(old)
     old.rmdir()
     assert shown(node.checkpoints) == []
+
+
+def test_a_directory_does_not_replace_one_that_has_objects_in_the_store_alone(node: Node, remote_files: Path) -> None:
+    old, new = node.checkpoints / "old", node.checkpoints / "new"
+    old.mkdir()
+    (remote_files / "new").mkdir()
+    (remote_files / "new/state").write_bytes(b"state")
+    assert (new / "state").read_bytes() == b"state"
+    with node.client() as client:
+        assert list(client.evict(str(new)))[-1].done == 1
+    with pytest.raises(OSError, match="Directory not empty"):
+        old.rename(new)
+    assert os.listdir(new) == ["state"]
 
 
 def test_a_directory_that_only_the_store_has_is_moved_by_a_copy(make_node: NodeFactory, remote_files: Path) -> None:

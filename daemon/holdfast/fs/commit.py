@@ -55,6 +55,8 @@ class Committer:
             raise WriteOnceError("another writer created this write-once name first")
 
     async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
+        if opened.arrival is not None and not opened.arrival.finished:
+            return  # a write waits until all is here: nothing was written
         self._unseen.notice(opened)
         lock = self._core.lock(opened.node)
         if not (opened.unsent or lock.locked()):

@@ -15,6 +15,7 @@ import trio
 
 from holdfast.capacity import Room
 from holdfast.errors import CorruptEntryError, ObjectChangedError, ObjectMissingError
+from holdfast.fs.handles import Handles
 from holdfast.fs.missing import TRIES, Missing, restless
 from holdfast.fs.openfile import OpenFile
 from holdfast.fs.opens import Opens
@@ -29,8 +30,9 @@ _SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file has to ev
 class DataPath:
     """Bytes in and out. When the disk is full, clean files are evicted and a write is tried once more."""
 
-    def __init__(self, opens: Opens, room: Room, missing: Missing, presence: Presence) -> None:
+    def __init__(self, opens: Opens, room: Room, missing: Missing, presence: Presence, handles: Handles) -> None:
         self._opens = opens
+        self._handles = handles
         self._room = room
         self._missing = missing
         self._presence = presence
@@ -40,9 +42,10 @@ class DataPath:
         """Return up to ``size_bytes`` from ``offset``; fewer only at the end of the file."""
         if opened.corrupt:
             raise CorruptEntryError("the file was found to be corrupt while it was open; open it again")
+        opened.check_reachable()
         if opened.arrival is not None:
             await self._arrived(opened, lambda arrival: arrival.wait_for(offset, offset + size_bytes))
-            opened.served = True
+            self._handles.told(opened)
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)

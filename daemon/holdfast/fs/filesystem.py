@@ -52,7 +52,7 @@ class FileSystem:
         self.verifier = Verifier(core)
         self._scrubber = Scrubber(core, self.verifier)
         whiteouts = Whiteouts(core)
-        beliefs = Beliefs(core, whiteouts)
+        self.beliefs = beliefs = Beliefs(core, whiteouts)
         self.lookup = Lookup(core, intents, beliefs)
         self._prefetcher = Prefetcher(core)
         self.unseen = unseen = UnseenWrites(core)
@@ -65,9 +65,9 @@ class FileSystem:
         self.removal = Removal(core, publisher, intents, whiteouts)
         self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
         self.listings = Listings(core, self.lookup, whiteouts)
-        self.status = Status(core, self.opens, self.lookup, self.committer, unseen)
+        self.status = Status(core, self.opens, self.lookup, beliefs, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room, Missing(core, beliefs), self.presence)
+        self.data = DataPath(self.opens, core.room, Missing(core, beliefs), self.presence, self.handles)
         self._late: trio.Nursery | None = None
         self._comparing: set[trio.Event] = set()
 

@@ -7,7 +7,7 @@ its reply: so of all requests that were counted when a daemon was killed at most
 from __future__ import annotations
 
 from holdfast.fs.openfile import OpenFile
-from holdfast.session import NUMBER_MASK, SessionTables
+from holdfast.session import NUMBER_MASK, SessionTables, version_mark
 
 
 class Handles:
@@ -34,6 +34,12 @@ class Handles:
             table.note_writes(opened.slot)
         opened.writes = opened.writes or writes
         table.count(opened.slot, 1, request)
+
+    def told(self, opened: OpenFile) -> None:
+        """Bytes of a file that is still arriving come next: what follows them must be of the same version."""
+        if opened.slot and opened.arrival is not None and not opened.served:
+            self._table.note_version(opened.slot, version_mark(opened.arrival.known.etag))
+        opened.served = True
 
     def released(self, opened: OpenFile, request: int) -> None:
         """The kernel has one handle less."""

@@ -75,7 +75,7 @@ class Listings:
     async def prepare(self, node: Node, offset: int) -> None:
         """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
         snapshot = self._snapshots.get(node.id)
-        if offset != 0 and snapshot is not None and snapshot.names:
+        if offset != 0 and snapshot is not None and snapshot.names and not self._is_forgotten(node):
             return
         files = await self.names(node)
         is_large = len(files) > _LARGE_DIRECTORY
@@ -132,6 +132,11 @@ class Listings:
             path = self._path(node)
             files |= await trio.to_thread.run_sync(_scanned, path) if self._is_large(node) else _scanned(path)
         return self._shown(place, files)
+
+    def _is_forgotten(self, node: Node) -> bool:
+        """Say whether what the store has told is no longer known here: nothing may be missed, or dropped, for that."""
+        place = self._core.directories.place(node)
+        return place.zone.is_store and not self._core.listing(place).is_known
 
     def _is_large(self, node: Node) -> bool:
         return os.stat(self._core.directories.descriptor(node)).st_size > _LARGE_DIRECTORY_BYTES

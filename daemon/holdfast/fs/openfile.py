@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 
+from holdfast.errors import CorruptEntryError
 from holdfast.fs.nodes import Node
 from holdfast.transfer import Arrival
 
@@ -38,6 +39,7 @@ class OpenFile:
         "served",
         "slot",
         "stamp",
+        "unreachable",
         "unsent",
         "was_sent",
         "writable",
@@ -58,6 +60,8 @@ class OpenFile:
         self.lost = False
         """Another writer was first at its only name, which is written once: all who want its bytes kept are told."""
         self.corrupt = False
+        self.unreachable = False
+        """An earlier daemon had it, and this one can't: ``fd`` only stands for it."""
         self.arrival: Arrival | None = None
         self.served = False
         """Bytes were read while it arrived: the rest must be of the same version."""
@@ -100,6 +104,11 @@ class OpenFile:
     def may_change(self) -> bool:
         """Whether bytes were written that nothing has accounted for, or may be at any time without the daemon's knowing."""
         return self.unsent or self.stamp is not None
+
+    def check_reachable(self) -> None:
+        """Raise ``CorruptEntryError`` where ``fd`` only stands for the file."""
+        if self.unreachable:
+            raise CorruptEntryError("the file is out of reach since the daemon was started anew; open it again")
 
     def change_arrival(self, arrival: Arrival) -> None:
         """Read from another fetch from now on."""

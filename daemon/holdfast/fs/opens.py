@@ -164,6 +164,7 @@ class Opens:
         """Return the attributes of an open node; None when it isn't open."""
         if node.opened is None:
             return None
+        node.opened.check_reachable()
         stat = os.fstat(node.opened.fd)
         arrival = node.opened.arrival
         if arrival is not None and not arrival.finished and not arrival.failed:

@@ -13,6 +13,7 @@ A crash after the PUT and before the local step leaves the object whole in the s
 from __future__ import annotations
 
 import os
+import stat as stat_module
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ from holdfast.transfer import ObjectPath
 from holdfast.zones import NameKind, Place
 
 _MOST_SENDS = 5
+_OWN = "own"
+"""An etag that no object has: what is deleted is an object with this node's signature (``transfer.unchanged``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,18 @@ class Publisher:
         entry = core.index.entries.get(stat.st_ino) if stat is not None else None
         return entry.name_at(path) if entry is not None else None
 
+    def version_to_go(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
+        """``version_of``; where a PUT may have stored one whose answer nobody has had, whichever is this node's own."""
+        version = self.version_of(place, name, stat)
+        if version is not None or stat is None or not stat_module.S_ISREG(stat.st_mode) or not self._core.sends(place, name):
+            return version
+        entry = self._core.index.entries.get(stat.st_ino)
+        path = place.child_path(name)
+        is_sent = entry is not None and entry.state is EntryState.CLEAN
+        if is_sent or self._core.remote_of(place.zone).deletions.pending(path):
+            return None
+        return CachedName(path, _OWN, 0)
+
     async def version_left(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
         """Return which object of a name that an earlier daemon took away here is still to be deleted.
 
@@ -175,7 +190,7 @@ class Publisher:
         if not (place.zone.is_store and place.zone.sends):
             if not self._is_made_here(place):
                 core.index.marks.white_out(path)
-        elif (version := self.version_of(place, name, stat)) is not None:
+        elif (version := self.version_to_go(place, name, stat)) is not None:
             self.delete_object(place, name, version)
 
     def delete_object(self, place: Place, name: bytes, version: CachedName) -> None:

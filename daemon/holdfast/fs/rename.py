@@ -28,6 +28,7 @@ from holdfast.fs.remove import Removal
 from holdfast.fs.rename_directory import DirectoryRenames
 from holdfast.fs.rename_exchange import exchange
 from holdfast.fs.unseen import UnseenWrites
+from holdfast.index import CachedName
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.zones import NameKind, Place, ZoneKind
 
@@ -153,12 +154,13 @@ class Renames:
                 raise HoldsObjectsError("object stores can't keep special files")
             others = [name for name in node.names() if name != (source, old)]
             sent = await self._new_names.send(node, others, there, new, caller, create_only=bool(flags & RENAME_NOREPLACE))
-        leaves = self._publisher.version_of(here, old, stat) if sent is None and here.zone.is_store else None
+        leaves = self._publisher.version_to_go(here, old, stat) if sent is None and here.zone.is_store else None
         if leaves is not None:
             with self._opens.descriptor_of(node) as fd:
                 await trio.to_thread.run_sync(os.fsync, fd)
         self._move(source, old, target, new, stat, sent, flags=flags, keeps_object=leaves is not None)
         if sent is None and core.sends(there, new):
+            node = core.nodes.local(target, new, stat.st_ino, stat.st_mode)  # nobody may have known of it before
             with self._opens.descriptor_of(node) as fd:
                 await self._backlog.keep_named(fd, there.child_path(new))
         if leaves is not None or (sent is None and core.sends(there, new)):
@@ -187,6 +189,8 @@ class Renames:
         target_fd = core.writable_descriptor(target)
         if self._same_file(target, new, stat):
             return
+        is_unsent = sent is None and core.sends(there, new)
+        replaced = self._publisher.version_of(there, new, core.local_stat(target, new)) if is_unsent else None
         victim = self._make_way(target, new, target_fd, flags)
         if not keeps_object:
             self._publisher.retract(here, old, stat)
@@ -201,8 +205,8 @@ class Renames:
         self._move_entry(node, stat, after, here.child_path(old))
         if sent is not None:
             self._new_names.record(node, target, new, sent, after)
-        elif core.sends(there, new):
-            core.mark_dirty(after, there.child_path(new))
+        elif is_unsent:
+            self._mark_unsent(after, there.child_path(new), replaced)
         elif stat_module.S_ISREG(after.st_mode):
             self._opens.digest_later(there, node)
         if here.zone.remote is not None and core.kind_of(here, old) is NameKind.TEMPORARY:
@@ -227,6 +231,13 @@ class Renames:
                 await self._backlog.keep_named(fd, there.child_path(new))
         if leaves is not None and core.local_stat(source, old) is None:
             self._publisher.delete_object(here, old, leaves)
+
+    def _mark_unsent(self, stat: os.stat_result, path: bytes, replaced: CachedName | None) -> None:
+        """The file has a name under which the store has another one, ``replaced``, until it is sent, or removed before."""
+        entry = self._core.mark_dirty(stat, path)
+        if replaced is not None:
+            entry.set_name(replaced)
+            self._core.index.entries.put(stat.st_ino, entry)
 
     def _make_way(self, target: Node, new: bytes, target_fd: int, flags: int) -> os.stat_result | None:
         """See to what has the new name until now, and return its attributes. Raises ``FileExistsError``."""

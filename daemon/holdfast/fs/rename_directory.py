@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 
@@ -30,17 +31,7 @@ class DirectoryRenames:
         moved, goal = core.zones.child(here, old), core.zones.child(there, new)
         assert moved is not None
         assert goal is not None
-        if core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
-            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
-        if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
-            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
-        if moved.zone.is_store or moved.zone.sends:
-            key = core.object_at(here, old).key
-            if await core.remote_of(here.zone).access.holds_any(key):
-                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
-        left = await self._whiteouts.left_of(moved, trio.current_time()) if moved.zone.is_store else Left.NOTHING
-        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
-            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
+        left = await self._check(moved, goal)
         stat = core.local_stat(source, old)
         if stat is None and core.nodes.of_path(moved.path) is not None:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
@@ -63,6 +54,25 @@ class DirectoryRenames:
             if left is not Left.NOTHING:  # it was hidden before the directory was made
                 core.index.marks.white_out(moved.path)
             core.made_directory(goal)
+
+    async def _check(self, moved: Place, goal: Place) -> Left:
+        """Say what the store has of the directory ``moved``, if it can become ``goal``; raise what says that it can't."""
+        core = self._core
+        if core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
+            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+        if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
+            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
+        if moved.zone.is_store or moved.zone.sends:
+            key = core.listing(moved).key
+            if await core.remote_of(moved.zone).access.holds_any(key):
+                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
+            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
+        if not moved.zone.is_store:
+            return Left.NOTHING
+        if await self._whiteouts.left_of(goal, trio.current_time()) is Left.CONTENT:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        return await self._whiteouts.left_of(moved, trio.current_time())
 
     def _would_send(self, directory: bytes, goal: Place) -> bool:
         """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""

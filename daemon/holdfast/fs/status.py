@@ -12,6 +12,7 @@ import trio
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs import attributes
 from holdfast.fs.attributes import Stat
+from holdfast.fs.beliefs import Beliefs
 from holdfast.fs.commit import Committer
 from holdfast.fs.core import Core
 from holdfast.fs.lookup import Lookup
@@ -36,10 +37,13 @@ class Changes:
 class Status:
     """Attributes of nodes."""
 
-    def __init__(self, core: Core, opens: Opens, lookup: Lookup, committer: Committer, unseen: UnseenWrites) -> None:
+    def __init__(
+        self, core: Core, opens: Opens, lookup: Lookup, beliefs: Beliefs, committer: Committer, unseen: UnseenWrites
+    ) -> None:
         self._core = core
         self._opens = opens
         self._lookup = lookup
+        self._beliefs = beliefs
         self._committer = committer
         self._unseen = unseen
 
@@ -67,6 +71,17 @@ class Status:
         if known is None:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return attributes.of_object(node, known, ownership, above)
+
+    def is_unheard_of(self, node: Node) -> bool:
+        """Say whether the store alone has a file, and what it has told is forgotten, or was told to an earlier daemon."""
+        if node.backing or node.is_directory or node.parent is None:
+            return False
+        return self._core.listing(self._core.directories.place(node.parent)).object(node.name) is None
+
+    async def learn(self, node: Node) -> None:
+        """Ask the store about a file that is unheard of."""
+        if self.is_unheard_of(node) and node.parent is not None:
+            await self._beliefs.known_object(self._core.directories.place(node.parent), node.name)
 
     def seconds(self, node: Node) -> float:
         """Return for how long the kernel may keep a node's attributes."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import os
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StaleNodeError
 from holdfast.fs.descriptors import open_local
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inherit import InheritedNodes
 from holdfast.fs.nodes import Node
 from holdfast.fs.openfile import OpenFile
-from holdfast.session import OpenRecord
+from holdfast.session import OpenRecord, version_mark
 
 _log = logging.getLogger("holdfast.fs")
 
@@ -42,8 +42,9 @@ class Takeover:
             opened.exclusive = record.exclusive
             opened.writes = record.writes
             opened.backing_id = record.backing_id or None
-            if record.writes:
+            if record.writes and opened.arrival is None:  # a write waits until all is here: nothing was written
                 self._files.unseen.resume(opened)
+            opened.served = bool(record.version)
             if not record.handles:
                 self._released.append(opened)
         open_inodes = {node.backing for node in core.nodes.all() if node.opened is not None and not node.is_named}
@@ -62,14 +63,15 @@ class Takeover:
     async def _opened(self, record: OpenRecord) -> OpenFile:
         try:
             node = self._core.nodes.get(record.node_id)
-            return await self._reopened(node)
+            return await self._reopened(node, record.version)
         except (HoldfastError, OSError) as problem:
             _log.warning("a file that was open (node %d) can't be opened again: %s", record.node_id, problem)
-            return self._lost(record.node_id)
+            return self._lost(record)
 
-    async def _reopened(self, node: Node) -> OpenFile:
+    async def _reopened(self, node: Node, version: int) -> OpenFile:
         core = self._core
         if not node.backing and node.is_named:
+            await self._check_version(node, version)
             opened = await self._files.opens.open(node, os.O_RDONLY)
             if opened.backing_id is not None:  # the kernel's handles are of the other kind
                 self._files.opens.backing.unregister(node.id, opened.backing_id)
@@ -82,12 +84,26 @@ class Takeover:
         node.opened = opened
         return opened
 
-    def _lost(self, node_id: int) -> OpenFile:
-        """Return what stands for a file whose bytes are out of reach: whoever reads it by the daemon is told so."""
+    async def _check_version(self, node: Node, version: int) -> None:
+        """Raise ``StaleNodeError`` when the store has another version by now than the one that was read of."""
+        if not version or node.parent is None:
+            return
+        place = self._core.directories.place(node.parent)
+        known = await self._files.beliefs.known_object(place, node.name)
+        if known is None or version_mark(known.etag) != version:
+            self._core.nodes.drop_path(place.child_path(node.name))
+            raise StaleNodeError("it was replaced or removed in the store while it was read")
+
+    def _lost(self, record: OpenRecord) -> OpenFile:
+        """Return what stands for a file whose bytes are out of reach: whoever reads it by the daemon is told so.
+
+        Who wrote to it is too. A file without a name that is no orphan has lost a write-once name to another writer.
+        """
         core = self._core
-        node = core.nodes.known(node_id) or core.nodes.inherit(node_id, 0, False, [])
+        node = core.nodes.known(record.node_id) or core.nodes.inherit(record.node_id, 0, False, [])
         name, fd = core.store.staging.create(0)
         core.store.staging.discard(name)
         node.opened = OpenFile(node, fd, os.fstat(fd), writable=True)
-        node.opened.corrupt = True
+        node.opened.unreachable = True
+        node.opened.lost = record.writes and not node.is_named
         return node.opened

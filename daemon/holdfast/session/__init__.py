@@ -6,7 +6,7 @@ handles and requests are for.
 """
 
 from holdfast.session.area import Identity, SessionArea, SessionTables
-from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable
+from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
 from holdfast.session.removals import RemovalTable
 
@@ -20,4 +20,5 @@ __all__ = [
     "SessionArea",
     "SessionRecords",
     "SessionTables",
+    "version_mark",
 ]

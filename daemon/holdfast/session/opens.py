@@ -6,7 +6,7 @@ any two leaves a table that is right:
 - the node's id; 0 while the slot is free;
 - how many handles the kernel has, and the number of the request that changed this last: so the next daemon knows whether
   that request, sent again, is counted already;
-- the backing id, and two flags.
+- the backing id, two flags, and a mark of the version that was read of.
 
 A new slot gets its node's id last but one and its first handle last; one that is left with a node and no handles is of a
 file whose last handle is released and whose end is not complete. A store takes about 0.1 µs, a record in LMDB 4.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ NUMBER_MASK = (1 << _NUMBER_BITS) - 1
 _ID_MASK = (1 << 32) - 1
 _WRITES = 1 << 32
 _EXCLUSIVE = 1 << 33
+_VERSION_SHIFT = 34
+_VERSION_BITS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class OpenRecord:
     """One slot. ``backing_id`` is 0 where the daemon serves the data.
 
     What the next daemon can't see in the file: ``writes``, a handle that may write was handed out; ``exclusive``, the file
-    was created with O_EXCL.
+    was created with O_EXCL; ``version``, the mark (``version_mark``) of what was read while it was arriving, else 0.
     """
 
     slot: int
@@ -50,6 +53,12 @@ class OpenRecord:
     backing_id: int
     writes: bool
     exclusive: bool
+    version: int = 0
+
+
+def version_mark(etag: str) -> int:
+    """Return what tells a version from others in a slot; never 0."""
+    return zlib.crc32(etag.encode()) & (1 << _VERSION_BITS) - 1 or 1
 
 
 class OpenTable:
@@ -86,6 +95,10 @@ class OpenTable:
         """A handle that may write is about to be handed out."""
         self._words[slot * _WORDS + 2] |= _WRITES
 
+    def note_version(self, slot: int, mark: int) -> None:
+        """Something is about to be told of the version that has the mark."""
+        self._words[slot * _WORDS + 2] |= mark << _VERSION_SHIFT
+
     def free(self, slot: int) -> None:
         """Let go of a slot. The number of its last request stays, until the slot is used again."""
         self._words[slot * _WORDS] = 0
@@ -97,9 +110,9 @@ class OpenTable:
         for slot in range(1, self._slots + 1):
             node_id, counted, told = words[slot * _WORDS : slot * _WORDS + _WORDS]
             if node_id:
-                yield OpenRecord(
-                    slot, node_id, counted >> _NUMBER_BITS, told & _ID_MASK, bool(told & _WRITES), bool(told & _EXCLUSIVE)
-                )
+                writes, exclusive = bool(told & _WRITES), bool(told & _EXCLUSIVE)
+                handles, backing_id = counted >> _NUMBER_BITS, told & _ID_MASK
+                yield OpenRecord(slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT)
 
     def numbers(self) -> set[int]:
         """Return the numbers of the requests that changed each slot last, free ones included."""

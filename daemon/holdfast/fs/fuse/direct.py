@@ -148,6 +148,8 @@ class DirectAnswers:
 
     def _getattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(node_id)
+        if self._files.status.is_unheard_of(node):
+            raise trio.WouldBlock
         self._files.presence.about_to_tell(node)
         return wire.attributes(node_id, self._files.status.get(node), self._files.status.seconds(node))
 

@@ -123,6 +123,7 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
+        await self._files.status.learn(node)
         self._files.presence.about_to_tell(node)
         return _attributes(node, self._files.status.get(node), 0.0, self._files.status.seconds(node))
 
