@@ -116,6 +116,31 @@ def test_set_id_bits_go_when_the_file_is_written(home: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o757
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_change_of_a_link_changes_nothing_of_what_it_leads_to(inside: bool, home: Path, workspace: Path) -> None:
+    """An empty chown(2) is all that the kernel sends before it writes, too."""
+    secret = (home if inside else workspace) / "secret"
+    secret.write_bytes(b"secret")
+    secret.chmod(0o600)
+    home.chmod(0o1777)
+
+    def attack() -> None:
+        os.symlink(secret, home / "link")
+        os.symlink(home / "nothing", home / "dangling")
+        for link in (home / "link", home / "dangling"):
+            os.chown(link, -1, -1, follow_symlinks=False)
+
+    as_nobody(attack)
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_ISLNK((home / "dangling").lstat().st_mode)
+
+
+def test_an_empty_change_keeps_the_set_group_id_of_a_directory(home: Path) -> None:
+    home.chmod(0o2755)
+    os.chown(home, -1, -1)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o2755
+
+
 def test_a_set_group_id_directory_hands_its_group_down(home: Path) -> None:
     directory = home / "shared"
     directory.mkdir()

@@ -512,14 +512,15 @@ async def test_after_a_put_that_fails_the_deletion_is_sent(
         assert noted(index) == []
 
 
-@pytest.mark.parametrize(("stored_by", "is_own"), [(OWNER, True), ("another node", False), (None, False)])
-async def test_which_object_is_this_nodes(
-    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str | None, *, is_own: bool
+@pytest.mark.parametrize(("stored_by", "goes"), [(OWNER, True), ("another node", False), (None, False)])
+async def test_of_a_version_that_nobody_knows_only_this_nodes_own_goes(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, stored_by: str | None, *, goes: bool
 ) -> None:
-    info = access.put("a", "1", stored_by=stored_by)
-    own = known(b"checkpoints/a", "1", info.modified_ns)
-    assert await deletions.own_version(b"checkpoints/a") == (own if is_own else None)
-    assert await deletions.own_version(b"checkpoints/none") is None
+    access.put("a", "1", stored_by=stored_by)
+    async with running(deletions):
+        deletions.schedule(known(b"checkpoints/a", "own", 0))
+        await deletions.flush()
+    assert ("a" not in access.objects) == goes
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

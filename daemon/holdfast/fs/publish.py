@@ -160,22 +160,22 @@ class Publisher:
         if version is not None or stat is None or not stat_module.S_ISREG(stat.st_mode) or not self._core.sends(place, name):
             return version
         entry = self._core.index.entries.get(stat.st_ino)
-        path = place.child_path(name)
         is_sent = entry is not None and entry.state is EntryState.CLEAN
-        if is_sent or self._core.remote_of(place.zone).deletions.pending(path):
-            return None
-        return CachedName(path, _OWN, 0)
+        return None if is_sent else self._own_version(place, name)
 
-    async def version_left(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
+    def version_left(self, place: Place, name: bytes, stat: os.stat_result | None) -> CachedName | None:
         """Return which object of a name that an earlier daemon took away here is still to be deleted.
 
-        None when that is noted already, and when what the store has is another node's. ``stat`` is the file's.
+        None when that is noted already; what another node has put there stays. ``stat`` is the file's.
         """
-        deletions = self._core.remote_of(place.zone).deletions
+        own = self._own_version(place, name)
+        return own and (self.version_of(place, name, stat) or own)
+
+    def _own_version(self, place: Place, name: bytes) -> CachedName | None:
+        """Return what stands for the object that this node has stored; None when it is to be deleted already."""
         path = place.child_path(name)
-        if deletions.pending(path):
-            return None
-        return self.version_of(place, name, stat) or await deletions.own_version(path)
+        is_noted = self._core.remote_of(place.zone).deletions.pending(path)
+        return None if is_noted else CachedName(path, _OWN, 0)
 
     def retract(self, place: Place, name: bytes, stat: os.stat_result | None) -> None:
         """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.

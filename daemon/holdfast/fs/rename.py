@@ -217,10 +217,10 @@ class Renames:
         core = self._core
         core.directories.renamed()
         here, there = core.directories.place(source), core.directories.place(target)
+        stat = core.local_stat(target, new)
         leaves = None
         if here.zone.is_store and core.sends(here, old):
-            leaves = await self._publisher.version_left(here, old, core.local_stat(target, new))
-        stat = core.local_stat(target, new)
+            leaves = self._publisher.version_left(here, old, stat)
         entry = core.index.entries.get(stat.st_ino) if stat is not None else None
         if stat is not None and entry is not None:
             entry.drop_name(here.child_path(old))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 from contextlib import suppress
@@ -121,8 +122,10 @@ class Status:
         return stat
 
     def without_privileges(self, node: Node) -> Changes:
-        """Return the change that takes the set-id bits away that a write must not leave."""
-        return Changes(mode=without_privileges(self.get(node).st_mode))
+        """Return the change that takes the set-id bits away that a write must not leave; none where there are none."""
+        mode = self.get(node).st_mode
+        keeps = not stat_module.S_ISREG(mode) or without_privileges(mode) == stat_module.S_IMODE(mode)
+        return Changes() if keeps else Changes(mode=without_privileges(mode))
 
     def readlink(self, node: Node) -> bytes:
         """readlink(2)."""
@@ -163,6 +166,8 @@ class Status:
             gid = -1 if changes.gid is None else changes.gid
             os.chown(file, uid, gid, dir_fd=dir_fd, follow_symlinks=follow)
         if changes.mode is not None:
+            if not follow and stat_module.S_ISLNK(os.stat(file, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))  # chmod(2) would follow it
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
         if changes.atime_ns is not None or changes.mtime_ns is not None:
             if node.opened is not None:

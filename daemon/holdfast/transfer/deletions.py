@@ -22,7 +22,6 @@ from holdfast.index import CachedName, DirectoryMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.directories import RemoteDirectories
-from holdfast.transfer.signature import is_owned
 from holdfast.transfer.unchanged import delete_unchanged, is_to_go
 
 _LARGEST_BATCH = 1000
@@ -101,14 +100,6 @@ class Deletions:
     def paths(self) -> list[bytes]:
         """Return all paths whose objects are still to be deleted."""
         return list(self._pending)
-
-    async def own_version(self, path: bytes) -> CachedName | None:
-        """Ask which object there is at ``path``; None when none, or another node's. Raises ``RemoteError``."""
-        try:
-            info = await self._access.head(self._key_of(path))
-        except ObjectMissingError:
-            return None
-        return CachedName(path, info.etag, info.modified_ns) if is_owned(info, self._owner) else None
 
     async def settle(self, path: bytes) -> None:
         """Return when no deletion of ``path`` is pending. Raises what the store answers instead (``RemoteError``)."""
