@@ -21,22 +21,13 @@ from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, waiting_daemon
-from tests.support.node import Node, StartError, wait_until
+from tests.support.node import Node, StartError, settle, wait_until
 
 
 def supervised(make_node: NodeFactory, **settings: object) -> Node:
     node = make_node(**settings)
     node.supervised = True
     return node.start()
-
-
-def settle(directory: Path) -> None:
-    """Wait until the store has been told of what was deleted in ``directory``."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

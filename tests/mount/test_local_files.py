@@ -6,7 +6,6 @@ import errno
 import fcntl
 import mmap
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -22,6 +21,7 @@ from tests.conftest import NodeFactory
 from tests.support.mounts import mounted
 from tests.support.node import Node
 from tests.support.privileges import MAY_NET_RAW, as_nobody
+from tests.support.programs import copied_program, running
 
 RENAME_WHITEOUT = 4
 
@@ -401,34 +401,23 @@ def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_withou
 
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC])
 def test_a_program_that_runs_is_neither_written_nor_emptied(node: Node, flags: int) -> None:
-    sleep = shutil.which("sleep")
-    assert sleep is not None
     program = node.work / "one_1" / "program"
     program.parent.mkdir()
-    shutil.copy(sleep, program)
-    with subprocess.Popen([program, "infinity"]) as running:
-        try:
-            with pytest.raises(OSError, match="Text file busy"):
-                os.open(program, flags)
-            assert running.poll() is None
-        finally:
-            running.kill()
-    assert program.read_bytes() == Path(sleep).read_bytes()
+    whole = copied_program(program)
+    with running(program) as process:
+        with pytest.raises(OSError, match="Text file busy"):
+            os.open(program, flags)
+        assert process.poll() is None
+    assert program.read_bytes() == whole
     os.close(os.open(program, flags))
 
 
 def test_a_program_that_runs_is_not_emptied_by_another_of_its_names(node: Node) -> None:
-    sleep = shutil.which("sleep")
-    assert sleep is not None
     directory = node.work / "one_1"
     directory.mkdir()
-    shutil.copy(sleep, directory / "first")
+    whole = copied_program(directory / "first")
     os.link(directory / "first", directory / "second")
     for runs, other in (("first", "second"), ("second", "first")):
-        with subprocess.Popen([directory / runs, "infinity"]) as running:
-            try:
-                with pytest.raises(OSError, match="Text file busy"):
-                    os.open(directory / other, os.O_RDONLY | os.O_TRUNC)
-            finally:
-                running.kill()
-        assert (directory / other).read_bytes() == Path(sleep).read_bytes()
+        with running(directory / runs), pytest.raises(OSError, match="Text file busy"):
+            os.open(directory / other, os.O_RDONLY | os.O_TRUNC)
+        assert (directory / other).read_bytes() == whole

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support.node import Node, settle, wait_until
 
 TEMPORARY = ".{}.0a1b2c3d-0000-4000-8000-0123456789ab.tmp"
 
@@ -386,9 +386,7 @@ def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(nod
     for path in directory.iterdir():
         path.unlink()
     assert os.listdir(directory) == []
-    fd = os.open(directory, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(directory)
     assert objects(remote_files) == {}
     assert node.requests()["DELETE"] <= 3
 
@@ -402,9 +400,7 @@ def test_a_deletion_survives_the_daemon(node: Node, remote_files: Path) -> None:
     node.kill()
     node.start()
     assert os.listdir(node.checkpoints) == []
-    fd = os.open(node.checkpoints, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(node.checkpoints)
     assert objects(remote_files) == {}
 
 
@@ -416,9 +412,7 @@ def test_listings_merge_what_is_here_and_what_is_in_the_store(make_node: NodeFac
     assert sorted(os.listdir(second.checkpoints / "query/state/0")) == ["1.delta", "mine.tmp"]
     assert os.listdir(first.checkpoints / "query/state/0") == ["1.delta"]
     (first.checkpoints / "query/state/0/1.delta").unlink()
-    fd = os.open(first.checkpoints / "query/state/0", os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(first.checkpoints / "query/state/0")
     assert os.listdir(second.checkpoints / "query/state/0") == ["mine.tmp"]
 
 
@@ -475,9 +469,7 @@ def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "a/one").write_bytes(b"1")
     (node.checkpoints / "a/one").rename(node.checkpoints / "a/two")
     (node.checkpoints / "a/two").rename(node.blobs / "three")
-    fd = os.open(node.checkpoints / "a", os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(node.checkpoints / "a")
     assert objects(remote_files) == {}
     assert objects(remote_files.with_name("blobs")) == {"three": b"1"}
     (node.checkpoints / "a/_temporary").mkdir()
@@ -521,9 +513,7 @@ def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files
     assert objects(remote_files) == {"result": b"result"}
     (node.checkpoints / "result").rename(workdir / "tmp/back")
     assert (workdir / "tmp/back").read_bytes() == b"result"
-    fd = os.open(node.checkpoints, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(node.checkpoints)
     assert objects(remote_files) == {}
 
 

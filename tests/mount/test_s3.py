@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.support.fault_proxy import FaultProxy
-from tests.support.node import StartError, wait_until
+from tests.support.node import StartError, settle, wait_until
 from tests.support.s3 import S3Server, Versitygw
 
 
@@ -48,9 +48,7 @@ def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S
         path.with_name("x.tmp").write_bytes(b"the same bytes")
         path.with_name("x.tmp").rename(path)
     for directory in ("few", "many"):
-        fd = os.open(first.checkpoints / directory, os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
+        settle(first.checkpoints / directory)
     assert keys(counted) == {f"checkpoints/{name}" for name in names[:10]}
     assert (first.checkpoints / names[0]).read_bytes() == b"the same bytes"
     assert len(first.events("delete-superseded")) == 10
@@ -78,9 +76,7 @@ def test_the_deletion_of_a_blob_spares_what_a_working_directory_stores_in_its_pl
     (node.work / "jm_1/blobStorage/job_1").mkdir(exist_ok=True)
     (node.blobs / "job_1/blob_p-1").unlink()
     (node.work / "jm_1/blobStorage/job_1/blob_p-1").write_bytes(b"jar")
-    fd = os.open(node.blobs / "job_1", os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+    settle(node.blobs / "job_1")
     assert keys(counted) == {"blobs/job_1/blob_p-1"}
     assert (node.blobs / "job_1/blob_p-1").read_bytes() == b"jar"
 

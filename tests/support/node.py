@@ -48,6 +48,15 @@ class StartError(AssertionError):
     """The daemon said why it could not start."""
 
 
+def settle(directory: Path) -> None:
+    """Wait until the store has been told of what was deleted in ``directory``."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 class Node:
     """One daemon with its mount. ``directory`` holds everything that is this node's; the stores are elsewhere."""
 

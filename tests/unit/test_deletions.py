@@ -48,6 +48,10 @@ def known(path: bytes, etag: str = "", modified_ns: int = 0) -> CachedName:
     return CachedName(path, etag, modified_ns)
 
 
+def version_of(info: ObjectInfo) -> CachedName:
+    return known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns)
+
+
 def noted(index: Index) -> list[bytes]:
     return [version.path for version in index.marks.deletions()]
 
@@ -278,7 +282,7 @@ async def test_what_can_not_be_looked_at_holds_up_nothing_else(
     access.head = refuse_a  # type: ignore[method-assign]
     async with running(deletions):
         for info in infos:
-            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+            deletions.schedule(version_of(info))
         await deletions.flush([b"checkpoints/b"])
         assert (set(access.objects), deletions.paths()) == ({"a"}, [b"checkpoints/a"])
         with pytest.raises(RemoteRefusedError):
@@ -293,7 +297,7 @@ async def test_a_few_names_of_a_huge_directory_are_asked_about(
     await directories.get("").ask(trio.current_time())
     async with running(deletions):
         for info in infos[:12]:
-            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+            deletions.schedule(version_of(info))
         await deletions.flush()
     assert (len(access.times("LIST")), len(access.times("HEAD"))) == (1, 12), "the one LIST is the belief's"
 
@@ -649,7 +653,7 @@ async def test_a_name_that_is_tried_again_holds_up_no_other(
     patient.head = fail_slow  # type: ignore[method-assign]
     async with running(deletions):
         for info in infos:
-            deletions.schedule(known(b"checkpoints/" + info.key.encode(), info.etag, info.modified_ns))
+            deletions.schedule(version_of(info))
         await deletions.flush([b"checkpoints/good"])
         assert trio.current_time() < 10
         with pytest.raises(RemoteUnavailableError, match=r"down; gave up after 120 s"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from trio.testing import MockClock
 
 from holdfast.workdirs import Process
 from tests.support.descriptors import no_free_descriptors, pidfds
+from tests.support.programs import copied_program, running
 
 
 @pytest.fixture
@@ -24,17 +24,12 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_program_whose_name_is_cut_within_a_character_is_a_process_too(tmp_path: Path) -> None:
-    sleep = shutil.which("sleep")
-    assert sleep is not None
     program = tmp_path / ("ä" * 8)
-    shutil.copy(sleep, program)
-    with subprocess.Popen([program, "infinity"]) as process:
-        try:
-            found = Process.find(process.pid)
-            assert found.command.startswith("ä" * 7)
-            assert found.is_alive()
-        finally:
-            process.kill()
+    copied_program(program)
+    with running(program) as process:
+        found = Process.find(process.pid)
+        assert found.command.startswith("ä" * 7)
+        assert found.is_alive()
     assert not found.is_alive()
 
 

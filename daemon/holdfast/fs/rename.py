@@ -159,11 +159,12 @@ class Renames:
             with self._opens.descriptor_of(node) as fd:
                 await trio.to_thread.run_sync(os.fsync, fd)
         self._move(source, old, target, new, stat, sent, flags=flags, keeps_object=leaves is not None)
-        if sent is None and core.sends(there, new):
+        is_unsent = sent is None and core.sends(there, new)
+        if is_unsent:
             node = core.nodes.local(target, new, stat.st_ino, stat.st_mode)  # nobody may have known of it before
             with self._opens.descriptor_of(node) as fd:
                 await self._backlog.keep_named(fd, there.child_path(new))
-        if leaves is not None or (sent is None and core.sends(there, new)):
+        if leaves is not None or is_unsent:
             await core.sync_directory(target)
         if leaves is not None:
             self._publisher.delete_object(here, old, leaves)
