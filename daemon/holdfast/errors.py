@@ -2,7 +2,7 @@
 
 Every class states three things beside its message: the ``errno`` a system call ends with, a stable ``code`` for logs,
 events and metrics, and whether trying the same thing again can help (``transient``). Messages say what to do about it.
-The one place that turns these into replies to the kernel is ``fs.fuse.boundary``.
+The one place that turns these into replies to the kernel is ``fs.fuse.error_replies``.
 """
 
 from __future__ import annotations
