@@ -1,8 +1,4 @@
-"""One store, asked from the event loop: threads, retries, a deadline, and whether the store is there at all.
-
-A passing error is tried again with growing pauses until the deadline: Spark takes any error for corruption and falls back
-to older state without a word, so an error is the last thing to hand out. An answer of the store, even a refusal, is final.
-"""
+"""One store, used from the event loop: threads, retries (``transfer.retry``), counters, and whether the store answers."""
 
 from __future__ import annotations
 
@@ -14,16 +10,13 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
-from holdfast.errors import HoldfastError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.retry import Retry
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 5.0
-_DOUBLINGS = 10
 
 
 @dataclass(slots=True)
@@ -118,38 +111,14 @@ class RemoteAccess:
         """``RemoteStore.prune`` with retries."""
         await self._insist("PRUNE", self._questions, self.store.prune, prefix)
 
-    def deadline(self) -> float:
-        """Return the trio time at which an operation that begins now gives up."""
-        return trio.current_time() + self._deadline_seconds
-
-    async def pause(self, attempt: int, deadline: float, problem: HoldfastError) -> None:
-        """Wait before attempt number ``attempt`` + 1; raise ``problem``, final now, when the deadline comes first."""
-        await trio.sleep_until(self.next_try(attempt, deadline, problem))
-
-    def next_try(self, attempt: int, deadline: float, problem: HoldfastError) -> float:
-        """Return the trio time for attempt number ``attempt`` + 1; raise as ``pause`` does."""
-        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempt, _DOUBLINGS))
-        seconds = bound * self._random.uniform(0.5, 1.0)
-        begins = trio.current_time() + seconds
-        if begins > deadline:
-            raise RemoteUnavailableError(
-                f"{problem}; gave up after {self._deadline_seconds:g} s and {attempt + 1} tries"
-            ) from None
-        return begins
+    def retry(self) -> Retry:
+        """Return the retries of an operation on this store that begins now."""
+        return Retry(self._deadline_seconds, self._random)
 
     async def _insist(
         self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        deadline = self.deadline()
-        attempt = 0
-        while True:
-            try:
-                return await self._once(kind, limiter, function, *args, **kwargs)
-            except HoldfastError as problem:
-                if not problem.transient:
-                    raise
-                await self.pause(attempt, deadline, problem)
-                attempt += 1
+        return await self.retry().run(lambda: self._once(kind, limiter, function, *args, **kwargs))
 
     async def _once(
         self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

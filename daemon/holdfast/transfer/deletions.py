@@ -23,6 +23,7 @@ from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.conditional_delete import delete_unchanged, is_to_go
 from holdfast.transfer.listing_cache import ListingCache
+from holdfast.transfer.retry import Retry
 
 _LARGEST_BATCH = 1000
 _RETRY_DELAYS = 10
@@ -32,20 +33,23 @@ _SHORTEST_RETRY_SECONDS = 10.0
 class _Attempt:
     """The attempt to delete one object: tries, until one succeeds or the deadline has passed. Then there is a new attempt.
 
-    ``under_way``: it is being deleted, or another is being put in its place. After ``tries`` that failed nothing is put in
-    its place: the store may still carry one out.
+    ``under_way``: it is being deleted, or another is being put in its place. ``retry`` begins with the first try.
     """
 
-    __slots__ = ("deadline", "done", "due", "problem", "tries", "under_way", "version")
+    __slots__ = ("done", "due", "problem", "retry", "under_way", "version")
 
     def __init__(self, due: float, version: CachedName) -> None:
         self.due = due
         self.version = version
-        self.deadline = math.inf
-        self.tries = 0
+        self.retry: Retry | None = None
         self.under_way = False
         self.done = trio.Event()
         self.problem: HoldfastError | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a try has failed. Then nothing is put in the object's place: the store may still carry the try out."""
+        return self.retry is not None and self.retry.failures > 0
 
 
 class Deletions:
@@ -158,7 +162,7 @@ class Deletions:
         batch = {self._key_of(attempt.version.path): attempt for attempt in islice(waiting, _LARGEST_BATCH)}
         for attempt in batch.values():
             attempt.under_way = True
-            attempt.deadline = min(attempt.deadline, self._access.deadline())
+            attempt.retry = attempt.retry or self._access.retry()
         try:
             await self._delete(batch)
         finally:
@@ -187,13 +191,12 @@ class Deletions:
 
     def _put_off(self, attempt: _Attempt, problem: HoldfastError) -> HoldfastError | None:
         """Let another try follow one that failed with ``problem``; return what those are told who wait no longer."""
-        if problem.transient and self._is_pending(attempt):
+        if problem.transient and attempt.retry is not None and self._is_pending(attempt):
             try:
-                attempt.due = self._access.next_try(attempt.tries, attempt.deadline, problem)
+                attempt.due = attempt.retry.next_try(problem)
             except HoldfastError as late:
                 problem = late
             else:
-                attempt.tries += 1
                 attempt.under_way = False
                 return None
         if self._is_pending(attempt):
@@ -221,7 +224,7 @@ class Deletions:
     async def _claim(self, path: bytes, by_version: bool) -> _Attempt | None:
         while (attempt := self._pending.get(path)) is not None:
             can_be_replaced = bool(attempt.version.etag) or not by_version
-            if can_be_replaced and not attempt.under_way and not attempt.tries:
+            if can_be_replaced and not attempt.under_way and not attempt.has_failed:
                 attempt.under_way = True
                 return attempt
             self._hurry([path])

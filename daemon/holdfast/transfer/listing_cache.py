@@ -105,21 +105,12 @@ class CachedListing:
         Without ``insist`` a store that does not answer is asked only once. Cancelled, the belief stays as it was, and
         others who wait ask themselves.
         """
-        deadline = self._access.deadline()
-        attempt = 0
-        while self.listed_at < not_before:
-            flight = self._flight
-            if flight is None:
-                problem = await self._list()
-            else:
-                await flight.done.wait()
-                problem = flight.problem if flight.began >= not_before else None
-            if problem is None:
-                continue
-            if not (insist and problem.transient):
-                raise problem
-            await self._access.pause(attempt, deadline, problem)
-            attempt += 1
+        if self.listed_at >= not_before:
+            return
+        if insist:
+            await self._access.retry().run(lambda: self._ask_once(not_before))
+        else:
+            await self._ask_once(not_before)
 
     async def ask_about(self, name: bytes, key: str, *, insist: bool = True) -> None:
         """Bring the belief about one name up to date, with a HEAD of ``key`` and, if that is nothing, a LIST below it.
@@ -180,6 +171,18 @@ class CachedListing:
             self.exists = True
         else:
             self._names.pop(name, None)
+
+    async def _ask_once(self, not_before: float) -> None:
+        """``ask``, without retries: raise what the one LIST ends with that this rests on, be it another task's."""
+        while self.listed_at < not_before:
+            flight = self._flight
+            if flight is None:
+                problem = await self._list()
+            else:
+                await flight.done.wait()
+                problem = flight.problem if flight.began >= not_before else None
+            if problem is not None:
+                raise problem
 
     async def _list(self) -> RemoteError | None:
         """Ask once; return what the store answers instead of a listing."""

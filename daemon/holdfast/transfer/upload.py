@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file
-from holdfast.errors import ObjectExistsError, RemoteUnavailableError
+from holdfast.errors import ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.telemetry import Counters
 from holdfast.transfer.remotes import Remote
@@ -49,25 +50,18 @@ class Uploader:
             prepared = await trio.to_thread.run_sync(self._prepare, fd)
         source, fingerprint = prepared
         metadata = {**fingerprint.metadata(), **signed}
-        deadline = remote.access.deadline()
-        attempt = 0
-        while True:
-            try:
-                if create_only and replaces:
-                    info = await remote.access.replace_once(key, replaces, source, metadata)
-                else:
-                    info = await remote.access.write_once(key, source, metadata, create_only)
-                break
-            except RemoteUnavailableError as problem:
-                await remote.access.pause(attempt, deadline, problem)
-                attempt += 1
-            except ObjectExistsError:
-                if not remote.access.store.capabilities.metadata:
-                    raise
-                info = await remote.access.head(key)
-                if info.metadata != metadata:
-                    raise
-                break
+        if create_only and replaces:
+            put = partial(remote.access.replace_once, key, replaces, source, metadata)
+        else:
+            put = partial(remote.access.write_once, key, source, metadata, create_only)
+        try:
+            info = await remote.access.retry().run(put)
+        except ObjectExistsError:
+            if not remote.access.store.capabilities.metadata:
+                raise
+            info = await remote.access.head(key)
+            if info.metadata != metadata:
+                raise
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
