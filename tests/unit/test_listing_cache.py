@@ -1,4 +1,4 @@
-"""What is believed of a store's directory: how old it may be, who asks, and what happens while a LIST is on its way."""
+"""Cached listings: how old one may be, when the store is asked, and what happens while a LIST is pending."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from trio.testing import MockClock
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import Capabilities, ObjectInfo
 from holdfast.telemetry import EventLog
-from holdfast.transfer import CachedListing, KnownObject, ListingCache
-from holdfast.transfer import listing_cache as directories_module
+from holdfast.transfer import CachedListing, KnownObject, ListingCache, listing_cache
 from tests.support.scripted_access import ScriptedAccess
 
 DOWN = RemoteUnavailableError("down")
@@ -51,7 +50,7 @@ async def now() -> float:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_belief_knows_nothing(directory: CachedListing) -> None:
+def test_a_new_listing_knows_nothing(directory: CachedListing) -> None:
     assert directory.listed_at == -math.inf
     assert not directory.exists
     assert len(directory) == 0
@@ -85,7 +84,7 @@ async def test_an_empty_directory_exists_if_the_store_says_so(
     assert directory.exists is exists
 
 
-async def test_a_belief_is_as_old_as_the_beginning_of_its_list(
+async def test_a_listing_is_as_old_as_the_beginning_of_its_list(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.seconds = 10
@@ -98,7 +97,7 @@ async def test_a_belief_is_as_old_as_the_beginning_of_its_list(
     assert access.times("LIST") == [5, 15]
 
 
-async def test_a_belief_that_is_young_enough_costs_nothing(
+async def test_a_listing_that_is_young_enough_costs_nothing(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     await directory.ask(trio.current_time())
@@ -248,7 +247,7 @@ async def test_those_who_wait_ask_themselves_when_the_one_who_asked_is_cancelled
     assert names(directory) == {b"0": False}
 
 
-async def test_a_failure_leaves_the_belief_as_it_was(
+async def test_a_failure_leaves_the_listing_as_it_was(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0")
@@ -264,7 +263,7 @@ async def test_a_failure_leaves_the_belief_as_it_was(
 # --- changes of this node ---------------------------------------------------------------------------------------------
 
 
-def test_what_this_node_does_is_believed_at_once(directory: CachedListing) -> None:
+def test_what_this_node_does_counts_at_once(directory: CachedListing) -> None:
     directory.put(b"0", info("0"))
     directory.put_directory(b"deeper")
     assert directory.object(b"0") == KnownObject(5, 7, "mine")
@@ -362,7 +361,7 @@ steps = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
-async def test_what_this_node_did_last_is_always_believed(
+async def test_what_this_node_did_last_always_counts(
     access: ScriptedAccess, autojump_clock: MockClock, steps: list[tuple[str, str, float]]
 ) -> None:
     directory = CachedListing(access, "")
@@ -422,7 +421,7 @@ def test_a_directory_is_forgotten_with_all_below_it(access: ScriptedAccess) -> N
 
 
 def test_the_longest_unused_directories_are_forgotten(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directories_module, "_MOST_NAMES", 1000)
+    monkeypatch.setattr(listing_cache, "_MOST_NAMES", 1000)
     known = ListingCache(access)
     for number in range(256):
         directory = known.get(str(number))
@@ -437,7 +436,7 @@ def test_the_longest_unused_directories_are_forgotten(access: ScriptedAccess, mo
 
 
 def test_directories_in_use_are_kept_however_large_they_are(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directories_module, "_MOST_NAMES", 5)
+    monkeypatch.setattr(listing_cache, "_MOST_NAMES", 5)
     known = ListingCache(access)
     for number in range(255):
         known.get(str(number))

@@ -92,7 +92,7 @@ class Inspector:
             free_bytes=usage.free_bytes,
             min_free_bytes=core.room.limits.min_free_bytes,
             known_nodes=len(core.nodes),
-            fetching=len(core.fetcher.flights()),
+            fetching=len(core.fetcher.fetches()),
             unsent=unsent[:_MOST_UNSENT_SHOWN],
             unsent_files=len(unsent),
             quarantined=len(core.store.quarantine.files()),
@@ -184,7 +184,7 @@ class Inspector:
             return "local" if node.backing else "remote"
         if node.backing == 0:
             path = place.child_path(name)
-            return "fetching" if self._core.fetcher.flight_to(path) else "remote"
+            return "fetching" if self._core.fetcher.fetch_of(path) else "remote"
         if entry is not None:
             return _STATES[entry.state]
         if place.zone.sends and self._core.kind_of(place, name) not in (NameKind.TEMPORARY, NameKind.SIDECAR):

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Health:
-    """Whether the store answered last time; ``since`` is in seconds since the epoch."""
+    """Whether the store answered the last request; ``since`` is in seconds since the epoch."""
 
     up: bool = True
     since: float = 0.0
@@ -29,7 +29,7 @@ class Health:
 
 
 class RemoteAccess:
-    """The way to one store. Cancellation leaves a request to end by itself in its thread; its effect is then unknown."""
+    """Access to one store. A cancelled request ends by itself in its thread; whether it took effect is then unknown."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class RemoteAccess:
         return await ask("LIST", self._questions, self.store.list_directory, prefix)
 
     async def holds_any(self, prefix: str) -> bool:
-        """Say whether there is any object below ``prefix``, at any depth."""
+        """Say whether there is an object below ``prefix``, at any depth."""
         return await self._insist(
             "LIST", self._questions, lambda: next(iter(self.store.list_tree(prefix)), None) is not None
         )
 
     async def survey(self, prefix: str) -> list[ObjectInfo | DirectoryInfo]:
-        """Return the whole of ``RemoteStore.survey``; one that fails half-way begins anew."""
+        """Return all of ``RemoteStore.survey``; a listing that fails half-way starts again from the beginning."""
         return await self._insist("LIST", self._questions, lambda: list(self.store.survey(prefix)))
 
     async def now_ns(self) -> int:
@@ -82,7 +82,7 @@ class RemoteAccess:
         return await self._insist("CLOCK", self._questions, self.store.now_ns)
 
     async def claim(self, name: str, data: bytes) -> bool:
-        """``RemoteStore.claim``, tried once: a lost answer may have been a success."""
+        """``RemoteStore.claim``, tried once: the request behind a lost answer may have succeeded."""
         return await self._once("PUT", self._questions, self.store.claim, name, data)
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -90,7 +90,7 @@ class RemoteAccess:
         return await self._insist("GET", self._transfers, function, *args, **kwargs)
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
-        """``RemoteStore.write``, tried once: only the caller can tell what a lost answer means."""
+        """``RemoteStore.write``, tried once: only the caller can find out whether a PUT with a lost answer succeeded."""
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 

@@ -1,7 +1,7 @@
-"""Which objects this node has, and as which files: placing what arrived, dropping what must go, telling who listens.
+"""The files in the tree that are copies of objects: placing them after a fetch, dropping them, putting them into quarantine.
 
-Every change is one uninterrupted step on the event loop: file and entry change together. Write order: data (staged
-file), rename, entry. Delete order: entry, unlink. What a crash leaves between the two is a file without an entry,
+Every change is one uninterrupted step on the event loop: file and entry change together, and the listener is told. Write
+order: data (staged file), rename, entry. Delete order: entry, unlink. A crash in between leaves a file without an entry,
 which counts as unknown and is compared with the store before it is served.
 """
 
@@ -23,7 +23,7 @@ from holdfast.zones import sidecar_of
 
 
 class CopyListener(Protocol):
-    """Who must know that a name got a file, or lost it, without a request of the kernel's."""
+    """The part that is told when a name gains or loses its file without a request from the kernel."""
 
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
@@ -34,11 +34,11 @@ class CopyListener(Protocol):
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
         """The name ``path`` no longer leads to the file ``inode``, which lives on if it is open.
 
-        With ``same_object`` the same bytes can be fetched again; otherwise the name stands for something else now.
+        With ``same_object`` the same bytes can be fetched again; otherwise the object is another one now, or gone.
         """
 
     def file_corrupt(self, inode: int) -> None:
-        """The bytes of ``inode`` must not be served any more, not even to those who have it open."""
+        """The bytes of ``inode`` must not be served any more, not even through open handles."""
 
 
 class CachedCopies:
@@ -55,19 +55,19 @@ class CachedCopies:
         self._events = events
         self._counters = counters
 
-    def place(self, arrival: PartialFetch, info: ObjectInfo) -> None:
-        """Put a whole and verified arrival where it belongs, with the store's time. Raises ``OSError``."""
-        target = arrival.target
+    def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
+        """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
+        target = fetch.target
         parent, _, name = target.path.rpartition(b"/")
         directory_fd = self.make_directories(parent, target.remote.ownership)
         try:
-            _dress(arrival.fd, directory_fd, target.remote.ownership, info.modified_ns)
+            _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
             self.drop_sidecar(target.path)
-            self._staging.place(arrival.staged_name, directory_fd, name)
-            stat = os.fstat(arrival.fd)
+            self._staging.place(fetch.staged_name, directory_fd, name)
+            stat = os.fstat(fetch.fd)
         finally:
             os.close(directory_fd)
-        assert arrival.fingerprint is not None
+        assert fetch.fingerprint is not None
         self._index.entries.put(
             stat.st_ino,
             Entry(
@@ -75,7 +75,7 @@ class CachedCopies:
                 stat.st_size,
                 stat.st_mtime_ns,
                 stat.st_ctime_ns,
-                arrival.fingerprint.digest,
+                fetch.fingerprint.digest,
                 [CachedName(target.path, info.etag, info.modified_ns)],
                 verified_run=self._index.run,
                 used_ns=time.time_ns(),
@@ -84,13 +84,13 @@ class CachedCopies:
         self.listener.file_placed(target.path, stat)
 
     def make_directories(self, path: bytes, ownership: Ownership) -> int:
-        """Create what is missing of a directory that the store implies; return an ``O_PATH`` descriptor."""
+        """Create the missing part of a directory path that an object's key implies; return an ``O_PATH`` descriptor."""
         return self._tree.make_directories(path, ownership.directory_mode, ownership.uid, ownership.gid)
 
     def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
-        """Drop this node's copy at ``path``, if it is still the file ``inode``; say whether it was.
+        """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
 
-        ``same_object``: the object is still what the copy was made of (an eviction).
+        ``same_object``: the object is still the version that was copied (an eviction).
         """
         parent, _, name = path.rpartition(b"/")
         try:
@@ -103,7 +103,7 @@ class CachedCopies:
             os.close(directory_fd)
 
     def drop_sidecar(self, path: bytes) -> None:
-        """Drop Hadoop's checksum of the file at ``path``, which gets another content: without one, readers don't check."""
+        """Drop Hadoop's checksum file of ``path``, whose content changes: without one, readers don't check."""
         parent, _, name = path.rpartition(b"/")
         sidecar = b"%s/%s" % (parent, sidecar_of(name))
         try:
@@ -111,7 +111,7 @@ class CachedCopies:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:
-            if problem.errno == errno.ENAMETOOLONG:  # nor can it be there
+            if problem.errno == errno.ENAMETOOLONG:  # so there is no such file
                 return
             raise
         if stat.st_nlink == 1:
@@ -133,7 +133,7 @@ class CachedCopies:
         return True
 
     def all_names_known(self, inode: int, entry: Entry) -> bool:
-        """Say whether the names of ``entry`` are all that the file ``inode`` has: then dropping them frees its bytes."""
+        """Say whether ``entry`` has all names (hard links) of the file ``inode``: then dropping them frees its bytes."""
         try:
             stats = [self._tree.stat(name.path) for name in entry.names]
         except (FileNotFoundError, NotADirectoryError):
@@ -143,7 +143,7 @@ class CachedCopies:
     def drop_directory(self, path: bytes) -> bool:
         """Drop a directory that no object implies any more, with the copies in it; say whether it is gone.
 
-        What is not a copy of an object (unsent files, temporary ones) stays, and keeps its directories.
+        Files that are not copies of objects (unsent, temporary) stay, and so do their directories.
         """
         for child, stat in list(self._tree.walk(path)):
             entry = self._index.entries.get(stat.st_ino)
@@ -155,7 +155,7 @@ class CachedCopies:
         return bool(gone) and gone[-1][0] == path
 
     def forget_name(self, path: bytes, stat: os.stat_result) -> None:
-        """Take the name ``path`` out of the entry of a file that is about to lose it."""
+        """Remove ``path`` from the entry of a file that is about to lose this name."""
         entry = self._index.entries.get(stat.st_ino)
         if entry is None:
             return
@@ -166,7 +166,7 @@ class CachedCopies:
             self._index.entries.put(stat.st_ino, entry)
 
     def quarantine(self, path: bytes, inode: int, reason: dict[str, str]) -> None:
-        """Take a file that must not be served out of the tree, and record why. It may be gone already."""
+        """Move a file that must not be served out of the tree, and record why. If it is gone already, do nothing."""
         parent, _, name = path.rpartition(b"/")
         directory_fd = self._tree.open_directory(parent)
         try:
@@ -185,7 +185,7 @@ class CachedCopies:
         self._events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
 
 
-def _dress(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:
+def _set_attributes(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:
     uid, gid = ownership.owner(os.stat(directory_fd))
     os.fchmod(fd, ownership.file_mode)
     if os.geteuid() == 0:

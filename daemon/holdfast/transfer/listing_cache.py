@@ -1,10 +1,11 @@
-"""What this node believes of the store's directories: one LIST for a whole directory, kept up by this node's own writes.
+"""Cached listings of a store's directories: filled by one LIST of a whole directory, kept current by this node's own writes.
 
-A belief has an age: the time at which the LIST began that it rests on. Who asks says how old it may be; ``now`` means that
-the store must be asked after the question came. Invariants: while a LIST is on its way, every change that this node makes
-is noted and played over the result, because the answer may predate it; one LIST of a directory at a time. A LIST is one
-try: whoever insists tries again, so that nobody who does not has to wait for that.
-Names here are bytes, as in the mount; keys are text.
+A cached listing is as old as the LIST behind it: its time is when that LIST began. A caller says how old it may be; with
+``now`` the store is asked after the call. Invariants: changes that this node makes while a LIST is pending are recorded and
+applied to its result, because the answer may predate them; a directory has one pending LIST at a time. A LIST is tried once:
+a caller that insists tries again by itself, so that a caller that does not never waits for retries.
+
+Names here are bytes, as in the mount; keys are text. The cache is in memory only: a crash loses it.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from holdfast.transfer.access import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 500_000
-_LONG_LISTING = 2000  # names, that take 2 ms to be packed
+_LONG_LISTING = 2000  # names: they take 2 ms to pack
 _LARGE = 5000
-_LARGE_FOR_ONE = 1000  # a page of S3's: from here on a LIST takes as many requests as asking about the name
-_LARGE_FOR_ONE_FILE = 64  # a hop to a thread and 30 µs, against 2 µs for each file that is listed
-_FEWEST_DIRECTORIES = 64  # however large they are: those in use now must not be forgotten while they are
+_LARGE_FOR_ONE = 1000  # one page of S3's LIST: beyond it, a LIST takes at least as many requests as asking about one name
+_LARGE_FOR_ONE_FILE = 64  # a HEAD is a switch to a thread and 30 µs; a LIST is 2 µs for each file
+_FEWEST_DIRECTORIES = 64  # kept however large they are: a directory in use must not be forgotten meanwhile
 
 
 class KnownObject(NamedTuple):
-    """What a listing tells of an object."""
+    """What a listing says about an object."""
 
     size_bytes: int
     modified_ns: int
     etag: str
 
 
-class _Flight:
-    """A LIST on its way: when it began, what changed here meanwhile, and how it ended."""
+class _PendingList:
+    """A pending LIST: when it began, the changes made here meanwhile, and how it ended."""
 
     __slots__ = ("began", "changes", "done", "problem")
 
@@ -51,12 +52,12 @@ class _Flight:
 
 
 class CachedListing:
-    """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` while never asked."""
+    """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` before the first LIST."""
 
-    __slots__ = ("_access", "_flight", "_names", "exists", "key", "listed_at")
+    __slots__ = ("_access", "_names", "_pending", "exists", "key", "listed_at")
 
     _names: dict[bytes, bytes | None]
-    """Packed numbers and etag of an object; None for a directory."""
+    """An object's size and time, packed, and its etag; None for a directory."""
 
     def __init__(self, access: RemoteAccess, key: str) -> None:
         self.key = key
@@ -64,22 +65,22 @@ class CachedListing:
         self.exists = False
         self._access = access
         self._names = {}
-        self._flight: _Flight | None = None
+        self._pending: _PendingList | None = None
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __contains__(self, name: bytes) -> bool:
-        """Say whether an object or a directory ``name`` is believed to be there."""
+        """Say whether the cache has an object or a directory ``name``."""
         return name in self._names
 
     @property
     def is_known(self) -> bool:
-        """Whether there ever was a LIST, or the directory was made here."""
+        """Whether the directory was ever listed, or was made by this node."""
         return self.listed_at > -math.inf
 
     def object(self, name: bytes) -> KnownObject | None:
-        """Return what is believed of the object ``name``; None when there is none, or a directory."""
+        """Return the cached object ``name``; None when there is none, or a directory."""
         packed = self._names.get(name)
         if packed is None:
             return None
@@ -87,7 +88,7 @@ class CachedListing:
         return KnownObject(size_bytes, modified_ns, packed[_NUMBERS.size :].decode())
 
     def has_directory(self, name: bytes) -> bool:
-        """Say whether there is believed to be a deeper prefix ``name``."""
+        """Say whether the cache has a directory ``name``."""
         return name in self._names and self._names[name] is None
 
     def names(self) -> Iterator[tuple[bytes, bool]]:
@@ -100,10 +101,10 @@ class CachedListing:
         return set(self._names)
 
     async def ask(self, not_before: float, *, insist: bool = True) -> None:
-        """Make the belief rest on a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
+        """Bring the listing up to a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
 
-        Without ``insist`` a store that does not answer is asked only once. Cancelled, the belief stays as it was, and
-        others who wait ask themselves.
+        Without ``insist`` a store that does not answer is asked only once. Cancellation leaves the cached listing as it was;
+        other callers that wait for the same LIST then send their own.
         """
         if self.listed_at >= not_before:
             return
@@ -113,9 +114,9 @@ class CachedListing:
             await self._ask_once(not_before)
 
     async def ask_about(self, name: bytes, key: str, *, insist: bool = True) -> None:
-        """Bring the belief about one name up to date, with a HEAD of ``key`` and, if that is nothing, a LIST below it.
+        """Bring one name up to date, with a HEAD of ``key`` and, if there is no such object, a LIST below it.
 
-        What this node does to the name meanwhile counts more than the answers. Raises ``RemoteError``; without ``insist``
+        A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``insist``
         the store is asked only once.
         """
         before = self._names.get(name, b"")
@@ -134,22 +135,22 @@ class CachedListing:
             self.remove(name)
 
     def is_worth_listing(self, *, for_others: bool) -> bool:
-        """Say whether one LIST of the directory, as large as it is believed to be, beats asking about one name.
+        """Say whether one LIST of the directory, at its cached size, is cheaper than asking about one name.
 
-        ``for_others``: what the LIST tells will do for further names too.
+        ``for_others``: the listing will be used for further names too.
         """
         if for_others:
             return len(self) < _LARGE
         return len(self) < (_LARGE_FOR_ONE_FILE if self._access.store.capabilities.cheap_head else _LARGE_FOR_ONE)
 
     def believe_empty(self) -> None:
-        """Take the directory as known and empty: it was made here under a name that the store did not have."""
+        """Take the directory as known and empty: this node made it under a name that the store did not have."""
         self.listed_at = trio.current_time()
         self.exists = False
         self._names.clear()
 
     def put(self, name: bytes, info: ObjectInfo) -> None:
-        """Note that this node stored, or has seen, the object ``name``."""
+        """Note that this node stored or saw the object ``name``."""
         self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
 
     def put_directory(self, name: bytes) -> None:
@@ -161,8 +162,8 @@ class CachedListing:
         self._change(name, None, False)
 
     def _change(self, name: bytes, packed: bytes | None, present: bool) -> None:
-        if self._flight is not None:
-            self._flight.changes.append((name, packed, present))
+        if self._pending is not None:
+            self._pending.changes.append((name, packed, present))
         self._apply(name, packed, present)
 
     def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
@@ -173,37 +174,37 @@ class CachedListing:
             self._names.pop(name, None)
 
     async def _ask_once(self, not_before: float) -> None:
-        """``ask``, without retries: raise what the one LIST ends with that this rests on, be it another task's."""
+        """``ask`` without retries: raise the error of the LIST that was waited for, which may be another task's."""
         while self.listed_at < not_before:
-            flight = self._flight
-            if flight is None:
+            pending = self._pending
+            if pending is None:
                 problem = await self._list()
             else:
-                await flight.done.wait()
-                problem = flight.problem if flight.began >= not_before else None
+                await pending.done.wait()
+                problem = pending.problem if pending.began >= not_before else None
             if problem is not None:
                 raise problem
 
     async def _list(self) -> RemoteError | None:
-        """Ask once; return what the store answers instead of a listing."""
-        flight = self._flight = _Flight()
+        """Send one LIST and take its result; return the error if it failed."""
+        pending = self._pending = _PendingList()
         try:
             listing = await self._access.list_directory(self.key, insist=False)
             is_long = len(listing.objects) > _LONG_LISTING
             names = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
-            self._adopt(names, listing.exists, flight)
+            self._adopt(names, listing.exists, pending)
         except RemoteError as problem:
-            flight.problem = problem
+            pending.problem = problem
         finally:
-            self._flight = None
-            flight.done.set()
-        return flight.problem
+            self._pending = None
+            pending.done.set()
+        return pending.problem
 
-    def _adopt(self, names: dict[bytes, bytes | None], exists: bool, flight: _Flight) -> None:
+    def _adopt(self, names: dict[bytes, bytes | None], exists: bool, pending: _PendingList) -> None:
         self._names = names
         self.exists = exists
-        self.listed_at = flight.began
-        for change in flight.changes:
+        self.listed_at = pending.began
+        for change in pending.changes:
             self._apply(*change)
 
 
@@ -217,14 +218,14 @@ def _packed(listing: DirectoryListing) -> dict[bytes, bytes | None]:
 
 
 class ListingCache:
-    """The known directories of one store, the longest unused forgotten first."""
+    """The cached listings of one store's directories; the least recently used are forgotten first."""
 
     def __init__(self, access: RemoteAccess) -> None:
         self.access = access
         self._known: OrderedDict[str, CachedListing] = OrderedDict()
 
     def get(self, key: str) -> CachedListing:
-        """Return the belief about the directory ``key``, perhaps a new one that knows nothing."""
+        """Return the cached listing of the directory ``key``: a new, unknown one if there is none yet."""
         directory = self._known.get(key)
         if directory is None:
             self._shrink()
@@ -234,19 +235,19 @@ class ListingCache:
         return directory
 
     def deleted(self, key: str) -> None:
-        """The store has deleted the object ``key``: a LIST that began before must not bring it back."""
+        """Note that the store has deleted the object ``key``: a LIST that began before must not bring it back."""
         parent, _, name = key.rpartition("/")
         directory = self._known.get(parent)
         if directory is not None:
             directory.remove(name.encode())
 
-    def believed_size(self, key: str) -> int:
-        """Return how many names the directory ``key`` is believed to have; 0 when nothing is known."""
+    def cached_count(self, key: str) -> int:
+        """Return how many names are cached of the directory ``key``; 0 when nothing is known of it."""
         directory = self._known.get(key)
         return len(directory) if directory is not None else 0
 
     def seen(self, key: str, info: ObjectInfo) -> None:
-        """The store was seen to have the object ``key``."""
+        """Note that the store was seen to have the object ``key``."""
         parent, _, name = key.rpartition("/")
         directory = self._known.get(parent)
         if directory is not None:

@@ -1,8 +1,8 @@
-"""A file on its way from the store: which parts are here and may be read already.
+"""A file that is being fetched from a store: which of its parts may be read already.
 
-A part is one chunk of the digest's geometry. It counts as here when its bytes are in the staged file and, where the store
-keeps chunk digests, have been checked: what is read from an unfinished arrival is never corrupt. Without chunk digests
-nothing may be read before the whole file has been checked, except when there is no digest at all.
+A part is one chunk of the digest's geometry. It is readable when its bytes are in the staged file and, where the store keeps
+chunk digests, have been checked: what is read from an unfinished fetch is never corrupt. Without chunk digests nothing may
+be read before the whole file has been checked, except when there is no digest at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.transfer.remotes import ObjectPath
 
 
 class PartialFetch:
-    """One fetch. ``fd`` is the staged file, readable as far as ``wait_for`` allows, and open while anybody holds it."""
+    """One fetch. ``fd`` is the staged file: readable as far as ``wait_for`` allows, open while the fetch is held."""
 
     def __init__(self, target: ObjectPath, known: KnownObject) -> None:
         self.target = target
@@ -28,16 +28,16 @@ class PartialFetch:
         self.fd = -1
         self.inode = 0
         self.fingerprint: Fingerprint | None = None
-        """What the bytes were checked by; None until that is known."""
+        """What the bytes were checked against; None until that is known."""
         self.expected: Fingerprint | None = None
         self.detached = False
-        """The name is gone: finish for those who read, but don't place the file."""
+        """The name is gone: finish for those who read the file, but don't place it in the tree."""
         self.reported = False
-        """Its readers were told by an event that the rest will not come."""
+        """An event has told that its readers won't get the rest."""
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
-        self._waiting = deque(range(chunk_count(known.size_bytes)))
-        self._here: set[int] = set()
+        self._queued = deque(range(chunk_count(known.size_bytes)))
+        self._readable: set[int] = set()
         self._progress = trio.Event()
         self._finished = False
         self._problem: HoldfastError | None = None
@@ -49,12 +49,12 @@ class PartialFetch:
 
     @property
     def failed(self) -> bool:
-        """Whether the file will not come. What is here of it may be read."""
+        """Whether the fetch has failed. The parts that are readable stay so."""
         return self._problem is not None
 
     @property
     def outdated(self) -> bool:
-        """Whether it failed because the object is another one by now, or gone."""
+        """Whether it failed because the object was replaced or deleted meanwhile."""
         return isinstance(self._problem, ObjectChangedError | ObjectMissingError)
 
     def hold(self) -> None:
@@ -62,20 +62,20 @@ class PartialFetch:
         self._holders += 1
 
     def let_go(self) -> None:
-        """Undo one ``hold``; the flight itself holds once."""
+        """Undo one ``hold``; the fetch itself holds once. The last one closes ``fd``."""
         self._holders -= 1
         if self._holders == 0 and self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def staged(self, name: bytes, fd: int) -> None:
-        """Note where the bytes go."""
+        """Note the staged file that takes the bytes."""
         self.staged_name, self.fd = name, fd
         self.inode = os.fstat(fd).st_ino
         self._wake()
 
     async def wait_staged(self) -> None:
-        """Wait until ``fd`` is there; who holds may use it then. Raises what ended the fetch."""
+        """Wait until ``fd`` is open; a holder may use it then. Raises the error that ended the fetch."""
         while not self.staged_name:
             await self._step()
 
@@ -85,18 +85,18 @@ class PartialFetch:
         return start, min(start + self._part_bytes, self.known.size_bytes)
 
     def next_part(self) -> int | None:
-        """Take the part that should be fetched next; None when all are taken."""
-        return self._waiting.popleft() if self._waiting else None
+        """Take the part to fetch next off the queue; None when all have been taken."""
+        return self._queued.popleft() if self._queued else None
 
     @property
-    def parts_waiting(self) -> int:
-        """How many parts nobody has taken yet."""
-        return len(self._waiting)
+    def queued_parts(self) -> int:
+        """How many parts have not been taken yet."""
+        return len(self._queued)
 
     def part_checked(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
-        """Compare what came for ``part`` with what the store keeps; False when it differs. Then it is readable.
+        """Compare the bytes of ``part`` with the store's digest; False when they differ. If they match, it becomes readable.
 
-        ``found`` is the fingerprint of the whole file when it has one part, else holds the digest of this chunk alone.
+        ``found`` is the fingerprint of the whole file if that is one part, otherwise it holds the digest of this chunk only.
         """
         self.expected = expected
         if chunk_count(self.known.size_bytes) == 1:
@@ -105,47 +105,47 @@ class PartialFetch:
             self.fingerprint = found
         elif expected is not None:
             if not expected.chunks:
-                return True  # only the whole can be checked: nothing is readable before
+                return True  # only the whole file can be checked: nothing is readable before
             if expected.chunks[part] != found.chunks[0]:
                 return False
             self.fingerprint = expected
-        self._here.add(part)
+        self._readable.add(part)
         self._wake()
         return True
 
     def whole_checked(self, found: Fingerprint) -> bool:
-        """Compare the fingerprint of the whole file, where the parts could not tell; False when it differs."""
+        """Compare the fingerprint of the whole file, where there are no chunk digests; False when it differs."""
         self.fingerprint = found
         return self.expected is None or self.expected.digest == found.digest
 
     def finish(self) -> None:
-        """Note that the whole file is here and verified."""
+        """Note that the whole file has been fetched and verified."""
         self._finished = True
         self._wake()
 
     def fail(self, problem: HoldfastError) -> None:
-        """Note that the file will not come."""
+        """Note that the fetch has failed with ``problem``, which is raised to all who wait."""
         self._problem = problem
         self._wake()
 
     async def wait_for(self, start: int, end: int) -> None:
-        """Wait until the bytes ``start`` to ``end`` may be read; fetch them before others. Raises what ended the fetch.
+        """Wait until the bytes ``start`` to ``end`` may be read; fetch them first. Raises the error that ended the fetch.
 
-        Bytes beyond the end of the file need not be waited for.
+        Bytes beyond the end of the file are not waited for.
         """
         end = min(end, self.known.size_bytes)
         if start >= end:
             return
         parts = range(start // self._part_bytes, -(-end // self._part_bytes))
         for part in reversed(parts):
-            if part in self._waiting:
-                self._waiting.remove(part)
-                self._waiting.appendleft(part)
-        while not self._finished and not self._here.issuperset(parts):
+            if part in self._queued:
+                self._queued.remove(part)
+                self._queued.appendleft(part)
+        while not self._finished and not self._readable.issuperset(parts):
             await self._step()
 
     async def wait_whole(self) -> None:
-        """Wait until the file is whole and verified. Raises what ended the fetch."""
+        """Wait until the file is whole and verified. Raises the error that ended the fetch."""
         while not self._finished:
             await self._step()
 
