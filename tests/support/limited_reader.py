@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 from holdfast.checkpoints.hooks.streams import ObjectStream
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable, read_manifest
-from holdfast.remote.file_store import DirectoryStore
+from holdfast.remote.file_store import FileStore
 
 
 class LimitedReader:
@@ -60,7 +60,7 @@ class LimitedReader:
 
 def main(directory: Path, limit_bytes: int) -> None:
     """Serve until stdin ends."""
-    store = DirectoryStore(directory)
+    store = FileStore(directory)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

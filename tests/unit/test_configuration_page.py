@@ -14,7 +14,7 @@ from holdfast.config import Config, load
 from holdfast.config.schema import Section
 from holdfast.config.units import ByteSize
 from holdfast.remote import Capabilities
-from holdfast.remote.file_store import DirectoryStore
+from holdfast.remote.file_store import FileStore
 from holdfast.remote.fsspec_store import FsspecStore
 from holdfast.remote.obstore_store import ObstoreStore
 
@@ -98,7 +98,7 @@ def test_the_examples_are_configurations(tmp_path: Path) -> None:
 
 def test_the_table_of_stores_says_what_the_stores_promise() -> None:
     by_library: dict[str, Capabilities] = {
-        "Holdfast's own": DirectoryStore.capabilities,
+        "Holdfast's own": FileStore.capabilities,
         "obstore": ObstoreStore.capabilities,
         "fsspec": FsspecStore.capabilities,
     }

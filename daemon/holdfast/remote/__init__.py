@@ -1,4 +1,4 @@
-"""Remote stores by URL. Every call here waits for a disk or a network: call it in a thread."""
+"""Remote stores by URL. Every call here blocks on a disk or the network: make it in a thread."""
 
 from holdfast.remote.contract import (
     Capabilities,

@@ -1,12 +1,12 @@
 """A local or shared directory as a store (``file://``): objects are the regular files in it.
 
 An object is written under ``.holdfast/``, gets its metadata as an extended attribute, is synced, and is then renamed or, for
-a conditional creation, hard-linked to its name: all or nothing, on this machine and on an NFS mount alike. Links, devices
-and files whose names can't be keys are no objects and are left alone. ``.holdfast/`` is there as long as the store is:
-without it nothing counts as missing and nothing is written, for the disk that belongs here may just not be mounted.
+a conditional create, hard-linked to its name. That is atomic on this machine and on an NFS mount. Links, devices and files
+whose names can't be keys are not objects and are left alone. A store always has its ``.holdfast/``: without it no object
+counts as missing and nothing is written, because the disk that belongs here may not be mounted.
 
-The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't hold
-names that end in ``#`` and digits, and does not list a directory in which a single file has a name that is no key.
+The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't store
+names that end in ``#`` and digits, and can't list a directory if a single file in it has a name that is no key.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from holdfast.remote.contract import (
 )
 from holdfast.remote.file_syscalls import (
     ATTRIBUTE,
-    NAME_CAN_NOT_BE,
+    UNSTORABLE_NAME,
     OpenObject,
     info_of,
-    place,
+    move_to_key,
     sync,
     translated_errors,
     write_file,
@@ -52,10 +52,10 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.tree_walk import everything_below, objects_below
 
-_NOTHING_THERE = {errno.ENOENT, *NAME_CAN_NOT_BE}
+_NO_SUCH_OBJECT = {errno.ENOENT, *UNSTORABLE_NAME}
 
 
-class DirectoryStore(RemoteStore):
+class FileStore(RemoteStore):
     """Objects as files below ``root``. Deleting an object leaves its directories; ``prune`` removes them."""
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
@@ -95,7 +95,7 @@ class DirectoryStore(RemoteStore):
                     else:
                         objects[name] = info_of(key_below(prefix, name), stat, {})
             except OSError as problem:
-                if problem.errno not in _NOTHING_THERE:
+                if problem.errno not in _NO_SUCH_OBJECT:
                     raise
                 self.probe()
                 return DirectoryListing({}, frozenset(), exists=False)
@@ -114,7 +114,7 @@ class DirectoryStore(RemoteStore):
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")
         if etag and file.info.etag != etag:
-            file.close()  # the error's traceback would keep it open for as long as the error is kept
+            file.close()  # otherwise the error's traceback keeps the file open for as long as the error is kept
             raise ObjectChangedError(f"GET {key}: the object is another version by now")
         if end > start >= file.info.size_bytes:
             file.close()
@@ -125,21 +125,21 @@ class DirectoryStore(RemoteStore):
         target = self._path(checked_target(key))
         with self._staged(f"PUT {key}") as staged:
             stat = write_file(staged, source, metadata)
-            place(staged, target, create_only=create_only)
+            move_to_key(staged, target, create_only=create_only)
         return info_of(key, stat, metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         key = f"{PRIVATE}/{checked(name)}"
         with self._staged(f"PUT {key}") as staged:
             write_file(staged, UploadSource(len(data), data=data), {})
-            place(staged, self._path(key), create_only=create_only)
+            move_to_key(staged, self._path(key), create_only=create_only)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)
         path = self._path(checked_target(target))
         with self._staged(f"COPY {source} to {target}") as staged:
-            os.link(self._path(source), staged, follow_symlinks=False)  # no object is ever changed: a link is a copy
-            place(staged, path, create_only=False)
+            os.link(self._path(source), staged, follow_symlinks=False)  # objects are never modified, so a link is a copy
+            move_to_key(staged, path, create_only=False)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ class DirectoryStore(RemoteStore):
                     os.unlink(self._path(key))
                     directories.add(os.path.dirname(self._path(key)))
                 except OSError as problem:
-                    if problem.errno not in _NOTHING_THERE:
+                    if problem.errno not in _NO_SUCH_OBJECT:
                         raise
 
         try:
@@ -168,7 +168,7 @@ class DirectoryStore(RemoteStore):
             try:
                 os.rmdir(self._path(checked(prefix)))
             except OSError as problem:
-                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NOTHING_THERE}:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NO_SUCH_OBJECT}:
                     raise
 
     def _path(self, key: str) -> str:
@@ -179,7 +179,7 @@ class DirectoryStore(RemoteStore):
             try:
                 return OpenObject(self._path(key), key)
             except OSError as problem:
-                if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NOTHING_THERE}:
+                if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
                     raise
         self.probe()
         raise ObjectMissingError(f"{what} {key}: no such object")
@@ -196,7 +196,7 @@ class DirectoryStore(RemoteStore):
 
     @contextmanager
     def _staged(self, what: str) -> Iterator[str]:
-        """Give a name to write under. Its directory is there as long as the store is: whoever writes need not ask first."""
+        """Yield a staged path to write to. Its directory exists as long as the store does, so no probe is needed before."""
         staged = self._path(staged_key())
         try:
             with translated_errors(what):
@@ -206,5 +206,5 @@ class DirectoryStore(RemoteStore):
                     self.probe()
                     raise
         finally:
-            with suppress(OSError):  # renamed, or left to the sweep of old staged files
+            with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
                 os.unlink(staged)

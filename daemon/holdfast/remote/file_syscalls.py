@@ -1,7 +1,7 @@
-"""The system calls behind ``file://``: an object read through a descriptor, a file written whole, a name given to it.
+"""The system calls behind ``file://``: reading an object through a descriptor, writing a staged file, moving it to its key.
 
-Nothing here knows of stores but what an object is: a regular file, with its metadata in an extended attribute. Order of a
-write: data, metadata, fsync, name, fsync of the directories. A crash leaves a staged file, or the whole object.
+All that this module knows of stores is that an object is a regular file with its metadata in an extended attribute. Order
+of a write: data, metadata, fsync, name, fsync of the directories. A crash leaves a staged file, or the whole object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.errors import (
 from holdfast.remote.contract import ObjectInfo, UploadSource
 
 ATTRIBUTE = "user.holdfast"
-NAME_CAN_NOT_BE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 
 _BUFFER_BYTES = 2**20
 _SEND_BYTES = 2**30
@@ -32,7 +32,7 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class OpenObject:
-    """One version of an object, held by a descriptor that is closed when nobody needs it any more."""
+    """One version of an object, held open by a descriptor, which is closed with the last reference at the latest."""
 
     def __init__(self, path: str, key: str) -> None:
         self._fd = -1
@@ -50,7 +50,7 @@ class OpenObject:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file at once."""
+        """Close the file now."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -67,13 +67,13 @@ class OpenObject:
 
 
 def info_of(key: str, stat: os.stat_result, metadata: dict[str, str]) -> ObjectInfo:
-    """Return what ``stat`` tells of the object ``key``."""
+    """Return the info of the object ``key`` whose file has the attributes ``stat``."""
     etag = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
     return ObjectInfo(key, stat.st_size, etag, stat.st_mtime_ns, metadata)
 
 
 def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
-    """Make a new file and sync it; a file as source is sent by the kernel. Raises ``OSError``."""
+    """Write a new file and sync it; if the source is a file, the kernel copies it. Raises ``OSError``."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         if source.path is not None:
@@ -92,8 +92,8 @@ def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.
         os.close(fd)
 
 
-def place(staged: str, target: str, *, create_only: bool) -> None:
-    """Give a file its name for good, and make the directories for it. Raises ``OSError``, ``FileExistsError`` if taken."""
+def move_to_key(staged: str, target: str, *, create_only: bool) -> None:
+    """Move a staged file to its name, making directories as needed. Raises ``OSError``: ``FileExistsError`` if taken."""
     name = _link if create_only else os.rename
     changed = [os.path.dirname(target)]
     for left in reversed(range(_MOST_ATTEMPTS)):
@@ -109,7 +109,7 @@ def place(staged: str, target: str, *, create_only: bool) -> None:
 
 
 def _make_directories(path: str) -> list[str]:
-    """Make ``path``; return the directories that must be synced once a name has been added to it."""
+    """Make the directory ``path``; return the directories that must be synced once a name has been added to it."""
     changed = [path]
     while not os.path.isdir(changed[-1]):
         changed.append(os.path.dirname(changed[-1]))
@@ -118,7 +118,9 @@ def _make_directories(path: str) -> list[str]:
     except FileExistsError:
         if any(os.path.lexists(directory) and not os.path.isdir(directory) for directory in changed):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None  # made by another, and pruned
+        raise FileNotFoundError(
+            errno.ENOENT, os.strerror(errno.ENOENT), path
+        ) from None  # another process made and pruned it
     return changed
 
 
@@ -128,14 +130,14 @@ def _link(staged: str, target: str) -> None:
     except FileExistsError:
         if os.path.isdir(target):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target) from None
-        if os.stat(staged).st_nlink == 1:  # else it was us: NFS may do it and lose the answer (open(2), O_EXCL)
+        if os.stat(staged).st_nlink == 1:  # else the link is ours: NFS may make it and lose the answer (open(2), O_EXCL)
             raise
 
 
 def sync(directories: Iterable[str]) -> None:
     """Make the names in ``directories`` durable. Raises ``OSError``."""
     for directory in directories:
-        with suppress(FileNotFoundError):  # pruned since, with nothing in it
+        with suppress(FileNotFoundError):  # pruned meanwhile, so it was empty
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(fd)
@@ -152,7 +154,7 @@ def translated_errors(what: str) -> Iterator[None]:
         raise ObjectExistsError(f"{what}: the object exists already") from None
     except OSError as problem:
         text = f"{what}: {problem.strerror}"
-        if problem.errno in NAME_CAN_NOT_BE:
+        if problem.errno in UNSTORABLE_NAME:
             raise NameNotStorableError(text) from None
         if problem.errno in _REFUSED:
             raise RemoteRefusedError(text) from None

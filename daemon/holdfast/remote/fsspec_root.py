@@ -1,4 +1,4 @@
-"""One file system of fsspec's, and the directory in it that is a store: the steps that a write is made of."""
+"""An fsspec file system and the directory in it that is a store's root: paths, and the steps of a write."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ FILE = "file"
 
 
 class FsspecRoot(NamedTuple):
-    """Keys are relative to ``root``. What the file system raises comes as it is."""
+    """Keys are relative to ``directory``. Errors of the file system are passed on untranslated."""
 
     files: Any
     """An ``fsspec.AbstractFileSystem``."""
-    root: str
+    directory: str
 
     def path(self, key: str) -> str:
         """Return the path of ``key`` in the file system."""
-        return f"{self.root}/{key}" if key else self.root
+        return f"{self.directory}/{key}" if key else self.directory
 
     def type_of(self, key: str) -> str | None:
-        """Return ``file``, ``directory`` or another word; None when nothing is there."""
+        """Return fsspec's type of what is at ``key``, mostly ``file`` or ``directory``; None when nothing is there."""
         try:
             found: str = self.files.info(self.path(key))["type"]
         except (FileNotFoundError, NotADirectoryError):
@@ -34,7 +34,10 @@ class FsspecRoot(NamedTuple):
         return found
 
     def check_free(self, key: str, what: str, *, create_only: bool) -> bool:
-        """Return whether there is an object that may be replaced. Raises when ``key`` can't be written."""
+        """Say whether there is an object, which may be replaced.
+
+        Raises ``NameNotStorableError`` for a name that is no file, and ``ObjectExistsError`` with ``create_only``.
+        """
         there = self.type_of(key)
         if there is not None and there != FILE:
             raise NameNotStorableError(f"{what}: a {there} has this name")
@@ -65,20 +68,20 @@ class FsspecRoot(NamedTuple):
 
         try:
             send()
-        except FileNotFoundError:  # the first in this store
+        except FileNotFoundError:  # this is the first write to the store
             self.files.makedirs(self.path(PRIVATE), exist_ok=True)
             send()
 
 
 def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:
-    """Return what fsspec's ``detail`` tells of the object ``key``."""
+    """Return the info of the object ``key`` from fsspec's ``detail`` of it."""
     time_ns = modified_ns(detail)
     etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{time_ns:x}")
     return ObjectInfo(key, int(detail["size"]), etag, time_ns)
 
 
 def modified_ns(detail: Mapping[str, Any]) -> int:
-    """Return when the file was changed, 0 if nothing tells; in whole microseconds, which a float of seconds can hold."""
+    """Return the file's mtime, or 0 if unknown; in whole microseconds, which a float of seconds can represent."""
     for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
         value = detail.get(name)
         if isinstance(value, datetime):

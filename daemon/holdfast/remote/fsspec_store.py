@@ -1,11 +1,11 @@
-"""Any other scheme through fsspec (hdfs, webhdfs, sftp, smb, …), with what each of them can promise.
+"""Stores of all other schemes, through fsspec (hdfs, webhdfs, sftp, smb, …), with what each of them can promise.
 
-fsspec has no conditional creation and no object metadata: a write-once name is checked, then renamed to, which two nodes
-can both do at the same moment; and digests are known only to the node that wrote or fetched. ``docs/configuration.md``
-says so to users. The file system behind it is made, and may connect, when it is first asked.
+fsspec has no conditional create and no object metadata. A write-once name is checked and then renamed to, which two nodes
+can both do at the same moment; and only the node that wrote or fetched an object knows its digest.
+``docs/configuration.md`` says so to users. The fsspec file system is made, and may connect, with the first request.
 
-Only those of fsspec's methods are used that tell what went wrong: ``exists``, ``isdir`` and ``find`` take a store that does
-not answer for one that has nothing.
+Only those methods of fsspec are used that report errors: ``exists``, ``isdir`` and ``find`` take a store that does not
+answer for an empty one.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from holdfast.remote.obstore_errors import printable
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.tree_walk import everything_below, objects_below
 
-_BUFFER_BYTES = 8 * 2**20  # each is an open of its own
-_NAME_CAN_NOT_BE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+_BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
+_UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 
 
 class FsspecStore(RemoteStore):
@@ -66,8 +66,8 @@ class FsspecStore(RemoteStore):
         self.url = public_url(url)
         self._given = (url, dict(options))
         self._secrets = secrets_of(url, options)
-        self._opening = threading.Lock()
-        self._place: FsspecRoot | None = None
+        self._lock = threading.Lock()
+        self._root: FsspecRoot | None = None
         try:
             fsspec.get_filesystem_class(url.partition("://")[0])
         except ImportError as problem:
@@ -79,12 +79,12 @@ class FsspecStore(RemoteStore):
             ) from None
 
     def probe(self) -> None:
-        with self._asking(f"asking {self.url}") as place:
-            place.files.makedirs(place.path(PRIVATE), exist_ok=True)
+        with self._request(f"asking {self.url}") as root:
+            root.files.makedirs(root.path(PRIVATE), exist_ok=True)
 
     def head(self, key: str) -> ObjectInfo:
-        with self._asking(f"stat {key}") as place:
-            detail = place.files.info(place.path(checked(key)))
+        with self._request(f"stat {key}") as root:
+            detail = root.files.info(root.path(checked(key)))
         if detail["type"] != FILE:
             raise ObjectMissingError(f"stat {key}: no such object")
         return info_of(key, detail)
@@ -93,12 +93,12 @@ class FsspecStore(RemoteStore):
         objects: dict[str, ObjectInfo] = {}
         directories: dict[str, int] = {}
         try:
-            with self._asking(f"list {prefix}/") as place:
-                details = place.files.ls(place.path(checked_prefix(prefix)), detail=True)
+            with self._request(f"list {prefix}/") as root:
+                details = root.files.ls(root.path(checked_prefix(prefix)), detail=True)
         except ObjectMissingError:
             return DirectoryListing({}, frozenset(), exists=not prefix)
         for detail in details:
-            key = detail["name"][len(place.root) :].strip("/")
+            key = detail["name"][len(root.directory) :].strip("/")
             name = key.rpartition("/")[2]
             if key == prefix:
                 if detail["type"] == FILE:
@@ -133,19 +133,19 @@ class FsspecStore(RemoteStore):
     def _write(self, key: str, source: UploadSource, *, create_only: bool) -> ObjectInfo:
         what = f"write {key}"
         try:
-            with self._asking(what) as place:
-                place.check_free(key, what, create_only=create_only)
-                place.make_parent(key)
-                staged = place.path(staged_key())
+            with self._request(what) as root:
+                root.check_free(key, what, create_only=create_only)
+                root.make_parent(key)
+                staged = root.path(staged_key())
                 try:
-                    place.stage(source, staged)
-                    if place.check_free(key, what, create_only=create_only):
-                        with suppress(FileNotFoundError):  # not every file system renames onto a name that is taken
-                            place.files.rm_file(place.path(key))
-                    place.files.mv(staged, place.path(key))
+                    root.stage(source, staged)
+                    if root.check_free(key, what, create_only=create_only):
+                        with suppress(FileNotFoundError):  # not every file system can rename over an existing file
+                            root.files.rm_file(root.path(key))
+                    root.files.mv(staged, root.path(key))
                 except BaseException:
-                    with suppress(Exception):  # what made that fail may make this fail too, or nothing is there yet
-                        place.files.rm_file(staged)
+                    with suppress(Exception):  # this may fail for the same reason, or nothing was staged yet
+                        root.files.rm_file(staged)
                     raise
             return self.head(key)
         except ObjectMissingError as problem:
@@ -154,48 +154,48 @@ class FsspecStore(RemoteStore):
     def copy(self, source: str, target: str) -> ObjectInfo:
         what = f"copy {checked(source)} to {checked_target(target)}"
         self.head(source)
-        with self._asking(what) as place:
-            place.check_free(target, what, create_only=False)
-            place.make_parent(target)
-            place.files.cp_file(place.path(source), place.path(target))
+        with self._request(what) as root:
+            root.check_free(target, what, create_only=False)
+            root.make_parent(target)
+            root.files.cp_file(root.path(source), root.path(target))
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
         delete_each(storable_only(keys), self._delete)
 
     def _delete(self, key: str) -> None:
-        with suppress(ObjectMissingError, NameNotStorableError), self._asking(f"delete {key}") as place:
-            if place.type_of(key) == FILE:
-                place.files.rm_file(place.path(key))
+        with suppress(ObjectMissingError, NameNotStorableError), self._request(f"delete {key}") as root:
+            if root.type_of(key) == FILE:
+                root.files.rm_file(root.path(key))
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):
             return
-        with suppress(ObjectMissingError, NameNotStorableError), self._asking(f"removing the directory {prefix}") as place:
-            path = place.path(checked(prefix))
+        with suppress(ObjectMissingError, NameNotStorableError), self._request(f"removing the directory {prefix}") as root:
+            path = root.path(checked(prefix))
             try:
-                if place.type_of(prefix) == DIRECTORY and not place.files.ls(path, detail=False):
-                    place.files.rmdir(path)
+                if root.type_of(prefix) == DIRECTORY and not root.files.ls(path, detail=False):
+                    root.files.rmdir(path)
             except OSError as problem:
                 if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
                     raise
 
     def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
         while start < end:
-            with self._asking(f"read {key}") as place:
-                data: bytes = place.files.cat_file(place.path(key), start=start, end=min(start + _BUFFER_BYTES, end))
+            with self._request(f"read {key}") as root:
+                data: bytes = root.files.cat_file(root.path(key), start=start, end=min(start + _BUFFER_BYTES, end))
             if not data:
                 raise ObjectChangedError(f"read {key}: the object is shorter than it was")
             start += len(data)
             yield data
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[FsspecRoot]:
-        """Give the file system, without what it remembers of other nodes' objects, and translate what it raises."""
+    def _request(self, what: str) -> Iterator[FsspecRoot]:
+        """Yield the file system, with its own cache of listings dropped, and translate what it raises."""
         try:
-            place = self._open()
-            place.files.invalidate_cache()
-            yield place
+            root = self._open()
+            root.files.invalidate_cache()
+            yield root
         except HoldfastError:
             raise
         except (FileNotFoundError, NotADirectoryError):
@@ -208,18 +208,18 @@ class FsspecStore(RemoteStore):
                 raise RemoteRefusedError(
                     f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}"
                 ) from None
-            if isinstance(problem, OSError) and problem.errno in _NAME_CAN_NOT_BE:
+            if isinstance(problem, OSError) and problem.errno in _UNSTORABLE_NAME:
                 raise NameNotStorableError(text) from None
             raise RemoteUnavailableError(text) from None
 
     def _open(self) -> FsspecRoot:
-        with self._opening:
-            if self._place is None:
+        with self._lock:
+            if self._root is None:
                 url, options = self._given
                 try:
-                    files, root = fsspec.core.url_to_fs(url, **options)
+                    files, directory = fsspec.core.url_to_fs(url, **options)
                 except (TypeError, ValueError) as problem:
                     text = masked(str(problem), self._secrets)
                     raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
-                self._place = FsspecRoot(files, root.rstrip("/"))
-            return self._place
+                self._root = FsspecRoot(files, directory.rstrip("/"))
+            return self._root

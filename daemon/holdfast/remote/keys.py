@@ -1,7 +1,7 @@
-"""Keys: how they are put together, which a store can hold, and which are its own.
+"""Object keys: how they are composed, which are valid, and which are reserved.
 
-Everything below ``.holdfast/`` at the root of a store belongs to the stores themselves: objects on their way. A crash leaves
-some there; nothing else does any harm by removing them when they are old.
+Everything below ``.holdfast/`` at the root of a store is reserved for the stores themselves, mostly for staged objects. A
+crash leaves some there; once they are old, they can be removed safely.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PRIVATE = ".holdfast"
 
 
 def staged_key() -> str:
-    """Return a key for an object on its way to its name; no two calls return the same."""
+    """Return a new, unique key for an object that is staged before it gets its name."""
     return f"{PRIVATE}/{uuid.uuid4().hex}"
 
 
@@ -25,24 +25,24 @@ def key_below(directory: str, name: str) -> str:
 
 
 def is_private(key: str) -> bool:
-    """Say whether ``key`` is one of the stores' own."""
+    """Say whether ``key`` is reserved for the stores themselves."""
     return key == PRIVATE or key.startswith(f"{PRIVATE}/")
 
 
 def is_storable(name: str) -> bool:
-    """Say whether ``name`` can be a part of a key: text, without control characters, that leads nowhere else."""
+    """Say whether ``name`` can be a part of a key: text without control characters, and not ``.`` or ``..``."""
     return name not in ("", ".", "..") and all(
         character >= " " and character != "\x7f" and not "\ud800" <= character <= "\udfff" for character in name
     )
 
 
 def storable_only(keys: Iterable[str]) -> list[str]:
-    """Return those of ``keys`` that can be keys; the others can't exist."""
+    """Return those of ``keys`` that are valid; objects with other keys can't exist."""
     return [key for key in keys if all(map(is_storable, key.split("/")))]
 
 
 def checked(key: str) -> str:
-    """Return ``key``. Raises ``NameNotStorableError`` where a part of it can't be."""
+    """Return ``key``. Raises ``NameNotStorableError`` if a part of it is not valid."""
     for part in key.split("/"):
         if not is_storable(part):
             raise NameNotStorableError(f"{key!r}: {part!r} can't be part of an object's name")
@@ -55,7 +55,7 @@ def checked_prefix(prefix: str) -> str:
 
 
 def checked_target(key: str) -> str:
-    """Return ``key``, which is about to be written. Raises ``NameNotStorableError`` also for the stores' own names."""
+    """Return ``key``, which is about to be written. Raises ``NameNotStorableError``, for reserved keys too."""
     if is_private(key):
         raise NameNotStorableError(f"{key!r}: what lies below {PRIVATE}/ is the store's own")
     return checked(key)

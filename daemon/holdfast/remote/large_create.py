@@ -1,9 +1,9 @@
-"""Creating an object from a large file, in parts and only if its name is free: what no store has one request for.
+"""Creating an object from a large file, in parts and only if its name is free: no store has one request for that.
 
-The file goes in parts to a staged object, and from there to its name in one conditional copy. S3's conditional copy (a
-multipart upload of one part) leaves the metadata behind; a second copy, over the first, brings it. So readers see the whole
-object or none, for a moment without its digest; and of several writers one wins. S3 copies nothing above 5 GiB: such a file
-is refused. A crash leaves the staged object, and perhaps the object without metadata, which is then not checked by digest.
+The file is uploaded in parts to a staged object, which one conditional copy then moves to its name. S3's conditional copy (a
+multipart upload of one part) drops the metadata; a second copy, over the first, restores it. So readers see the whole object
+or none, for a moment without its digest, and of several writers one wins. S3 copies no more than 5 GiB: larger files are
+refused. A crash leaves the staged object, and perhaps the object without metadata, which is then not checked by digest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.remote.keys import staged_key
 
 
 class Requests(Protocol):
-    """What a store must be able to do; each is one request, or one upload."""
+    """What a store must provide; each method is one request, or one upload."""
 
     def head(self, key: str) -> ObjectInfo:
         """Return what is known of ``key``, metadata included."""
@@ -31,17 +31,17 @@ class Requests(Protocol):
         """Delete a staged object."""
 
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
-        """Send a file in parts, over whatever is there."""
+        """Upload a file in parts, over an existing object."""
 
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
         """Copy an object. Raises ``ObjectExistsError`` without ``overwrite``."""
 
 
-class Creation:
-    """Conditional creations from files in one store.
+class LargeCreate:
+    """Conditional creates from files in one store.
 
-    It remembers the creations whose conditional copy may have been carried out though no answer came: they are tried again
-    with the same metadata, and must not take their own object for somebody else's.
+    It remembers creates whose conditional copy may have been carried out although the answer was lost: when they are tried
+    again, with the same metadata, they must not take their own object for another writer's.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -64,7 +64,7 @@ class Creation:
         return info
 
     def _refuse_early(self, key: str, in_doubt: bool) -> None:
-        """Don't send gigabytes that can't win."""
+        """Raise ``ObjectExistsError`` before gigabytes are uploaded for nothing."""
         try:
             there = self._requests.head(key)
         except ObjectMissingError:
@@ -89,9 +89,9 @@ class Creation:
             raise
 
     def _is_unfinished(self, key: str, staged: str) -> bool:
-        """Say whether ``key`` holds the bytes of ``staged`` and no metadata: then only the last step is missing.
+        """Say whether ``key`` has the bytes of ``staged`` and no metadata: then only the last step is missing.
 
-        The etag of a conditional copy follows from the bytes, so a second one, of the staged object, shows what it must be.
+        The etag of a conditional copy is derived from the bytes, so another copy of the staged object shows what it must be.
         """
         there = self._requests.head(key)
         if there.metadata:
@@ -104,7 +104,7 @@ class Creation:
             self._drop(twin)
 
     def _drop(self, staged: str) -> None:
-        with suppress(RemoteError):  # it lies where nobody looks; what became of the object is what counts
+        with suppress(RemoteError):  # the staged object is invisible; the outcome for ``key`` is what counts
             self._requests.delete_staged(staged)
 
 

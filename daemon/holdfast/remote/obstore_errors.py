@@ -1,7 +1,8 @@
-"""obstore's exceptions in Holdfast's terms.
+"""Translation of obstore's exceptions into ``HoldfastError``.
 
-What counts is the code inside the store's answer, then the status, then obstore's class: obstore calls every 404 a missing
-object, a bucket or a user that does not exist included, and every 409 an existing one.
+The code in the store's answer decides first, then obstore's class, then the HTTP status. The class alone does not do:
+obstore takes every 404 for a missing object, even if the bucket or the user does not exist, and every 409 for an existing
+one.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _PASSING = {
     "IncompleteBody",
     "BadDigest",
     "XAmzContentSHA256Mismatch",
-    "NoSuchUpload",  # somebody aborted our upload: the next one is another
-    "ConditionalRequestConflict",  # 409 in a race for one name: S3 asks to try again, which then tells who won
+    "NoSuchUpload",  # our multipart upload was aborted by somebody: the next try is a new one
+    "ConditionalRequestConflict",  # 409 in a race for one name: S3 asks for another try, which then shows the winner
     "OperationAborted",
     "SlowDown",
     "ServiceUnavailable",
@@ -66,17 +67,17 @@ def translated(what: str, secrets: Iterable[str] = ()) -> Iterator[None]:
         raise _translation(printable(what), problem, secrets) from None
     except BaseException as problem:
         if not is_panic(problem):
-            raise  # else the store answered what object_store did not expect
+            raise  # a panic is object_store's reaction to an answer that it did not expect
         raise RemoteError(f"{printable(what)}: obstore failed: {brief(problem, secrets)}") from None
 
 
 def is_panic(problem: BaseException) -> bool:
-    """Say whether this is a panic in Rust, which is no ``Exception`` and would end the daemon."""
+    """Say whether this is a panic in Rust. It is no ``Exception``, so it would end the daemon."""
     return type(problem).__module__ == "pyo3_runtime"
 
 
 def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
-    """Return what ``problem`` says, on one line: of a store's XML its code and message, which hold no signatures."""
+    """Return the message of ``problem`` on one line; of a store's XML only code and message, which have no signatures."""
     text = str(problem).split("\n\nDebug source:")[0]
     found = _CODE.search(text)
     if found and found["code"]:
@@ -86,7 +87,7 @@ def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what would break a line of the log shown as escapes."""
+    """Return ``text`` with unprintable characters escaped, so that it stays on one line of the log."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
@@ -96,7 +97,7 @@ def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> H
     if found and (known := _by_code(found["code"] or found["of_one_key"], what, text)):
         return known
     if isinstance(problem, FileNotFoundError):
-        if found is not None:  # something is missing, but not the object
+        if found is not None:  # something else than the object is missing
             return RemoteRefusedError(text)
         return ObjectMissingError(f"{what}: no such object")
     if isinstance(problem, exceptions.AlreadyExistsError):
@@ -105,7 +106,7 @@ def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> H
         return ObjectChangedError(f"{what}: the object is another version by now")
     if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem, secrets)}")
-    if isinstance(problem, exceptions.InvalidPathError):  # not our key, which is checked before: one that a listing found
+    if isinstance(problem, exceptions.InvalidPathError):  # a key found by a listing: ours were checked before
         return RemoteError(f"{text}; nothing beside it can be listed until it is renamed or deleted with another tool")
     return _by_status(what, problem, text)
 

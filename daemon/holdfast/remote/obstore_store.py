@@ -1,4 +1,4 @@
-"""S3, GCS, Azure and memory through obstore."""
+"""Stores on S3, GCS, Azure and in memory, through obstore."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.remote.contract import (
     delete_each,
 )
 from holdfast.remote.keys import PRIVATE, checked, checked_prefix, checked_target, is_private, storable_only
-from holdfast.remote.large_create import Creation
+from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.obstore_errors import translated
 
 _BUFFER_BYTES = 2**20
@@ -47,29 +47,29 @@ _STANDARD_ATTRIBUTES = {
 
 
 class ObstoreStore(RemoteStore):
-    """A store behind obstore. Retries are the caller's: obstore's own are off, so that every request is counted once."""
+    """A store behind obstore. The caller retries: obstore's own retries are off, so that every request is counted."""
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
 
     def __init__(self, url: str, store: ObjectStore, secrets: Iterable[str] = (), *, hyphen: str = "-") -> None:
-        """``hyphen`` stands for hyphens in the names of metadata: Azure takes only what could be a C# identifier."""
+        """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers."""
         self.url = url
         self._store = store
         self._hyphen = hyphen
         self._secrets = frozenset(secrets)
-        self._creation = Creation(self)
-        self._admitted = False
-        """The bucket is there and lets us in, as far as the last answers tell."""
+        self._large_create = LargeCreate(self)
+        self._is_authorized = False
+        """The bucket exists and takes our credentials, according to the last answers."""
 
     def probe(self) -> None:
-        with self._asking(f"asking {self.url}"):  # a listing of what is never there: the smallest answer there is
+        with self._request(f"asking {self.url}"):  # a listing that is always empty: the smallest answer
             obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
 
     def head(self, key: str) -> ObjectInfo:
         return self._head(checked(key), "")
 
     def list_directory(self, prefix: str) -> DirectoryListing:
-        with self._asking(f"LIST {prefix}/"):
+        with self._request(f"LIST {prefix}/"):
             result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
         objects = {meta["path"]: _info(meta) for meta in result["objects"]}
         marker = objects.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
@@ -89,12 +89,12 @@ class ObstoreStore(RemoteStore):
 
     def survey(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, siblings = "", None
-        with self._asking(f"LIST {prefix}/**"):
+        with self._request(f"LIST {prefix}/**"):
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
                 for info in map(_info, page):
                     if info.key == prefix:
                         continue
-                    if not info.size_bytes:  # may be "dir/", a marker: obstore drops the slash, but not from directories
+                    if not info.size_bytes:  # maybe a marker "dir/": obstore drops its slash, but a listing tells them apart
                         directory, _, name = info.key.rpartition("/")
                         if siblings is None or directory != parent:
                             parent, siblings = directory, self.list_directory(directory).objects
@@ -106,28 +106,28 @@ class ObstoreStore(RemoteStore):
         if end <= start:
             return ObjectBody(self._head(checked(key), etag), start, iter(()))
         options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
-        with self._asking(f"GET {key}"):
+        with self._request(f"GET {key}"):
             result = obstore.get(self._store, checked(key), options=options)
-            info = self._described(result)
+            info = self._with_metadata(result)
         return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
         checked_target(key)
         try:
             if create_only and source.data is None:
-                return self._creation.create(key, source, metadata)
+                return self._large_create.create(key, source, metadata)
             return self._put(key, source, metadata, "create" if create_only else "overwrite")
         except ObjectMissingError as problem:
             raise RemoteUnavailableError(f"{problem}, which nobody asked for") from None
 
     def replace(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        if source.data is None or isinstance(self._store, GCSStore):  # in parts, or by generation: there is no such request
+        if source.data is None or isinstance(self._store, GCSStore):  # no such request: uploads in parts; GCS
             return super().replace(key, version, source, metadata)
         try:
             return self._put(checked_target(key), source, metadata, {"e_tag": version})
-        except (ObjectChangedError, ObjectMissingError):  # there is another, or none
+        except (ObjectChangedError, ObjectMissingError):  # there is another version, or none
             return self.write(key, source, metadata, create_only=True)
-        except RemoteRefusedError:  # some servers know If-None-Match of the two, and not If-Match
+        except RemoteRefusedError:  # some servers know If-None-Match but not If-Match
             return super().replace(key, version, source, metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
@@ -143,13 +143,13 @@ class ObstoreStore(RemoteStore):
         if not wanted:
             return
         try:
-            with self._asking(f"DELETE of {len(wanted)} objects"):
+            with self._request(f"DELETE of {len(wanted)} objects"):
                 obstore.delete(self._store, wanted)
-        except (ObjectMissingError, NameNotStorableError):  # the stores that mind are asked one by one
+        except (ObjectMissingError, NameNotStorableError):  # some stores refuse the batch for one such name
             if len(wanted) > 1:
                 delete_each(wanted, lambda key: self.delete([key]))
         except RemoteRefusedError:
-            if len(wanted) == 1 or not isinstance(self._store, GCSStore):  # the others have requests for many at once
+            if len(wanted) == 1 or not isinstance(self._store, GCSStore):  # the others have bulk deletes
                 raise
             delete_each(wanted, lambda key: self.delete([key]))
 
@@ -157,33 +157,33 @@ class ObstoreStore(RemoteStore):
         return
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def _request(self, what: str) -> Iterator[None]:
         try:
             with translated(what, self._secrets):
                 yield
         except RemoteRefusedError:
-            self._admitted = False
+            self._is_authorized = False
             raise
-        self._admitted = True
+        self._is_authorized = True
 
     def _head(self, key: str, etag: str) -> ObjectInfo:
-        """HEAD. Its errors come without a body, which alone says what is missing or why it is refused: look closer then."""
+        """HEAD. Its errors have no body, which would tell what is missing or why it is refused: another request asks."""
         condition = {"if_match": etag} if etag else {}
         whole: Any = {**condition, "head": True}
         first_byte: Any = {**condition, "range": (0, 1)}
         try:
-            with self._asking(f"HEAD {key}"):
+            with self._request(f"HEAD {key}"):
                 result = obstore.get(self._store, key, options=whole)
         except ObjectMissingError:
-            if not self._admitted:
+            if not self._is_authorized:
                 self.probe()
             raise
         except RemoteRefusedError:
-            with self._asking(f"HEAD {key}"):
+            with self._request(f"HEAD {key}"):
                 result = obstore.get(self._store, key, options=first_byte)
-        return self._described(result)
+        return self._with_metadata(result)
 
-    def _described(self, result: Any) -> ObjectInfo:
+    def _with_metadata(self, result: Any) -> ObjectInfo:
         metadata = {
             name.replace(self._hyphen, "-"): value
             for name, value in result.attributes.items()
@@ -193,7 +193,7 @@ class ObstoreStore(RemoteStore):
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
         body: Any = source.data if source.data is not None else source.path
-        with self._asking(f"PUT {key}"):
+        with self._request(f"PUT {key}"):
             result = obstore.put(
                 self._store,
                 key,
@@ -207,20 +207,20 @@ class ObstoreStore(RemoteStore):
         return ObjectInfo(key, source.size_bytes, _etag(result), 0, metadata)
 
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
-        """Send a file in parts (``creation.Requests``)."""
+        """Upload a file in parts (``large_create.Requests``)."""
         self._put(key, source, metadata, "overwrite")
 
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
-        """Copy within the store in one step (``creation.Requests``)."""
-        with self._asking(f"COPY {source} to {target}"):
+        """Copy within the store in one step (``large_create.Requests``)."""
+        with self._request(f"COPY {source} to {target}"):
             obstore.copy(self._store, source, target, overwrite=overwrite)
 
     def delete_staged(self, key: str) -> None:
-        """Delete a staged object (``creation.Requests``)."""
+        """Delete a staged object (``large_create.Requests``)."""
         self.delete([key])
 
     def _buffers(self, result: Any, key: str, expected_bytes: int) -> Iterator[bytes]:
-        with self._asking(f"GET {key}"):
+        with self._request(f"GET {key}"):
             for buffer in result.stream(min_chunk_size=_BUFFER_BYTES):
                 expected_bytes -= len(buffer)
                 yield buffer
@@ -233,11 +233,11 @@ def _info(meta: Any) -> ObjectInfo:
 
 
 def _etag(answer: Any) -> str:
-    """Return the etag with the quotes that belong to it (RFC 9110, 8.8.3): Azure's listings leave them out."""
+    """Return the etag with its quotes (RFC 9110, 8.8.3), which Azure's listings leave out."""
     etag: str = answer["e_tag"] or ""
     return f'"{etag}"' if etag and not etag.endswith('"') else etag
 
 
 def _nanoseconds(moment: datetime) -> int:
-    """Return whole seconds: a head tells no more, and some stores' listings do."""
+    """Return whole seconds, in ns: a HEAD is no more precise, although some stores' listings are."""
     return int(moment.timestamp()) * 10**9

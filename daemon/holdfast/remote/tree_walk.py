@@ -1,6 +1,6 @@
-"""Everything below a directory, for stores that list one directory at a time.
+"""Walking all objects below a directory, for stores that list one directory at a time.
 
-What the listings raise ends a walk: a part is never taken for the whole.
+An error of a listing ends the walk and is raised: a part is never taken for the whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def objects_below(list_directory: ListDirectory, prefix: str) -> Iterator[Object
 
 
 def everything_below(list_directory: ListDirectory, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-    """Yield the objects and the real directories below ``prefix``, of the whole store with its own: its ``survey``."""
+    """Yield the objects and real directories below ``prefix``; for ``""``, the reserved ones too: a store's ``survey``."""
     yield from _walk(list_directory, prefix)
     if not prefix:
         yield from _walk(list_directory, PRIVATE)

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opening the store that a URL names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from obstore.store import MemoryStore, from_url
 from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
-from holdfast.remote.file_store import DirectoryStore
+from holdfast.remote.file_store import FileStore
 from holdfast.remote.fsspec_store import FsspecStore
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
@@ -37,15 +37,15 @@ def open_store(
     request_timeout_seconds: float,
     connect_timeout_seconds: float,
 ) -> RemoteStore:
-    """Return the store at ``url``; nothing is asked of it yet.
+    """Return the store at ``url``, before any request to it.
 
-    ``options`` go to the library behind the scheme (obstore's store configuration, or the fsspec file system's).
-    A scheme with the prefix ``fsspec+`` is opened through fsspec even where obstore knows it. Raises
-    ``ConfigurationError`` for a URL or option that can't be, ``RemoteRefusedError`` for a directory that can't serve.
+    ``options`` are passed to the library behind the scheme (obstore's store configuration, or the fsspec file system's). A
+    scheme with the prefix ``fsspec+`` is opened through fsspec even if obstore knows it. Raises ``ConfigurationError`` for
+    an invalid URL or option, and ``RemoteRefusedError`` for a directory that can't be a store.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme == "file":
-        return DirectoryStore(directory_of(url))
+        return FileStore(directory_of(url))
     if scheme == "memory":
         return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
@@ -110,7 +110,7 @@ def _cloud_store(
 
 
 def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return obstore's settings: ``options``, and beneath them the profile's, whose credentials come as a whole or not."""
+    """Return obstore's settings: ``options``, then the profile's. Of the profile, all credentials are taken or none."""
     given = {name.lower().removeprefix("aws_") for name in options}
     profile = s3_profile_options(environment)
     if given & _CREDENTIAL_OPTIONS or "credential_provider" in given:
