@@ -1,7 +1,7 @@
-"""The C module, loaded so that pyfuse3's calls reach it first; or, where it is not there, something that does nothing.
+"""Loading the C module so that pyfuse3's calls reach it before libfuse; where it is missing, a stand-in that does nothing.
 
-The dynamic linker looks a symbol up in the order in which libraries were loaded globally, and only then in pyfuse3's own
-dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)), and before pyfuse3 is imported.
+The dynamic linker looks up a symbol first in the globally loaded libraries, in load order, and only then in pyfuse3's own
+dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)) before pyfuse3 is imported.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-DirectAnswer = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
-"""What may be asked before pyfuse3: opcode, unique number, node, uid, gid, pid and body of a request in; out comes the body
-of the reply, an errno (0: done), True when the reply comes later, or None: let pyfuse3 have it."""
+ImmediateReply = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
+"""A function that is called before pyfuse3, with opcode, unique number, node, uid, gid, pid and body of a request.
+
+It returns the body of the reply, an errno (0: success), True (it replies later), or None (pyfuse3 handles the request).
+"""
 
 
 class FdReply(enum.IntEnum):
-    """What may be answered from a descriptor (``enum fd_reply_kind`` in native/fd_replies.h)."""
+    """What the C module answers from a descriptor (``enum fd_reply_kind`` in native/fd_replies.h)."""
 
     FILE = 0
     DIRECTORY = 1
@@ -29,111 +31,111 @@ NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 
 
 class NativeModule(Protocol):
-    """What the C module does for Python; documented in ``Connection``, its only user."""
+    """The functions of the C module. ``Connection``, their only user, documents them."""
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
-        """Say what the next mount is to have: flags of INIT, where to keep it; for a takeover, what was kept."""
+        """Configure the next mount: flags of INIT, where to keep the exchange, and for a takeover the kept one."""
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
-        """Return state, descriptor, error, version of libfuse, flags offered, flags agreed, error of keeping."""
+        """Return state, descriptor, error, libfuse's version, flags offered, flags agreed, error of keeping the exchange."""
 
     def end(self) -> None:
-        """Answer nothing any more: the mount's descriptor is about to be closed."""
+        """Stop replying: the mount's descriptor is about to be closed."""
 
     def request(self) -> int:
         """Return the unique number of the request read last."""
 
     def drops(self) -> bool:
-        """Say whether that request takes set-id bits and capabilities away."""
+        """Say whether that request removes set-id bits and capabilities."""
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
-        """Ask for a change in the reply to an OPEN, OPENDIR or CREATE."""
+        """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
 
-    def answer_directly(self, function: DirectAnswer | None, opcodes: int, /) -> None:
-        """Ask ``function`` first, for the kinds of requests whose bits are set."""
+    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
+        """Call ``function`` first, for the opcodes whose bits are set."""
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
-        """Reply to a request that the function has taken on."""
+        """Reply to a request for which the function returned True."""
 
     def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
         """Answer requests while the event loop sleeps."""
 
     def interrupt(self) -> None:
-        """Let it go on."""
+        """Make ``serve`` return after the current request."""
 
     def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
-        """Answer for a file or directory from its descriptor."""
+        """Answer some requests for a file or directory from its descriptor."""
 
     def remove_fd_reply(self, node: int, /) -> None:
-        """Stop that."""
+        """Stop answering for ``node``."""
 
     def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
-        """Return entries of a backing directory, as READDIR gives them."""
+        """Return entries of a backing directory in the format of READDIR."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
-        """Return how many requests of each kind there were, how many replies, and how many notifications."""
+        """Return the numbers of requests by opcode, of replies and of notifications."""
 
 
 class NoNativeModule:
-    """Stands in where the C module is not there: the mount is libfuse's alone."""
+    """Stands in for a missing C module: libfuse alone serves the mount."""
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
-        """Do nothing: there is nobody to tell."""
+        """Do nothing."""
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
-        """Say that no mount came past."""
+        """Say that nothing was mounted."""
         return NO_MOUNT
 
     def end(self) -> None:
-        """Have nothing to answer."""
+        """Do nothing."""
 
     def request(self) -> int:
-        """Say that the request is not known."""
+        """Return 0: the number is unknown."""
         return 0
 
     def drops(self) -> bool:
-        """Say that it does not."""
+        """Say no."""
         return False
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
-        """Let the reply be."""
+        """Do nothing."""
 
-    def answer_directly(self, function: DirectAnswer | None, opcodes: int, /) -> None:
-        """Never ask it."""
+    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
+        """Do nothing."""
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
-        """Have nothing to reply to."""
+        """Do nothing."""
 
     def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
-        """Leave all of them to pyfuse3."""
+        """Leave all requests to pyfuse3."""
         del events, handed_over, seconds
         return False
 
     def interrupt(self) -> None:
-        """Have nothing to interrupt."""
+        """Do nothing."""
 
     def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
-        """Leave it where it is."""
+        """Do nothing."""
 
     def remove_fd_reply(self, node: int, /) -> None:
-        """Have nothing to give back."""
+        """Do nothing."""
 
     def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
-        """Leave it to whoever makes listings otherwise."""
+        """Return None: the caller lists the directory itself."""
         del fd, position, size, others
         return None
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
-        """Say that nothing was counted."""
+        """Return no counts."""
         return (), 0, 0
 
 
 def load() -> tuple[NativeModule, str]:
-    """Load the C module; return it and an empty text, or a stand-in and why there is none."""
+    """Load the C module; return it and ``""``, or a stand-in and why the module is missing."""
     flags = sys.getdlopenflags()
     sys.setdlopenflags(flags | os.RTLD_GLOBAL)
     try:
-        import _holdfast_kernel  # with these flags, so here
+        import _holdfast_kernel  # here, where the flags are set
     except ImportError as problem:
         return NoNativeModule(), str(problem)
     finally:
