@@ -1,4 +1,4 @@
-"""The C module; its sources and its documentation stand in holdfast/kernel/native."""
+"""The C module; its sources, with their documentation, are in holdfast/kernel/native."""
 
 from collections.abc import Callable
 

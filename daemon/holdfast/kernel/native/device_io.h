@@ -1,4 +1,7 @@
-/* Every byte between libfuse and /dev/fuse: requests are noted and counted as they are read, replies as they are written. */
+/* The read and write functions that libfuse uses for /dev/fuse: all requests and replies pass through here.
+ *
+ * Requests are counted as they are read; those that can be answered without libfuse are answered here (fd_replies.h, then
+ * python_replies.h). Replies are counted, and some are edited, as they are written (handshake.h, reply_edits.h). */
 #ifndef HOLDFAST_DEVICE_IO_H
 #define HOLDFAST_DEVICE_IO_H
 
@@ -11,27 +14,27 @@
 #include "libfuse.h"
 #include "wire.h"
 
-extern const struct custom_io io;
+extern const struct custom_io device_io;
 
-/* How many requests of each kind were read (those the table has no place for are counted under 0), and replies written. */
-extern atomic_uint_least64_t io_requests[OPCODE_LIMIT];
-extern atomic_uint_least64_t io_replies;
-extern atomic_uint_least64_t io_notifications;
+/* The number of requests read by opcode (those beyond the table are counted under 0), and of replies and notifications. */
+extern atomic_uint_least64_t device_io_requests[OPCODE_LIMIT];
+extern atomic_uint_least64_t device_io_replies;
+extern atomic_uint_least64_t device_io_notifications;
 
-/* Read the next request that is libfuse's to handle, and answer those before it that are not: as read(2). EINTR, on which
- * pyfuse3 waits again, when there is none. `patient` is to look a moment longer after an answer. */
-ssize_t io_next(int fd, void *buffer, size_t size, bool patient);
+/* Read the next request that libfuse must handle; answer those before it that it need not. As read(2), with EINTR when there
+ * is no request, on which pyfuse3 waits again. With `poll_again`, poll a moment longer after an answer. */
+ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again);
 
-/* Count a reply that does not come from libfuse. */
-void io_count_reply(void);
+/* Count a reply that was not written by libfuse. */
+void device_io_count_reply(void);
 
-/* The request read last. pyfuse3 goes from the read to the handler's first await in one step, with Python's lock held: until
- * that await this is the handler's own request. */
-uint64_t io_current(void);
+/* The unique number of the request read last. pyfuse3 goes from the read to the handler's first await in one step, with the
+ * GIL held: until that await it is the number of the handler's own request. */
+uint64_t device_io_current(void);
 
-/* Whether it takes set-id bits and capabilities away. */
-bool io_current_drops(void);
+/* Whether that request removes set-id bits and capabilities. */
+bool device_io_current_drops(void);
 
-void io_reset(void);
+void device_io_reset(void);
 
 #endif

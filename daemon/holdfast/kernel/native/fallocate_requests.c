@@ -1,4 +1,4 @@
-/* See translation.h. */
+/* See fallocate_requests.h. */
 #include "fallocate_requests.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
-/* Requests that pyfuse3 has no handler for, in the words of one that it has.
+/* Translating FALLOCATE, for which pyfuse3 has no handler, into SETXATTR, for which it has one.
  *
- * FALLOCATE comes to the file system as SETXATTR with an empty name, which no system call can have (setxattr(2)), and the
- * request's own body as the value. Both are answered by an error number alone, so the reply needs no translation.
+ * The file system gets a SETXATTR with an empty name, which no system call can send (setxattr(2)), and the body of the
+ * FALLOCATE as the value. The reply to both is an errno only, so it needs no translation.
  */
 #ifndef HOLDFAST_FALLOCATE_REQUESTS_H
 #define HOLDFAST_FALLOCATE_REQUESTS_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Translate the request of `got` bytes in a buffer of `size`, if it needs that. The size that it has now. */
+/* Translate the request of `got` bytes in a buffer of `size` bytes if it is a FALLOCATE. Returns its new size. */
 ssize_t fallocate_requests_apply(unsigned char *buffer, ssize_t got, size_t size);
 
 #endif

@@ -15,7 +15,7 @@
 #define CAPABILITIES "security.capability"
 
 struct fd_reply {
-	uint64_t node; /* 0: the place is free */
+	uint64_t node; /* 0: the slot is free */
 	uint64_t nanoseconds;
 	int fd;
 	enum fd_reply_kind kind;
@@ -23,33 +23,33 @@ struct fd_reply {
 
 /* Open addressing with linear probing; never more than half full. */
 static struct fd_reply *table;
-static size_t places; /* a power of two, or 0 */
+static size_t slots; /* a power of two, or 0 */
 static size_t used;
 
-static size_t place_of(uint64_t node)
+static size_t slot_of(uint64_t node)
 {
-	return (size_t)((node * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (places - 1);
+	return (size_t)((node * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (slots - 1);
 }
 
-/* The place that has `node`, or the free one where it belongs. */
+/* The slot of `node`, or the free slot where it belongs. */
 static struct fd_reply *find(uint64_t node)
 {
-	size_t place = place_of(node);
-	while (table[place].node != 0 && table[place].node != node)
-		place = (place + 1) & (places - 1);
-	return &table[place];
+	size_t slot = slot_of(node);
+	while (table[slot].node != 0 && table[slot].node != node)
+		slot = (slot + 1) & (slots - 1);
+	return &table[slot];
 }
 
 static bool grow(void)
 {
 	struct fd_reply *old = table;
-	size_t old_places = places;
-	struct fd_reply *larger = calloc(places ? places * 2 : 64, sizeof(*larger));
+	size_t old_slots = slots;
+	struct fd_reply *larger = calloc(slots ? slots * 2 : 64, sizeof(*larger));
 	if (larger == NULL)
 		return false;
 	table = larger;
-	places = places ? places * 2 : 64;
-	for (size_t i = 0; i < old_places; i++)
+	slots = slots ? slots * 2 : 64;
+	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].node != 0)
 			*find(old[i].node) = old[i];
 	free(old);
@@ -58,11 +58,11 @@ static bool grow(void)
 
 bool fd_replies_add(uint64_t node, int fd, enum fd_reply_kind kind, uint64_t nanoseconds)
 {
-	if (used * 2 >= places && !grow())
+	if (used * 2 >= slots && !grow())
 		return false;
-	struct fd_reply *place = find(node);
-	used += place->node == 0;
-	*place = (struct fd_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
+	struct fd_reply *slot = find(node);
+	used += slot->node == 0;
+	*slot = (struct fd_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
 	return true;
 }
 
@@ -73,10 +73,10 @@ void fd_replies_remove(uint64_t node)
 	struct fd_reply *hole = find(node);
 	hole->node = 0;
 	used--;
-	/* Those behind it in the same run may belong further ahead now. */
-	for (size_t place = (size_t)(hole - table + 1) & (places - 1); table[place].node != 0; place = (place + 1) & (places - 1)) {
-		struct fd_reply moved = table[place];
-		table[place].node = 0;
+	/* Those behind it in the same run may belong further ahead now: insert them again. */
+	for (size_t slot = (size_t)(hole - table + 1) & (slots - 1); table[slot].node != 0; slot = (slot + 1) & (slots - 1)) {
+		struct fd_reply moved = table[slot];
+		table[slot].node = 0;
 		*find(moved.node) = moved;
 	}
 }
@@ -85,7 +85,7 @@ void fd_replies_reset(void)
 {
 	free(table);
 	table = NULL;
-	places = used = 0;
+	slots = used = 0;
 }
 
 static void fill(struct attributes *attributes, uint64_t node, const struct stat *stat)

@@ -1,8 +1,8 @@
-/* Directories and files for which some requests are answered here, without Python, from descriptors that are lent.
+/* Replies in C, without Python, from the descriptor of a backing file or directory.
  *
- * Whoever makes many files in a directory has the kernel ask, for each, what became of the directory's attributes, whether the
- * new name is free, and, with the first write, whether the file has capabilities, which a write takes away. The backing
- * directory and the backing file know. So the file system lends its descriptors.
+ * When a process creates many files in a directory, the kernel sends for each a GETATTR of the directory, a LOOKUP of the new
+ * name and, with the first write, a GETXATTR of the file's capabilities, which a write removes. The backing directory and the
+ * backing file have the answers. So the file system registers their descriptors here.
  */
 #ifndef HOLDFAST_FD_REPLIES_H
 #define HOLDFAST_FD_REPLIES_H
@@ -12,20 +12,20 @@
 #include <stdint.h>
 
 enum fd_reply_kind {
-	FD_REPLY_FILE, /* GETXATTR of the capabilities that it does not have */
+	FD_REPLY_FILE, /* GETXATTR of its capabilities, if it has none */
 	FD_REPLY_DIRECTORY, /* GETATTR */
-	FD_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it, which nobody else makes either */
+	FD_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it: they exist nowhere else either */
 	FD_REPLY_KINDS,
 };
 
-/* Answer for `node` from the backing file or directory open at `fd`, which stays the caller's; the kernel may keep what is said
- * for so long. False when memory is short. */
+/* Answer for `node` from the backing file or directory open at `fd`, which the caller keeps. The kernel may cache the answers
+ * for `nanoseconds`. False when out of memory. */
 bool fd_replies_add(uint64_t node, int fd, enum fd_reply_kind kind, uint64_t nanoseconds);
 
-/* Stop that: the descriptor is about to be closed. */
+/* Stop answering for `node`: its descriptor is about to be closed. */
 void fd_replies_remove(uint64_t node);
 
-/* Answer a request, if it is one of those. */
+/* Answer a request if it can be answered from a descriptor. Returns whether it was. */
 bool fd_replies_answer(int fd, const unsigned char *request, size_t size);
 
 void fd_replies_reset(void);

@@ -13,10 +13,10 @@
 
 #include "device_io.h"
 
-/* A request that is libfuse's, or how the read of one failed. */
+/* A request for libfuse that waits to be taken, or the error of the read. */
 static struct {
 	void *buffer;
-	size_t size; /* of the buffer; 0: not known yet */
+	size_t size; /* of the buffer; 0: unknown yet */
 	bool waits;
 	ssize_t got;
 	int error;
@@ -63,10 +63,10 @@ bool idle_loop_take(void *buffer, size_t size, ssize_t *got)
 	return true;
 }
 
-/* Answer what is there. True when a request, or an error, is libfuse's. */
-static bool answer_all(int fd, bool patient)
+/* Answer the pending requests. True when there is a request, or an error, for libfuse. */
+static bool answer_all(int fd, bool poll_again)
 {
-	request.got = io_next(fd, request.buffer, request.size, patient);
+	request.got = device_io_next(fd, request.buffer, request.size, poll_again);
 	request.error = errno;
 	request.waits = request.got >= 0 || request.error != EINTR;
 	if (request.waits)
@@ -101,7 +101,7 @@ static bool remaining(const struct timespec *end, struct timespec *left)
 	return left->tv_sec >= 0;
 }
 
-/* As ppoll(2), and whoever waits for Python's lock gets it meanwhile. */
+/* As ppoll(2), with the GIL released. */
 static int wait_for(struct pollfd *descriptors, const struct timespec *left)
 {
 	int ready;
@@ -126,7 +126,7 @@ bool idle_loop_serve(int fd, int events, int handed_over, double seconds)
 			return true;
 		int ready = wait_for(descriptors, &left);
 		if (ready < 0 && errno == EINTR)
-			continue; /* a signal that is the loop's has written to a descriptor of its own */
+			continue; /* trio's signal handler has made `events` readable, if the signal is for it */
 		if (ready < 0 || descriptors[1].revents != 0)
 			return false;
 	}

@@ -1,7 +1,7 @@
-/* The libfuse that pyfuse3 is linked to, found when pyfuse3 first calls into this module.
+/* The libfuse that pyfuse3 is linked to, found at run time when pyfuse3 calls into this module.
  *
- * Declared here and not taken from libfuse's headers: the module is built once, and works with whichever libfuse the
- * process has, libfuse3.so.3 or libfuse3.so.4.
+ * The declarations are not taken from libfuse's headers: the module is built once and works with the libfuse of the process,
+ * libfuse3.so.3 or libfuse3.so.4.
  */
 #ifndef HOLDFAST_LIBFUSE_H
 #define HOLDFAST_LIBFUSE_H
@@ -13,8 +13,8 @@
 
 struct fuse_session;
 
-/* struct fuse_custom_io of libfuse 3.13. Without the two for splice libfuse doesn't splice; 3.17 adds one at the end, and
- * is told our size. */
+/* struct fuse_custom_io of libfuse 3.13. Without the two functions for splice libfuse does not splice. 3.17 adds a function
+ * at the end, and gets the size of ours. */
 struct custom_io {
 	ssize_t (*writev)(int fd, struct iovec *parts, int count, void *user_data);
 	ssize_t (*read)(int fd, void *buffer, size_t size, void *user_data);
@@ -22,7 +22,7 @@ struct custom_io {
 	void *splice_send;
 };
 
-struct library {
+struct libfuse {
 	int (*session_mount)(struct fuse_session *session, const char *mountpoint);
 	int (*session_fd)(struct fuse_session *session);
 	int (*custom_io)(struct fuse_session *session, const struct custom_io *io, int fd); /* 3.13 to 3.16, or NULL */
@@ -30,10 +30,10 @@ struct library {
 	const char *(*package_version)(void);
 };
 
-/* Find the libfuse behind the caller whose code is at `caller`. False when there is none. */
-bool library_find(struct library *library, void *caller);
+/* Find the libfuse of the calling library, whose code is at `caller`. False when there is none. */
+bool libfuse_find(struct libfuse *libfuse, void *caller);
 
-/* Let `session` read and write through `io`. 0, or a negative errno; ENOSYS when libfuse is older than 3.13. */
-int library_set_io(const struct library *library, struct fuse_session *session, const struct custom_io *io, int fd);
+/* Make `session` read and write through `io`. 0, or a negative errno: -ENOSYS when libfuse is older than 3.13. */
+int libfuse_set_io(const struct libfuse *libfuse, struct fuse_session *session, const struct custom_io *io, int fd);
 
 #endif

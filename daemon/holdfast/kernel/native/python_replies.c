@@ -14,15 +14,15 @@
 #include "device_io.h"
 #include "wire.h"
 
-/* Far above a request's 20 µs, far below what anybody notices. */
+/* The longest turn: many requests of 20 µs, and still too short to be noticed. */
 #define SLICE_NS INT64_C(1000000)
-/* For how long to look whether somebody goes on asking; after a look in vain the next ones are left out, so that it takes
- * little of the processor from those who ask slowly. */
-#define MOMENT_NS 50000
-#define REST 8
+/* For how long to poll for the next request. After polling in vain the next polls are skipped, so that slow callers lose
+ * little processor time to it. */
+#define POLL_NS 50000
+#define SKIPPED_POLLS 8
 
 static PyObject *handler;
-static uint64_t wanted; /* a bit for each kind of request */
+static uint64_t wanted; /* a bit for each opcode */
 
 void python_replies_set_handler(PyObject *function, uint64_t opcodes)
 {
@@ -41,8 +41,8 @@ void python_replies_reply(int fd, uint64_t unique, int error, const void *body, 
 	struct reply_header header = {.error = -error, .unique = unique};
 	struct iovec parts[2] = {{&header, sizeof(header)}, {(void *)body, error ? 0 : size}};
 	header.length = (uint32_t)(sizeof(header) + parts[1].iov_len);
-	io_count_reply();
-	/* Fails for a request that the kernel has withdrawn, and when the mount has ended, which the next read tells. */
+	device_io_count_reply();
+	/* This fails for a request that the kernel has withdrawn, and when the mount has ended, which the next read reports. */
 	(void)!writev(fd, parts, parts[1].iov_len ? 2 : 1);
 }
 
@@ -61,7 +61,7 @@ static int number_of(PyObject *result)
 	return (int)number;
 }
 
-/* Carry out what the function returned: an errno (0: done) or the body of a reply; None declines. */
+/* Act on the handler's result: the body of a reply, an errno (0: success), True (it replies later), None (declined). */
 static bool deliver(struct reply_turn *turn, int fd, const struct request_header *header, PyObject *result)
 {
 	if (result == Py_None)
@@ -69,7 +69,7 @@ static bool deliver(struct reply_turn *turn, int fd, const struct request_header
 	if (takes_no_reply(header->opcode))
 		return true;
 	if (result == Py_True)
-		turn->others_go_on = true;
+		turn->yields = true;
 	else if (PyBytes_Check(result))
 		python_replies_reply(fd, header->unique, 0, PyBytes_AS_STRING(result), (size_t)PyBytes_GET_SIZE(result));
 	else
@@ -109,23 +109,23 @@ void python_replies_begin(struct reply_turn *turn)
 	*turn = (struct reply_turn){.began = handler == NULL ? 0 : now()};
 }
 
-bool python_replies_answered(struct reply_turn *turn)
+bool python_replies_go_on(struct reply_turn *turn)
 {
 	turn->answered = now();
 	return turn->answered - turn->began < SLICE_NS;
 }
 
-bool python_replies_looks_again(const struct reply_turn *turn)
+bool python_replies_poll_again(const struct reply_turn *turn)
 {
-	static unsigned int rest; /* looks to be left out, since one was in vain */
-	if (turn->answered == 0 || turn->others_go_on)
+	static unsigned int skip; /* polls to skip, since one was in vain */
+	if (turn->answered == 0 || turn->yields)
 		return false;
-	if (rest > 0) {
-		rest--;
+	if (skip > 0) {
+		skip--;
 		return false;
 	}
-	if (now() - turn->answered > MOMENT_NS) {
-		rest = REST;
+	if (now() - turn->answered > POLL_NS) {
+		skip = SKIPPED_POLLS;
 		return false;
 	}
 	sched_yield();

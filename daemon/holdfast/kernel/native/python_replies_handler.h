@@ -1,11 +1,11 @@
-/* The function that python_replies.h speaks of, for those who know Python. */
+/* Setting the handler of python_replies.h; separate, so that only module.c and python_replies.c need Python.h for it. */
 #ifndef HOLDFAST_PYTHON_REPLIES_HANDLER_H
 #define HOLDFAST_PYTHON_REPLIES_HANDLER_H
 
 #include <Python.h>
 #include <stdint.h>
 
-/* Ask `function` first for all kinds of requests whose bit is set in `opcodes`; NULL: nobody is asked. */
+/* Call `function` first for all requests whose opcode's bit is set in `opcodes`; NULL: no handler. */
 void python_replies_set_handler(PyObject *function, uint64_t opcodes);
 
 #endif

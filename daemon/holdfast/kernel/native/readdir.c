@@ -1,4 +1,4 @@
-/* See entries.h. */
+/* See readdir.h. */
 #include "readdir.h"
 
 #include <dirent.h>
@@ -20,16 +20,17 @@
 
 _Static_assert(NAME_AT == 19, "struct linux_dirent64");
 
-/* An offset leads to the same entry as long as the entry is there, whatever happens to others, and a listing comes to its end.
- * With tmpfs before Linux 6.6 an offset counts entries; on btrfs each new name comes behind all others. */
+/* Whether offsets are stable: one leads to the same entry as long as that entry exists, whatever happens to others, and a
+ * listing ends. On tmpfs before Linux 6.6 an offset counts entries; on btrfs each new name comes after all others, so that a
+ * listing may not end. */
 static bool offsets_last(int directory)
 {
 	struct statfs disk;
 	return fstatfs(directory, &disk) == 0 && (disk.f_type == EXT4_SUPER_MAGIC || disk.f_type == XFS_SUPER_MAGIC);
 }
 
-/* Put the number to be told in the place of `inode`, mostly itself. False with an exception. */
-static bool told(uint64_t *inode, PyObject *others)
+/* Replace `inode` by the number that `others` has for it, if any. False with an exception. */
+static bool mapped(uint64_t *inode, PyObject *others)
 {
 	PyObject *key = PyLong_FromUnsignedLongLong(*inode);
 	if (key == NULL)
@@ -41,7 +42,8 @@ static bool told(uint64_t *inode, PyObject *others)
 	return PyErr_Occurred() == NULL;
 }
 
-/* Convert what was read, as far as it fits into `size` bytes at `body`; return the number of bytes, -1 with an exception. */
+/* Convert the entries that were read, as far as they fit into `size` bytes at `body`. Returns the number of bytes, or -1 with
+ * an exception. */
 static Py_ssize_t converted(const unsigned char *read, size_t got, unsigned char *body, size_t size, PyObject *others)
 {
 	size_t used = 0;
@@ -58,7 +60,7 @@ static Py_ssize_t converted(const unsigned char *read, size_t got, unsigned char
 		size_t whole = ALIGNED(sizeof(head) + head.name_bytes);
 		if (used + whole > size)
 			break;
-		if (!told(&head.inode, others))
+		if (!mapped(&head.inode, others))
 			return -1;
 		memset(body + used + whole - 8, 0, 8);
 		memcpy(body + used, &head, sizeof(head));
@@ -68,8 +70,8 @@ static Py_ssize_t converted(const unsigned char *read, size_t got, unsigned char
 	return (Py_ssize_t)used;
 }
 
-/* Read from `position` on; -1 when that fails. A descriptor that is read for the first time has no memory of earlier positions;
- * ext4's goes wrong: who begins at the end, as after a takeover, and then at the start, is told that the directory is empty. */
+/* Read from `position` on; -1 and errno when that fails. This uses a new descriptor each time, because ext4 keeps state with
+ * one and goes wrong: after a read at the end, as after a takeover, a read from the start finds the directory empty. */
 static long read_from(int directory, uint64_t position, void *buffer, size_t size)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -90,7 +92,7 @@ PyObject *readdir_read(int directory, uint64_t position, size_t size, PyObject *
 		Py_RETURN_NONE;
 	if (size > MOST_BYTES)
 		size = MOST_BYTES;
-	Py_BEGIN_ALLOW_THREADS /* it may come from the disk */
+	Py_BEGIN_ALLOW_THREADS /* this may wait for the disk */
 	got = read_from(directory, position, read, size);
 	Py_END_ALLOW_THREADS
 	if (got < 0)

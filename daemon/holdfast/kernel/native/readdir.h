@@ -1,4 +1,4 @@
-/* Entries of a backing directory in the form in which READDIR gives them. */
+/* READDIR replies, made from the entries of a backing directory (getdents64(2)). */
 #ifndef HOLDFAST_READDIR_H
 #define HOLDFAST_READDIR_H
 
@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 /* Return the entries of the directory open at `directory` from `position` on, at most `size` bytes of them (280 hold any entry),
- * as a bytes object; an empty one is the end. Their offsets are the backing file system's, so a listing goes on wherever it was
- * left, over any number of handles and in any daemon: None where that file system is not known to have such offsets. Their inode
- * numbers are the backing file system's too, but for those that are keys of the dictionary `others`, which has the number to be
- * told instead. NULL with an exception when the directory can't be read. */
+ * as a bytes object; an empty one is the end. Their offsets are the backing file system's, so a listing can go on from any
+ * offset, with any handle and in any daemon; returns None where that file system is not known to have stable offsets. Their
+ * inode numbers are the backing file system's too, except for keys of the dictionary `others`, which has the number to show
+ * instead. NULL with an exception when the directory can't be read. */
 PyObject *readdir_read(int directory, uint64_t position, size_t size, PyObject *others);
 
 #endif
