@@ -1,7 +1,7 @@
-"""From one daemon to the next: whether there is a living mount to take over, and who keeps this one alive.
+"""Handing a mount from one daemon to the next: finding a mount to take over, and having this one's descriptor held.
 
-What is needed to take a mount over: its descriptor, which the service manager held; its session (``holdfast.session``); and
-that both are of the mount that is there. If anything is missing, the old mount is cleared away and a new one made.
+To take a mount over takes its descriptor, which the service manager held, and its session (``holdfast.session``), both of
+the file system that is mounted now. If anything is missing, the old mount is removed and a new one made.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NOT_HELD = (
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """A living mount without a daemon, and the descriptor to serve it by."""
+    """A mount whose daemon has ended, and the ``/dev/fuse`` descriptor to serve it with."""
 
     identity: Identity
     device: int
 
     def check(self, asked_for: str, store_id: str) -> None:
-        """Make sure that this daemon may take it over. Raises ``TakeoverError``."""
+        """Check that this daemon may take it over. Raises ``TakeoverError``."""
         mount = mountpoint.mounted_on(self.identity.mountpoint)
         if mount is None or mount.device != self.identity.device:
             raise TakeoverError(f"it is no longer mounted on {self.identity.mountpoint}")
@@ -40,9 +40,9 @@ class Inheritance:
             raise TakeoverError("it belongs to another store directory")
 
     def clear_away(self, asked_for: str) -> None:
-        """Let go of the mount: it has no future. What is open in it ends with errors.
+        """Give the mount up: files open in it get errors from now on.
 
-        If it is where the next one will be, it stays until then, dead: nobody may take the empty directory for it.
+        If the next mount will be in the same place, the dead one stays until then: nobody must see the empty directory.
         """
         mount = mountpoint.mounted_on(self.identity.mountpoint)
         if self.identity.asked_for != asked_for and mount is not None and mount.device == self.identity.device:
@@ -51,32 +51,32 @@ class Inheritance:
 
 
 class Handover:
-    """The session ``area`` and the service manager that holds the descriptor beside it."""
+    """The session ``area``, and the service manager that holds the mount's descriptor."""
 
     def __init__(self, area: SessionArea, manager: ServiceManager, descriptors: Mapping[str, int]) -> None:
         self.area = area
         self._manager = manager
         self._descriptors = dict(descriptors)
         self._held = ""
-        self._left: Identity | None = None
+        self._found: Identity | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has been given the descriptor, and is still there."""
+        """Whether a service manager holds the descriptor and is still running."""
         return bool(self._held) and self._manager.is_there()
 
     def find(self) -> Inheritance | None:
-        """Return what an earlier daemon has left, if there is anything.
+        """Return the mount that an earlier daemon has left, if there is one.
 
-        Raises ``TakeoverError`` when it is of no use, ``MountpointError`` when it is another's to take over,
-        ``StoreInUseError`` when it is that of a daemon that lives, ``ConfigurationError`` when the session can't be opened.
+        Raises ``TakeoverError`` if it can't be taken over, ``MountpointError`` if another service manager holds it,
+        ``StoreInUseError`` if its daemon is running, ``ConfigurationError`` if the session can't be opened.
         """
         self.area.claim()
         identity = self.area.read()
         if identity is None:
             self.abandon()
             return None
-        self._left = identity
+        self._found = identity
         if not _is_there(identity):
             raise TakeoverError(f"it is no longer mounted on {identity.mountpoint}")
         device = self._descriptors.pop(_name(identity.device), None)
@@ -92,16 +92,16 @@ class Handover:
         Raises ``UnmountedError`` if somebody has, and only the holder's promise to start the next daemon brought this one;
         what was kept of the mount is gone then.
         """
-        left = self._left
-        if left is None or _is_there(left):
+        found = self._found
+        if found is None or _is_there(found):
             return
-        if self._manager.starts_again(gave_back=bool(self._held) or _name(left.device) in self._descriptors):
+        if self._manager.starts_again(gave_back=bool(self._held) or _name(found.device) in self._descriptors):
             self.abandon()
             self.area.end()
-            raise UnmountedError(f"{left.mountpoint} was unmounted while no daemon ran; start again to mount it")
+            raise UnmountedError(f"{found.mountpoint} was unmounted while no daemon ran; start again to mount it")
 
     def abandon(self) -> None:
-        """Let go of every mount that was held: without descriptors they are dead, and what was kept of them worthless."""
+        """Give up every mount that was held: without descriptors they are dead, and their sessions are useless."""
         for name, fd in self._descriptors.items():
             self._manager.let_go(name)
             os.close(fd)
@@ -110,11 +110,11 @@ class Handover:
         self.area.disown()
 
     def begin(self) -> None:
-        """A new mount is about to be made. Raises ``ConfigurationError``, and ``StoreInUseError``: see ``SessionArea``."""
+        """Prepare the session of a new mount. Raises ``ConfigurationError`` and ``StoreInUseError`` as ``SessionArea``."""
         self.area.begin()
 
     def mounted(self, path: str, asked_for: str, store_id: str, device: int | None) -> None:
-        """A new mount is there. ``device``: its descriptor, if it can be taken over; it is given to whoever may hold it."""
+        """Record a new mount. ``device`` is its descriptor if it can be taken over; the service manager gets it to hold."""
         mount = mountpoint.mounted_on(path)
         if mount is None or device is None:
             return
@@ -123,12 +123,12 @@ class Handover:
             self._held = _name(mount.device)
 
     def end(self) -> None:
-        """The mount is gone for good."""
+        """Give everything up: the mount is gone for good."""
         self._release()
         self.area.end()
 
     def is_restarting(self) -> bool:
-        """Say whether the signal to stop is the first half of a restart."""
+        """Say whether the stop that was asked for is the first half of a restart."""
         return self._manager.is_restarting()
 
     def _release(self) -> None:
@@ -138,7 +138,7 @@ class Handover:
 
 
 def _check_unheld(identity: Identity) -> None:
-    """Make sure that nobody else holds the mount: it is his daemon's then. Raises ``MountpointError``."""
+    """Check that nobody else holds the mount. Raises ``MountpointError`` if so: it is left to the next daemon of theirs."""
     if mountpoint.mounted_on(identity.mountpoint) is not None:
         mountpoint.check(identity.mountpoint)
 

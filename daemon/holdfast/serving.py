@@ -1,8 +1,8 @@
-"""One daemon's time with a mount: what runs side by side while it serves, and how it ends.
+"""Serving a mount: the tasks of the daemon while it serves, and how it ends.
 
-It ends for good, when the file system is unmounted or the daemon told to stop: the mount goes. Or it leaves the mount to
-the next daemon: when it is asked to restart, and when it fails at a mount that somebody holds. Requests that are under way
-then are given up; the kernel sends them again.
+It can end for good, when the file system is unmounted or the daemon is stopped: then the mount goes too. Or it leaves the
+mount to the next daemon: when it is asked to restart, and when it fails while somebody holds the mount's descriptor. The
+requests under way are then abandoned; the kernel sends them to the next daemon.
 """
 
 from __future__ import annotations
@@ -37,42 +37,42 @@ _EXPIRY_SECONDS = 600.0
 
 
 class Serving:
-    """Serves ``session``, which is taken over if ``is_inherited``. ``ready`` is called once the mount answers."""
+    """Serves ``session``, a mount that is taken over if ``is_inherited``. Calls ``ready`` once the mount answers."""
 
     def __init__(
-        self, files: FileSystem, session: Session, succession: Handover, ready: Callable[[], None], *, is_inherited: bool
+        self, files: FileSystem, session: Session, handover: Handover, ready: Callable[[], None], *, is_inherited: bool
     ) -> None:
         self._files = files
         self._core = files.core
         self._session = session
-        self._succession = succession
+        self._handover = handover
         self._ready = ready
         self._is_inherited = is_inherited
-        self._is_worth_leaving = is_inherited
+        self._can_be_left = is_inherited
         self._is_leaving = False
-        self._front: trio.Nursery | None = None
+        self._foreground: trio.Nursery | None = None
         self.wants_restart = False
 
     @property
     def mount_outlives(self) -> bool:
-        """Whether the mount outlives this daemon: it can be taken over, and somebody holds it until it is."""
-        return self._session.device is not None and self._succession.is_held
+        """Whether the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
+        return self._session.device is not None and self._handover.is_held
 
     @property
     def takeover(self) -> str:
         """Whether the mount outlives this daemon: ``takeover``, or ``no takeover:`` and the reason."""
-        if self._session.device is not None and not self._succession.is_held:
+        if self._session.device is not None and not self._handover.is_held:
             return f"no takeover: {NOT_HELD}"
         return self._session.takeover
 
     @property
     def data_mode(self) -> str:
-        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """How data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
         return self._session.data_mode
 
     @property
     def requests(self) -> dict[str, int]:
-        """How many FUSE requests there were of each kind."""
+        """The number of FUSE requests of each kind."""
         return self._session.requests
 
     def check_restart(self) -> None:
@@ -81,16 +81,16 @@ class Serving:
             raise NotRestartableError(f"the mount can't outlive the daemon ({self.takeover})")
 
     def restart(self) -> None:
-        """End soon, so that whoever holds the mount starts the daemon again."""
+        """End soon and leave the mount: the service manager that holds it starts the daemon again."""
         self.wants_restart = True
         self._leave()
 
     async def run(self) -> None:
-        """Serve until the end, whichever it is."""
+        """Serve until the daemon ends, either way. Cancellation and errors end it too."""
         try:
             await self._serve()
         except BaseException:
-            self._is_leaving = self._is_worth_leaving and self._succession.is_held
+            self._is_leaving = self._can_be_left and self._handover.is_held
             raise
         finally:
             self._end()
@@ -113,14 +113,14 @@ class Serving:
             background.start_soon(upkeep.run)
             for remote in core.remotes.values():
                 background.start_soon(remote.deletions.run)
-            async with trio.open_nursery() as self._front:
-                self._front.start_soon(self._stop_on_signal)
-                await self._front.start(
+            async with trio.open_nursery() as self._foreground:
+                self._foreground.start_soon(self._stop_on_signal)
+                await self._foreground.start(
                     self._control(workdirs, upkeep).run, Path(core.config.control.socket), core.config.control.group
                 )
-                self._front.start_soon(self._announce)
+                self._foreground.start_soon(self._announce)
                 await self._session.serve()
-                self._front.cancel_scope.cancel()
+                self._foreground.cancel_scope.cancel()
             background.cancel_scope.cancel()
 
     async def _take_over(self, takeover: Takeover) -> None:
@@ -139,14 +139,14 @@ class Serving:
     async def _announce(self) -> None:
         await self._session.wait_begun()
         self._core.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
-        self._is_worth_leaving = True
+        self._can_be_left = True
         self._ready()
 
     async def _stop_on_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 name = signal.Signals(number).name
-                if self.mount_outlives and await trio.to_thread.run_sync(self._succession.is_restarting):
+                if self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:
@@ -154,9 +154,9 @@ class Serving:
                     self._session.stop()
 
     def _leave(self) -> None:
-        assert self._front is not None
+        assert self._foreground is not None
         self._is_leaving = True
-        self._front.cancel_scope.cancel()
+        self._foreground.cancel_scope.cancel()
 
     def _end(self) -> None:
         if self._is_leaving:
@@ -164,7 +164,7 @@ class Serving:
             self._core.events.emit("left-to-next")
         else:
             self._session.close()
-            self._succession.end()
+            self._handover.end()
             self._core.events.emit("stopped")
         self._files.end(for_good=not self._is_leaving)
 

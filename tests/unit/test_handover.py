@@ -50,7 +50,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     return started
 
 
-def succession(tmp_path: Path, manager: ServiceManager, identity: Identity, *, gave_back: bool) -> Handover:
+def handover(tmp_path: Path, manager: ServiceManager, identity: Identity, *, gave_back: bool) -> Handover:
     descriptors = {f"holdfast-{identity.device}": os.open("/dev/null", os.O_RDONLY)} if gave_back else {}
     return Handover(SessionArea(tmp_path / "session"), manager, descriptors)
 
@@ -60,7 +60,7 @@ def session(tmp_path: Path) -> Identity | None:
 
 
 def test_who_has_the_descriptor_takes_the_mount_over(left: Identity, tmp_path: Path) -> None:
-    next_one = succession(tmp_path, ServiceManager({}), left, gave_back=True)
+    next_one = handover(tmp_path, ServiceManager({}), left, gave_back=True)
     found = next_one.find()
     assert found is not None
     assert found.identity == left
@@ -72,7 +72,7 @@ def test_a_mount_that_somebody_else_holds_is_not_this_daemons(
 ) -> None:
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.2)
     with pytest.raises(MountpointError, match="started again by itself"):
-        succession(tmp_path, ServiceManager({}), left, gave_back=False).find()
+        handover(tmp_path, ServiceManager({}), left, gave_back=False).find()
     assert session(tmp_path) == left
 
 
@@ -80,7 +80,7 @@ def test_the_session_of_a_daemon_that_lives_is_left_alone(left: Identity, tmp_pa
     living = SessionArea(tmp_path / "session")
     living.claim()
     with pytest.raises(StoreInUseError):
-        succession(tmp_path, ServiceManager({}), left, gave_back=False).find()
+        handover(tmp_path, ServiceManager({}), left, gave_back=False).find()
     assert session(tmp_path) == left
     living.release()
 
@@ -92,7 +92,7 @@ def test_systemd_starts_no_fresh_mount_by_itself_where_one_was_taken_away(
 ) -> None:
     """Without files open there it has closed the descriptor by itself: nothing is behind it any more."""
     mountpoint.detach(left.mountpoint)
-    next_one = succession(tmp_path, systemd(restarts), left, gave_back=gave_back)
+    next_one = handover(tmp_path, systemd(restarts), left, gave_back=gave_back)
     with pytest.raises(TakeoverError, match="no longer mounted"):
         next_one.find()
     if restarts:
@@ -109,7 +109,7 @@ def test_a_keeper_that_gave_the_descriptor_back_has_started_the_daemon_again(
     gave_back: bool, left: Identity, tmp_path: Path
 ) -> None:
     mountpoint.detach(left.mountpoint)
-    next_one = succession(tmp_path, ServiceManager({}), left, gave_back=gave_back)
+    next_one = handover(tmp_path, ServiceManager({}), left, gave_back=gave_back)
     with pytest.raises(TakeoverError, match="no longer mounted"):
         next_one.find()
     with pytest.raises(UnmountedError) if gave_back else nullcontext():
@@ -120,11 +120,11 @@ def test_what_was_given_up_is_not_taken_for_unmounted_when_the_start_is_tried_ag
     left: Identity, tmp_path: Path, systemd: Systemd
 ) -> None:
     """As when the mount is to be elsewhere now, and the store is still in use."""
-    first = succession(tmp_path, systemd(1), left, gave_back=True)
+    first = handover(tmp_path, systemd(1), left, gave_back=True)
     inheritance = first.find()
     assert inheritance is not None
     first.check_wanted()
     inheritance.clear_away("/elsewhere")
     first.abandon()
     first.area.release()
-    assert succession(tmp_path, systemd(2), left, gave_back=False).find() is None
+    assert handover(tmp_path, systemd(2), left, gave_back=False).find() is None

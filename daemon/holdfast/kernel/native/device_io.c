@@ -121,7 +121,12 @@ static ssize_t device_io_writev(int fd, struct iovec *parts, int parts_count, vo
 	return writev(fd, parts, parts_count);
 }
 
-const struct custom_io device_io = {.writev = device_io_writev, .read = device_io_read, .splice_receive = NULL, .splice_send = NULL};
+const struct custom_io device_io = {
+	.writev = device_io_writev,
+	.read = device_io_read,
+	.splice_receive = NULL,
+	.splice_send = NULL,
+};
 
 void device_io_count_reply(void)
 {
