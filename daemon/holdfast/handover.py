@@ -87,10 +87,10 @@ class Handover:
         return Inheritance(identity, device)
 
     def check_wanted(self) -> None:
-        """Make sure that a mount which can't be taken over may be made afresh: nobody has unmounted it.
+        """Check that a mount which can't be taken over may be replaced by a new one: it was not unmounted on purpose.
 
-        Raises ``UnmountedError`` if somebody has, and only the holder's promise to start the next daemon brought this one;
-        what was kept of the mount is gone then.
+        Raises ``UnmountedError`` if it was unmounted and this daemon was only started because the one before it died; the
+        session and the descriptors are given up then.
         """
         found = self._found
         if found is None or _is_there(found):
@@ -138,7 +138,7 @@ class Handover:
 
 
 def _check_unheld(identity: Identity) -> None:
-    """Check that nobody else holds the mount. Raises ``MountpointError`` if so: it is left to the next daemon of theirs."""
+    """Check that no other service manager holds the mount for its own next daemon. Raises ``MountpointError``."""
     if mountpoint.mounted_on(identity.mountpoint) is not None:
         mountpoint.check(identity.mountpoint)
 

@@ -81,7 +81,7 @@ def test_the_longest_unused_goes_first(candidates: list[Candidate]) -> None:
 
 
 class Files:
-    """Residence and disk: which files are open or have unknown names, and how much is free."""
+    """Cached copies and disk: which files are open or have unknown names, and how much is free."""
 
     def __init__(self, index: Index, free_bytes: int) -> None:
         self.index = index
@@ -89,7 +89,6 @@ class Files:
         self.open: set[int] = set()
         self.elsewhere: set[int] = set()
         self.gone: list[int] = []
-        self.listener = self
 
     def is_open(self, inode: int) -> bool:
         return inode in self.open

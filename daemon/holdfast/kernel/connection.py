@@ -125,9 +125,9 @@ class Connection:
     @property
     def takeover(self) -> str:
         """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
-        told = probe.takeover_forecast(self._machine)
-        if told != probe.TAKEOVER:
-            return told
+        forecast = probe.takeover_forecast(self._machine)
+        if forecast != probe.TAKEOVER:
+            return forecast
         reason = probe.takeover_outcome(self.outcome)
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 

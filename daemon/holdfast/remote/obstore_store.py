@@ -118,10 +118,10 @@ class ObstoreStore(RemoteStore):
                 return self._large_create.create(key, source, metadata)
             return self._put(key, source, metadata, "create" if create_only else "overwrite")
         except ObjectMissingError as problem:
-            raise RemoteUnavailableError(f"{problem}, which nobody asked for") from None
+            raise RemoteUnavailableError(f"{problem}: an unexpected answer to a write") from None
 
     def replace(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        if source.data is None or isinstance(self._store, GCSStore):  # no such request: uploads in parts; GCS
+        if source.data is None or isinstance(self._store, GCSStore):  # no such request in parts, nor by etag on GCS
             return super().replace(key, version, source, metadata)
         try:
             return self._put(checked_target(key), source, metadata, {"e_tag": version})

@@ -59,7 +59,7 @@ class CachedCopies:
         """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
         target = fetch.target
         parent, _, name = target.path.rpartition(b"/")
-        directory_fd = self.make_directories(parent, target.remote.ownership)
+        directory_fd = self._tree.make_directories(parent, *target.remote.ownership.of_directories)
         try:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
             self.drop_sidecar(target.path)
@@ -83,9 +83,9 @@ class CachedCopies:
         )
         self.listener.file_placed(target.path, stat)
 
-    def make_directories(self, path: bytes, ownership: Ownership) -> int:
-        """Create the missing part of a directory path that an object's key implies; return an ``O_PATH`` descriptor."""
-        return self._tree.make_directories(path, ownership.directory_mode, ownership.uid, ownership.gid)
+    def is_open(self, inode: int) -> bool:
+        """Say whether anybody has the file ``inode`` open."""
+        return self.listener.is_open(inode)
 
     def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
         """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
@@ -125,7 +125,7 @@ class CachedCopies:
         if stat.st_ino != inode or not stat_module.S_ISREG(stat.st_mode):
             return False
         self.forget_name(path, stat)
-        if stat.st_nlink == 1 and self.listener.is_open(inode):
+        if stat.st_nlink == 1 and self.is_open(inode):
             self._orphanage.take(directory_fd, name, inode)
         else:
             os.unlink(name, dir_fd=directory_fd)

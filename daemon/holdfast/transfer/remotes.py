@@ -31,6 +31,11 @@ class Ownership:
     file_mode: int
     directory_mode: int
 
+    @property
+    def of_directories(self) -> tuple[int, int, int]:
+        """Mode, uid and gid of directories, as ``Tree.make_directories`` takes them."""
+        return self.directory_mode, self.uid, self.gid
+
     def owner(self, above: Owned) -> tuple[int, int]:
         """Return uid and gid for a file or directory in the directory ``above``."""
         return (

@@ -67,7 +67,7 @@ class Core:
     def __post_init__(self) -> None:
         self.nodes = NodeTable(os.fstat(self.store.tree.root_fd).st_ino, self.index.run)
         seconds = self.config.remote.metadata_ttl_seconds
-        self.directories = Directories(self.nodes, self.store.tree, self.zones, self.residence, seconds)
+        self.directories = Directories(self.nodes, self.store.tree, self.zones, seconds)
         self.nodes.left = self.directories.forget
         self.nodes.keeper = NodeStore(self.session.records)
         self.removals = PendingUnlinks(self.session.removals, time.monotonic)

@@ -14,7 +14,7 @@ from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.attributes import FOREVER_SECONDS
 from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
 from holdfast.store import Tree
-from holdfast.transfer import CachedCopies, Ownership
+from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
 _MOST_DESCRIPTORS = 2048
@@ -49,11 +49,10 @@ class Directories:
     ``remote_seconds``: for how long the kernel may keep the attributes of a directory that a store shines through.
     """
 
-    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, residence: CachedCopies, remote_seconds: float) -> None:
+    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, remote_seconds: float) -> None:
         self._nodes = nodes
         self._tree = tree
         self._zones = zones
-        self._residence = residence
         self._remote_seconds = remote_seconds
         self._descriptors: OrderedDict[int, int] = OrderedDict()
         self._epoch = 0
@@ -117,7 +116,7 @@ class Directories:
             path = path_of(node)
             if path is None:
                 raise NoSuchEntryError("the directory was removed")
-            os.close(self._residence.make_directories(path, ownership))
+            os.close(self._tree.make_directories(path, *ownership.of_directories))
             self.adopt(node)
         return self.descriptor(node)
 
