@@ -31,7 +31,6 @@ from holdfast.remote.contract import (
 )
 from holdfast.remote.file_syscalls import (
     ATTRIBUTE,
-    UNSTORABLE_NAME,
     OpenObject,
     info_of,
     move_to_key,
@@ -41,6 +40,7 @@ from holdfast.remote.file_syscalls import (
 )
 from holdfast.remote.keys import (
     PRIVATE,
+    UNSTORABLE_NAME,
     checked,
     checked_prefix,
     checked_target,

@@ -21,9 +21,9 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote.contract import ObjectInfo, UploadSource
+from holdfast.remote.keys import UNSTORABLE_NAME
 
 ATTRIBUTE = "user.holdfast"
-UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 
 _BUFFER_BYTES = 2**20
 _SEND_BYTES = 2**30

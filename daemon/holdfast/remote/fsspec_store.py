@@ -41,6 +41,7 @@ from holdfast.remote.contract import (
 from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, modified_ns
 from holdfast.remote.keys import (
     PRIVATE,
+    UNSTORABLE_NAME,
     checked,
     checked_prefix,
     checked_target,
@@ -54,7 +55,6 @@ from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.tree_walk import everything_below, objects_below
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
-_UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 
 
 class FsspecStore(RemoteStore):
@@ -208,7 +208,7 @@ class FsspecStore(RemoteStore):
                 raise RemoteRefusedError(
                     f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}"
                 ) from None
-            if isinstance(problem, OSError) and problem.errno in _UNSTORABLE_NAME:
+            if isinstance(problem, OSError) and problem.errno in UNSTORABLE_NAME:
                 raise NameNotStorableError(text) from None
             raise RemoteUnavailableError(text) from None
 

@@ -6,12 +6,15 @@ crash leaves some there; once they are old, they can be removed safely.
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Iterable
 
 from holdfast.errors import NameNotStorableError
 
 PRIVATE = ".holdfast"
+UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+"""The errors of a file system for a name that it can't hold."""
 
 
 def staged_key() -> str:

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+CONTAINER_FIRST = {"abfs", "abfss"}
+"""Schemes with a container where others have a user, as Hadoop does: abfss://container@account.dfs.core.windows.net/path"""
+
 _HIDDEN = "***"
 _TELLING_NAME = re.compile(
     r"secret|token|passw|credential|signature|access_?key|account_?key|(?:^|_)(?:key|sas|auth|pwd)(?:_|$)", re.I
 )
 _IN_QUERY = re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)|sig|se|AWSAccessKeyId)=[^&\s]+")
 _SHORTEST_SECRET = 4
-_CONTAINER_FIRST = {"abfs", "abfss"}  # as Hadoop writes it: abfss://container@account.dfs.core.windows.net/path
 
 
 def public_url(url: str) -> str:
@@ -33,7 +35,7 @@ def _parts(url: str) -> tuple[str, str, str]:
     """Return scheme, user with password, and the rest. A password may have an unescaped slash, which ends the authority."""
     scheme, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    if "@" in authority and not (scheme in _CONTAINER_FIRST and ":" not in authority):
+    if "@" in authority and not (scheme in CONTAINER_FIRST and ":" not in authority):
         user_info, _, host = authority.rpartition("@")
         return scheme + separator, user_info, f"{host}{slash}{path}"
     if ":" in authority and "@" in path:

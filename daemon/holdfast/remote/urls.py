@@ -17,10 +17,9 @@ from holdfast.remote.file_store import FileStore
 from holdfast.remote.fsspec_store import FsspecStore
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
-from holdfast.remote.redaction import public_url, secrets_of
+from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
-_CONTAINER_FIRST = {"abfs", "abfss"}  # abfss://container@account.dfs.core.windows.net/path
 _AZURE = {"az", "abfs", "abfss"}
 _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
@@ -77,7 +76,7 @@ def _cloud_store(
     shown = public_url(url)
     if not parts.netloc:
         raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")
-    if parts.password or (parts.username and scheme not in _CONTAINER_FIRST):
+    if parts.password or (parts.username and scheme not in CONTAINER_FIRST):
         raise ConfigurationError(f"{shown}: credentials don't belong into a URL; see docs/configuration.md")
     if parts.query or parts.fragment:
         raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")

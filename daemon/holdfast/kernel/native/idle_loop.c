@@ -126,7 +126,7 @@ bool idle_loop_serve(int fd, int events, int handed_over, double seconds)
 			return true;
 		int ready = wait_for(descriptors, &left);
 		if (ready < 0 && errno == EINTR)
-			continue; /* trio's signal handler has made `events` readable, if the signal is for it */
+			continue; /* a signal for the loop: its handler makes `events` readable */
 		if (ready < 0 || descriptors[1].revents != 0)
 			return false;
 	}
