@@ -8,68 +8,42 @@ import stat
 import time
 from collections.abc import Mapping
 
-from holdfast.capacity import Limits, Room
 from holdfast.config import Config, ZoneSection
 from holdfast.errors import RemoteUnavailableError, StoreUnsuitableError
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.foundation import Parts
 from holdfast.index import Index
 from holdfast.remote import open_store
 from holdfast.session import SessionTables
-from holdfast.store import StoreDirectory, free_bytes
+from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import (
-    CachedCopies,
     Deletions,
-    Fetcher,
     ListingCache,
     Ownership,
     Remote,
     RemoteAccess,
-    Uploader,
 )
 from holdfast.zones import NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
 
 
-async def assembled(
+async def opened(
     config: Config, store: StoreDirectory, index: Index, tables: SessionTables, events: EventLog, counters: Counters
-) -> Core:
-    """Return the parts put together. Asks each remote store whether it answers; raises ``HoldfastError`` if one refuses."""
+) -> Parts:
+    """Return the parts below a file system.
+
+    Each remote store is asked whether it answers. Raises ``HoldfastError`` if one refuses.
+    """
     zones = ZoneMap(_bases(config), config.checkpoints.durability, config.blobs.durability)
     remotes = {
         name: await _remote(name, section, config, store.store_id, index, events, counters)
         for name, section in (("checkpoints", config.checkpoints), ("blobs", config.blobs))
     }
     _make_zone_roots(config, store, zones)
-    residence = CachedCopies(store, index, events, counters)
-    cache = config.cache
-    room = Room(
-        Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
-        index,
-        residence,
-        free_bytes=lambda: free_bytes(store.tree.root_fd),
-        events=events,
-        counters=counters,
-    )
-    fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
     _restore_deletions(store, index, zones, remotes)
     names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
-    return Core(
-        config,
-        store,
-        index,
-        tables,
-        zones,
-        names,
-        remotes,
-        residence,
-        room,
-        fetcher,
-        Uploader(config.remote.single_put_limit_bytes, store.store_id, counters),
-        events,
-        counters,
-    )
+    return Parts(config, store, index, tables, zones, names, remotes, events, counters)
 
 
 def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remotes: Mapping[str, Remote]) -> None:

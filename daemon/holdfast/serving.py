@@ -23,8 +23,8 @@ from holdfast.control.server import ControlServer
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation, Parts
 from holdfast.fs.fuse.session import Session
-from holdfast.fs.inodes.core import Core
 from holdfast.fs.takeover.takeover import Takeover
 from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
@@ -40,10 +40,20 @@ class Serving:
     """Serves ``session``, a mount that is taken over if ``is_inherited``. Calls ``ready`` once the mount answers."""
 
     def __init__(
-        self, files: FileSystem, session: Session, handover: Handover, ready: Callable[[], None], *, is_inherited: bool
+        self,
+        base: Foundation,
+        files: FileSystem,
+        workdirs: Workdirs,
+        session: Session,
+        handover: Handover,
+        ready: Callable[[], None],
+        *,
+        is_inherited: bool,
     ) -> None:
+        self._base = base
+        self._parts = base.parts
         self._files = files
-        self._core = files.core
+        self._workdirs = workdirs
         self._session = session
         self._handover = handover
         self._ready = ready
@@ -96,27 +106,26 @@ class Serving:
             self._end()
 
     async def _serve(self) -> None:
-        core = self._core
-        workdirs = Workdirs(self._files)
-        upkeep = Upkeep(self._files, workdirs)
+        parts, workdirs = self._parts, self._workdirs
+        upkeep = Upkeep(self._base, workdirs)
         async with trio.open_nursery() as background:
-            await background.start(core.fetcher.run)
-            takeover = Takeover(self._files)
+            await background.start(self._base.fetcher.run)
+            takeover = Takeover(self._base, self._files)
             if self._is_inherited:
                 await self._take_over(takeover)
             await background.start(self._files.run)
             takeover.finish()
             await background.start(workdirs.run)
-            background.start_soon(core.room.run)
-            background.start_soon(_sync_regularly, core.index)
-            background.start_soon(_expire_quarantine, core)
+            background.start_soon(self._base.room.run)
+            background.start_soon(_sync_regularly, parts.index)
+            background.start_soon(_expire_quarantine, parts)
             background.start_soon(upkeep.run)
-            for remote in core.remotes.values():
+            for remote in parts.remotes.values():
                 background.start_soon(remote.deletions.run)
             async with trio.open_nursery() as self._foreground:
                 self._foreground.start_soon(self._stop_on_signal)
                 await self._foreground.start(
-                    self._control(workdirs, upkeep).run, Path(core.config.control.socket), core.config.control.group
+                    self._control(workdirs, upkeep).run, Path(parts.config.control.socket), parts.config.control.group
                 )
                 self._foreground.start_soon(self._announce)
                 await self._session.serve()
@@ -128,17 +137,17 @@ class Serving:
         files = await takeover.run()
         seconds = round(time.monotonic() - began, 3)
         _log.info("took the mount over with %d open files, in %g s", files, seconds)
-        self._core.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
+        self._parts.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
 
     def _control(self, workdirs: Workdirs, upkeep: Upkeep) -> ControlServer:
-        paths = Paths(self._files, self._session.mountpoint)
-        inspector = Inspector(self._files, paths, workdirs, self)
+        paths = Paths(self._base.nodes, self._files, self._session.mountpoint)
+        inspector = Inspector(self._base, self._files, paths, workdirs, self)
         sweeps = SweepRoutes(upkeep, paths)
-        return ControlServer(inspector, Actions(self._files, paths), workdirs, sweeps, self, self._core.events)
+        return ControlServer(inspector, Actions(self._base, self._files, paths), workdirs, sweeps, self, self._parts.events)
 
     async def _announce(self) -> None:
         await self._session.wait_begun()
-        self._core.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
+        self._parts.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
         self._can_be_left = True
         self._ready()
 
@@ -161,11 +170,11 @@ class Serving:
     def _end(self) -> None:
         if self._is_leaving:
             self._session.leave()
-            self._core.events.emit("left-to-next")
+            self._parts.events.emit("left-to-next")
         else:
             self._session.close()
             self._handover.end()
-            self._core.events.emit("stopped")
+            self._parts.events.emit("stopped")
         self._files.end(for_good=not self._is_leaving)
 
 
@@ -175,14 +184,14 @@ async def _sync_regularly(index: Index) -> None:
         await trio.to_thread.run_sync(index.sync)
 
 
-async def _expire_quarantine(core: Core) -> None:
+async def _expire_quarantine(parts: Parts) -> None:
     while True:
-        before = time.time() - core.config.integrity.quarantine_seconds
+        before = time.time() - parts.config.integrity.quarantine_seconds
         try:
-            expired = await trio.to_thread.run_sync(core.store.quarantine.expire, before)
+            expired = await trio.to_thread.run_sync(parts.store.quarantine.expire, before)
         except OSError as problem:
             _log.warning("can't remove what has expired in quarantine: %s", problem)
         else:
             if expired:
-                core.events.emit("quarantine-expired", files=expired)
+                parts.events.emit("quarantine-expired", files=expired)
         await trio.sleep(_EXPIRY_SECONDS)

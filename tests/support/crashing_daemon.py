@@ -19,9 +19,10 @@ from typing import Any
 from holdfast import daemon
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.namespace.remove import Removal
-from holdfast.fs.namespace.rename import Renames
+from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.writeback.publisher import Publisher
+from holdfast.fs.writeback.retraction import Retraction
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
@@ -51,12 +52,12 @@ POINTS = {
     "send: before the request": Point(RemoteAccess, "write_once"),
     "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
     "send: recorded, not answered": Point(Publisher, "record", after=True),
-    "rename: stored, not renamed": Point(Publisher, "retract"),
-    "rename: renamed, entry not moved": Point(Renames, "_move_entry"),
+    "rename: stored, not renamed": Point(Retraction, "retract"),
+    "rename: renamed, entry not moved": Point(FileMoves, "_move_entry"),
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
-    "rename: out of the store, object not deleted": Point(Publisher, "delete_object"),
-    "unlink: deletion noted, file there": Point(Publisher, "retract", after=True),
-    "unlink: file gone, nodes not told": Point(Removal, "lost_name"),
+    "rename: out of the store, object not deleted": Point(Retraction, "delete_object"),
+    "unlink: deletion noted, file there": Point(Retraction, "retract", after=True),
+    "unlink: file gone, nodes not told": Point(LostNames, "gone"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),
     "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
     "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),

@@ -10,29 +10,23 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StaleNodeError
+from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
 from holdfast.fs.inodes.nodes import Node, NodeTable
-from holdfast.fs.takeover.node_recovery import Names, NodeRecovery
 
 ROOT, DIRECTORY, FILE = 2, 10, 20
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
 
 
 class Disk:
-    """A core whose tree is a dictionary: by directory's inode number and name, mode and inode number."""
+    """A tree that is a dictionary: by directory's inode number and name, mode and inode number."""
 
     def __init__(self, names: Names) -> None:
         self.entries: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.orphans: set[int] = set()
-        self.nodes = NodeTable(ROOT)
-        core: Any = SimpleNamespace(
-            nodes=self.nodes,
-            local_stat=self._stat,
-            session=SimpleNamespace(records=SimpleNamespace(nodes=list)),
-            store=SimpleNamespace(orphanage=SimpleNamespace(inodes=lambda: self.orphans)),
-            directories=SimpleNamespace(forget=lambda node: None),
-        )
-        inherited = NodeRecovery(core, names)
-        self.nodes.unknown, self.nodes.came, self.nodes.left = inherited.find, inherited.came, inherited.left
+        records: Any = SimpleNamespace(nodes=list)
+        recovery = NodeRecovery(records, lambda: self.orphans, self._stat)
+        self.nodes = NodeTable(ROOT, earlier=recovery)
+        recovery.load(self.nodes, names)
 
     def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:
         if not directory.is_directory:

@@ -11,7 +11,7 @@ from holdfast.checkpoints.hooks.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.checkpoints.reachability import Policy
 from holdfast.errors import ConfigurationError
-from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
@@ -24,15 +24,17 @@ class Upkeep:
     Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
     """
 
-    def __init__(self, files: FileSystem, workdirs: Workdirs) -> None:
-        core = files.core
-        self.shelf = PlanShelf(core.store.path / "plans")
-        self._stores = {name: remote.access for name, remote in core.remotes.items()}
-        self._settings = core.config.sweep
-        self._events = core.events
-        local = DeletedObjects(core, files.presence)
-        self.hooks = Hooks(self._stores, self.shelf, local, core.events, core.counters)
-        self.workdirs = WorkdirSweeps(files, workdirs, self.shelf)
+    def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
+        parts = base.parts
+        self.shelf = PlanShelf(parts.store.path / "plans")
+        self._stores = {name: remote.access for name, remote in parts.remotes.items()}
+        self._settings = parts.config.sweep
+        self._events = parts.events
+        local = DeletedObjects(
+            parts.remotes, base.nodes, parts.store.tree, parts.index, base.copies, base.fetcher, base.invalidation
+        )
+        self.hooks = Hooks(self._stores, self.shelf, local, parts.events, parts.counters)
+        self.workdirs = WorkdirSweeps(base, workdirs, self.shelf)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),
             **dict.fromkeys(self.hooks.zones, self.hooks),

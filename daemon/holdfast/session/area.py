@@ -45,13 +45,13 @@ class SessionTables:
 
     opens: OpenTable
     records: SessionRecords
-    removals: UnlinkTable
+    unlinks: UnlinkTable
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
         self.opens.close()
         self.records.close()
-        self.removals.close()
+        self.unlinks.close()
 
 
 class SessionArea:
@@ -124,11 +124,11 @@ class SessionArea:
         with self._explained(), ExitStack() as opened:
             opens = OpenTable(self.directory / "opens")
             opened.callback(opens.close)
-            removals = UnlinkTable(self.directory / "removals")
-            opened.callback(removals.close)
+            unlinks = UnlinkTable(self.directory / "removals")
+            opened.callback(unlinks.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()
-        return SessionTables(opens, records, removals)
+        return SessionTables(opens, records, unlinks)
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""

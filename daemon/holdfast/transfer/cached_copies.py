@@ -42,11 +42,11 @@ class CopyListener(Protocol):
 
 
 class CachedCopies:
-    """The files of objects. ``listener`` is set once, before the first request."""
+    """The copies in the tree of ``store``; ``listener`` is told of each change in the step that makes it."""
 
-    listener: CopyListener
-
-    def __init__(self, store: StoreDirectory, index: Index, events: EventLog, counters: Counters) -> None:
+    def __init__(
+        self, store: StoreDirectory, index: Index, events: EventLog, counters: Counters, *, listener: CopyListener
+    ) -> None:
         self._tree = store.tree
         self._staging = store.staging
         self._orphanage = store.orphanage
@@ -54,6 +54,7 @@ class CachedCopies:
         self._index = index
         self._events = events
         self._counters = counters
+        self._listener = listener
 
     def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
         """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
@@ -81,11 +82,11 @@ class CachedCopies:
                 used_ns=time.time_ns(),
             ),
         )
-        self.listener.file_placed(target.path, stat)
+        self._listener.file_placed(target.path, stat)
 
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
-        return self.listener.is_open(inode)
+        return self._listener.is_open(inode)
 
     def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
         """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
@@ -129,7 +130,7 @@ class CachedCopies:
             self._orphanage.take(directory_fd, name, inode)
         else:
             os.unlink(name, dir_fd=directory_fd)
-        self.listener.file_left(path, inode, same_object=same_object)
+        self._listener.file_left(path, inode, same_object=same_object)
         return True
 
     def all_names_known(self, inode: int, entry: Entry) -> bool:
@@ -151,7 +152,7 @@ class CachedCopies:
                 return False
         gone = self._tree.remove_empty_directories(path)
         for directory, inode in gone:
-            self.listener.file_left(directory, inode, same_object=False)
+            self._listener.file_left(directory, inode, same_object=False)
         return bool(gone) and gone[-1][0] == path
 
     def forget_name(self, path: bytes, stat: os.stat_result) -> None:
@@ -175,8 +176,8 @@ class CachedCopies:
                 return
             self.forget_name(path, stat)
             kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)})
-            self.listener.file_corrupt(inode)
-            self.listener.file_left(path, inode, same_object=True)
+            self._listener.file_corrupt(inode)
+            self._listener.file_left(path, inode, same_object=True)
         except FileNotFoundError:
             return
         finally:

@@ -1,12 +1,14 @@
 """From names to policies: which zone a path lies in, and of which kind a name is. Pure: nothing here touches a disk."""
 
-from holdfast.zones.names import NameKind, NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
+from holdfast.zones.kinds import KindPolicy, NameKind
+from holdfast.zones.names import NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import Zone, ZoneKind, ZoneMap, ZonePath
 
 __all__ = [
     "SKELETON",
     "VOLATILE",
+    "KindPolicy",
     "NameKind",
     "NameTable",
     "WorkdirName",

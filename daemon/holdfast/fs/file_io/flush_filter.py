@@ -19,8 +19,7 @@ from holdfast.processes import leader_of
 
 def note_writer(opened: OpenFile, thread: int) -> None:
     """``thread`` is about to get a handle that may write, and whose closes the kernel tells of."""
-    process = _process(thread)
-    opened.writer = process if process == opened.writer or not opened.writes else 0
+    opened.opened_by(_process(thread))
 
 
 def closes_inherited(opened: OpenFile, thread: int) -> bool:
@@ -30,7 +29,7 @@ def closes_inherited(opened: OpenFile, thread: int) -> bool:
     process = _process(thread)
     if process not in (0, opened.writer):
         return True
-    opened.writer = 0
+    opened.closed_by_writer()
     return False
 
 

@@ -26,20 +26,22 @@ class HandleTable:
         """The reply to this OPEN or CREATE comes next: the kernel has one handle more, which ``opened`` counts already."""
         table = self._table
         if opened.slot == 0:
-            opened.slot = table.add(opened.node.id, opened.backing_id or 0, writes=writes, exclusive=opened.exclusive)
+            slot = table.add(opened.node.id, opened.backing_id or 0, writes=writes, exclusive=opened.exclusive)
+            opened.count_for_next_daemon(slot)
         elif self.is_counted(request):
-            opened.handles -= 1
+            opened.uncount()
             return
         elif writes and not opened.writes:
             table.note_writes(opened.slot)
-        opened.writes = opened.writes or writes
+        if writes:
+            opened.note_writing_handle()
         table.count(opened.slot, 1, request)
 
     def told(self, opened: OpenFile) -> None:
         """Bytes of a file that is still arriving come next: what follows them must be of the same version."""
         if opened.slot and opened.arrival is not None and not opened.served:
             self._table.note_version(opened.slot, version_mark(opened.arrival.known.etag))
-        opened.served = True
+        opened.served_bytes()
 
     def released(self, opened: OpenFile, request: int) -> None:
         """The kernel has one handle less."""
@@ -50,4 +52,4 @@ class HandleTable:
         """Everything that the last release asks for is done."""
         if opened.slot:
             self._table.free(opened.slot)
-            opened.slot = 0
+            opened.count_for_next_daemon(0)

@@ -13,10 +13,11 @@ import os
 import trio
 
 from holdfast.digest import fingerprint_of_file
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.nodes import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import Entry, EntryState
-from holdfast.store import stamp_of
+from holdfast.index import Entries, Entry, EntryState
+from holdfast.store import Stamps, Tree, stamp_of
 
 _QUICK_BYTES = 64 * 1024
 """Hashed in less time than it takes to ask a thread."""
@@ -26,33 +27,35 @@ _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 class PassthroughWrites:
     """Finds out what was written past the daemon."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, nodes: NodeTable, entries: Entries, updates: EntryUpdates, stamps: Stamps, tree: Tree) -> None:
+        self._nodes = nodes
+        self._entries = entries
+        self._updates = updates
+        self._stamps = stamps
+        self._tree = tree
 
     def expect(self, opened: OpenFile) -> None:
         """A handle that may write is handed out: from now on bytes may change at any time."""
         if opened.stamp is None:
-            opened.stamp = self._core.store.stamps.take(opened.fd)
+            opened.expect_writes(self._stamps.take(opened.fd))
             inode = os.fstat(opened.fd).st_ino
-            entry = self._core.index.entries.get(inode)
+            entry = self._entries.get(inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)
-                self._core.index.entries.put(inode, entry)
+                self._entries.put(inode, entry)
 
     def resume(self, opened: OpenFile) -> None:
         """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
-        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        entry = self._entries.get(os.fstat(opened.fd).st_ino)
         known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
-        opened.unsent = known is None
+        if known is None:
+            opened.changed()
         if opened.backing_id is not None:
-            opened.stamp = known or self._core.store.stamps.take(opened.fd)
+            opened.expect_writes(known or self._stamps.take(opened.fd))
 
     def on_its_way(self, opened: OpenFile) -> None:
         """The bytes as they are now are about to be sent: only what is written later is unsent."""
-        opened.unsent = False
-        if opened.stamp is not None:
-            opened.stamp = self._core.store.stamps.take(opened.fd)
-            opened.was_sent = True
+        opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
 
     def notice(self, opened: OpenFile) -> None:
         """Look whether the bytes are still those that were sent last, or that were there at the start."""
@@ -85,11 +88,11 @@ class PassthroughWrites:
         """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
         if opened.stamp is not None:
             inode = os.fstat(opened.fd).st_ino
-            self._settle(inode, self._core.index.entries.get(inode))
+            self._settle(inode, self._entries.get(inode))
 
     def settle_all(self) -> None:
         """The mount has ended: files whose last handle the kernel did not bring back any more are closed."""
-        for node in self._core.nodes.all():
+        for node in self._nodes.all():
             if node.opened is not None:
                 self.notice(node.opened)
                 if self._may_hide_a_write(node.opened):
@@ -98,14 +101,14 @@ class PassthroughWrites:
 
     async def take_stock(self) -> None:
         """After a start: settle what was open for writing when an earlier run ended."""
-        for inode in self._core.index.entries.were_open:
-            node = self._core.nodes.of_backing(inode)
+        for inode in self._entries.were_open:
+            node = self._nodes.of_backing(inode)
             if node is not None and node.opened is not None:
                 continue  # it still is
-            entry = self._core.index.entries.get(inode)
+            entry = self._entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
             try:
-                stat = self._core.store.tree.stat(path)
+                stat = self._tree.stat(path)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if stat.st_ino != inode:
@@ -113,7 +116,7 @@ class PassthroughWrites:
             if entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
                 self._settle(inode, entry)
             else:
-                self._core.mark_dirty(stat, path)
+                self._updates.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
 
     @staticmethod
@@ -128,22 +131,22 @@ class PassthroughWrites:
             self._changed(opened)
 
     def _changed(self, opened: OpenFile) -> None:
-        opened.unsent = True
-        self._core.note_change(opened.node, opened.fd)
+        opened.changed()
+        self._updates.note_change(opened.node, opened.fd)
 
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty when the bytes are known to be others."""
-        entry = self._core.index.entries.get(os.fstat(opened.fd).st_ino)
+        entry = self._entries.get(os.fstat(opened.fd).st_ino)
         return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:
         if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
-            self._core.index.entries.put_if_room(inode, entry)
+            self._entries.put_if_room(inode, entry)
 
 
 def _digest_of(fd: int) -> bytes:
-    """Return the digest of a file; empty when the disk does not give it, which who reads it next is told."""
+    """Return the digest of a file. Empty if unreadable; the next reader gets the error."""
     try:
         return fingerprint_of_file(fd).digest
     except OSError:

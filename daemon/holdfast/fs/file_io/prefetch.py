@@ -13,9 +13,13 @@ import trio
 
 from holdfast.checkpoints import is_manifest, references
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.nodes import Node
-from holdfast.zones import ZonePath
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.store import Tree
+from holdfast.transfer import Fetcher
+from holdfast.zones import ZoneMap, ZonePath
 
 _BEGINNING = b"metadata"
 _OFFSETS = b"offsets"
@@ -25,8 +29,23 @@ _LOGS = (_OFFSETS, b"commits", b"sources/0", b"state")
 class Prefetcher:
     """Fetches what opened manifests refer to, and lists the logs of queries that begin. ``run`` serves them."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        view: StoreView,
+        policy: NamePolicy,
+        directories: Directories,
+        zones: ZoneMap,
+        tree: Tree,
+        fetcher: Fetcher,
+        ttl_seconds: float,
+    ) -> None:
+        self._view = view
+        self._policy = policy
+        self._directories = directories
+        self._zones = zones
+        self._tree = tree
+        self._fetcher = fetcher
+        self._ttl_seconds = ttl_seconds
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -39,7 +58,7 @@ class Prefetcher:
         """A whole file was opened that was not open before; see what it leads to."""
         if self._nursery is None or node.parent is None:
             return
-        place = self._core.directories.place(node.parent)
+        place = self._directories.place(node.parent)
         if not place.zone.is_store:
             return
         if is_manifest(node.name):
@@ -48,23 +67,21 @@ class Prefetcher:
             self._nursery.start_soon(self._list_logs, place)
 
     async def _list_logs(self, place: ZonePath) -> None:
-        core = self._core
         try:
-            has_logs = core.listing(place).has_directory(_OFFSETS) or core.store.tree.inode(place.child_path(_OFFSETS))
+            has_logs = self._view.listing(place).has_directory(_OFFSETS) or self._tree.inode(place.child_path(_OFFSETS))
         except (HoldfastError, OSError):
             return
         if has_logs:
             async with trio.open_nursery() as nursery:
                 for log in _LOGS:
-                    nursery.start_soon(self._list, core.zones.place_of(place.child_path(log)))
+                    nursery.start_soon(self._list, self._zones.place_of(place.child_path(log)))
 
     async def _list(self, place: ZonePath | None) -> bool:
         """Bring the belief about a directory up to date; say whether it is."""
         if place is None:
             return False
         try:
-            seconds = self._core.config.remote.metadata_ttl_seconds
-            await self._core.listing(place).ask(trio.current_time() - seconds)
+            await self._view.listing(place).ask(trio.current_time() - self._ttl_seconds)
         except HoldfastError:
             return False
         return True
@@ -74,17 +91,18 @@ class Prefetcher:
         missing: dict[bytes, list[bytes]] = {}
         for name in names:
             directory, _, last = name.rpartition(b"/")
-            if not self._core.store.tree.inode(place.child_path(name)):
+            if not self._tree.inode(place.child_path(name)):
                 missing.setdefault(directory, []).append(last)
         for directory, files in missing.items():
-            await self._fetch(self._core.zones.place_of(place.child_path(directory)), files)
+            await self._fetch(self._zones.place_of(place.child_path(directory)), files)
 
     async def _fetch(self, place: ZonePath | None, names: list[bytes]) -> None:
         if place is None or not await self._list(place):
             return
-        core = self._core
         for name in names:
-            known = core.listing(place).object(name)
+            if not self._policy.of(place, name).fetched_ahead:
+                continue
+            known = self._view.listing(place).object(name)
             path = place.child_path(name)
-            if known is not None and not core.store.tree.inode(path):
-                core.fetcher.fetch(core.object_at(place, name), known)
+            if known is not None and not self._tree.inode(path):
+                self._fetcher.fetch(self._view.object_at(place, name), known)

@@ -16,12 +16,15 @@ from collections.abc import Callable
 import trio
 
 from holdfast.fs.file_io.flush_filter import closes_inherited
-from holdfast.fs.filesystem import Caller, FileSystem, OpenFile
+from holdfast.fs.file_io.hand_out import Handle
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
@@ -35,13 +38,15 @@ _Method = Callable[[int, bytes, Caller], Answer]
 class ImmediateReplies:
     """Answers requests by opcode. An instance is what ``Connection.answer_directly`` takes."""
 
-    def __init__(self, files: FileSystem, connection: Connection) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
         self._files = files
-        self._connection = connection
+        self._nodes = base.nodes
+        self._directories = base.directories
+        self._invalidation = base.invalidation
+        self._counters = base.parts.counters
         self._request = 0
         self._syncs = Syncs(connection.reply)
-        self._nodes = files.core.nodes
-        self._listings = ReaddirReplies(files, connection)
+        self._listings = ReaddirReplies(base, files, connection)
         self._methods: dict[int, _Method] = {
             Opcode.LOOKUP: self._lookup,
             Opcode.FORGET: self._forget,
@@ -82,7 +87,7 @@ class ImmediateReplies:
         except trio.WouldBlock:
             return None
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            return errno_of(problem, method.__name__, self._files.core.counters)
+            return errno_of(problem, method.__name__, self._counters)
 
     # --- names -------------------------------------------------------------------------------------------------------
 
@@ -92,9 +97,9 @@ class ImmediateReplies:
             return None
         found = self._files.lookup.find_nowait(directory, name, caller)
         if found is not None:
-            self._files.presence.about_to_tell(found.node)
+            self._invalidation.before_attributes(found.node)
             return _entry(found)
-        seconds = self._files.lookup.negative_seconds(directory, name)
+        seconds = self._files.lookup.missing_seconds(directory, name)
         return wire.no_entry(seconds) if seconds else errno.ENOENT
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
@@ -109,27 +114,26 @@ class ImmediateReplies:
     def _create(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         flags, mode, _, _ = wire.CREATE.unpack_from(body)
         parent, name = self._nodes.get(node_id), body[wire.CREATE.size : -1]
-        node, stat, opened = self._files.creation.file_nowait(parent, name, mode, flags, caller)
-        reply = self._opened(opened, caller, reads_only=False, is_new=True)
-        return _entry(self._files.created(node, stat)) + reply
+        made = self._files.creation.file_nowait(parent, name, mode, flags, self._request, caller)
+        return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle, reads_only=False)
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
         parent, name = self._nodes.get(node_id), body[wire.MKDIR.size : -1]
-        node, stat = self._files.creation.directory(parent, name, mode, caller)
-        return _entry(self._files.created(node, stat))
+        node, stat = self._files.making.directory(parent, name, mode, caller)
+        return _entry(self._files.lookup.new(node, stat))
 
     def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         directory, name = self._nodes.get(node_id), body[:-1]
-        if self._files.lookup.is_unheard_of(directory, name):
+        if self._files.lookup.is_unknown(directory, name):
             raise trio.WouldBlock
-        self._files.removal.unlink(directory, name)
+        self._files.unlinking.unlink(directory, name)
         return 0
 
     def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire.NODE.unpack_from(body)[0])
-        stat = self._files.renames.link_nowait(node, self._nodes.get(node_id), body[wire.NODE.size : -1])
-        return _entry(self._files.created(node, stat))
+        stat = self._files.linking.link_nowait(node, self._nodes.get(node_id), body[wire.NODE.size : -1])
+        return _entry(self._files.lookup.new(node, stat))
 
     def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         return self._move(node_id, wire.NODE.unpack_from(body)[0], 0, body[wire.NODE.size : -1])
@@ -141,26 +145,26 @@ class ImmediateReplies:
     def _move(self, source_id: int, target_id: int, flags: int, names: bytes) -> Answer:
         source, target = self._nodes.get(source_id), self._nodes.get(target_id)
         old, _, new = names.partition(b"\0")
-        self._files.renames.rename_nowait(source, old, target, new, flags)
+        self._files.renaming.rename_nowait(source, old, target, new, flags)
         return 0
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _getattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(node_id)
-        if self._files.status.is_unheard_of(node):
+        if self._files.attrs.is_unknown(node):
             raise trio.WouldBlock
-        self._files.presence.about_to_tell(node)
-        return wire.attributes(node_id, self._files.status.get(node), self._files.status.seconds(node))
+        self._invalidation.before_attributes(node)
+        return wire.attributes(node_id, self._files.attrs.get(node), self._directories.seconds(node))
 
     def _setattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node, changes = self._nodes.get(node_id), wire.changes(body)
         if changes is None:
             return None
-        return wire.attributes(node_id, self._files.status.set_nowait(node, changes), self._files.status.seconds(node))
+        return wire.attributes(node_id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
 
     def _statfs(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return wire.file_system(self._files.status.file_system())
+        return wire.file_system(self._files.attrs.file_system())
 
     def _getxattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         size_bytes = wire.GETXATTR.unpack_from(body)[0]
@@ -174,26 +178,25 @@ class ImmediateReplies:
         if node.cache_is_stale:
             return None
         flags = wire.OPEN.unpack_from(body)[0]
-        opened = self._files.opens.open_nowait(node, flags)
-        return self._opened(opened, caller, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
+        handle = self._files.opening.open_nowait(node, flags, self._request, caller)
+        return _opened(handle, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Answer a close that says nothing; all others may have to send."""
         handle = wire.NODE.unpack_from(body)[0]
-        return 0 if closes_inherited(self._files.opens.opened(node_of(handle)), caller.pid) else None
+        return 0 if closes_inherited(self._files.files.of_handle(node_of(handle)), caller.pid) else None
 
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Let a thread sync a file that nobody sends: it answers itself, without a turn of the event loop."""
         handle, flags = wire.FSYNC.unpack_from(body)
-        opened = self._files.opens.opened(node_of(handle))
+        opened = self._files.files.of_handle(node_of(handle))
         if opened.arrival is not None or self._files.committer.sends(opened):
             return None
         return self._syncs.begin(self._request, opened.fd, data_only=bool(flags & _DATA_ONLY)) or None
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        opened = self._files.opens.opened(node_of(wire.NODE.unpack_from(body)[0]))
-        self._files.handles.released(opened, self._request)
-        self._files.release(opened)
+        opened = self._files.files.of_handle(node_of(wire.NODE.unpack_from(body)[0]))
+        self._files.releasing.release(opened, self._request)
         return 0
 
     # --- directories -------------------------------------------------------------------------------------------------
@@ -213,18 +216,18 @@ class ImmediateReplies:
         self._files.listings.release(wire.NODE.unpack_from(body)[0])
         return 0
 
-    # ------------------------------------------------------------------------------------------------------------------
 
-    def _opened(self, opened: OpenFile, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bytes:
-        tells = self._files.hand_out(opened, self._request, caller, reads_only=reads_only, is_new=is_new)
-        flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-        if not tells:
-            flags |= OpenFlag.NO_FLUSH
-        return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
+def _opened(handle: Handle, *, reads_only: bool) -> bytes:
+    """Return the body of the reply to OPEN, or the second half of that to CREATE."""
+    opened = handle.opened
+    flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
+    if not handle.tells_of_closes:
+        flags |= OpenFlag.NO_FLUSH
+    return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 
 
 def _entry(found: Found) -> bytes:
     """Tell the kernel of a node: it holds one reference more."""
-    node, stat, entry_seconds, attribute_seconds = found
+    node, stat, seconds = found
     node.lookups += 1
-    return wire.entry(node.id, stat, entry_seconds, attribute_seconds)
+    return wire.entry(node.id, stat, seconds, seconds)

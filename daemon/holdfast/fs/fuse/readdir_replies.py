@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.fs.filesystem import FileSystem, Node
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
+from holdfast.fs.inodes.nodes import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, OpenFlag
@@ -25,11 +27,13 @@ _Entries = Callable[[Node, int, int], bytes]
 class ReaddirReplies:
     """Entries of directories, as they are on the wire."""
 
-    def __init__(self, files: FileSystem, connection: Connection) -> None:
-        self._files = files
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
         self._listings = files.listings
-        self._directories = files.core.directories
-        self._nodes = files.core.nodes
+        self._background = files.background
+        self._directories = base.directories
+        self._nodes = base.nodes
+        self._invalidation = base.invalidation
+        self._counters = base.parts.counters
         self._connection = connection
 
     def open(self, node: Node) -> bytes:
@@ -82,10 +86,10 @@ class ReaddirReplies:
             if found is None:
                 parts += (_NO_ATTRIBUTES, entry)
                 continue
-            node, stat, entry_seconds, attribute_seconds = found
-            self._files.presence.about_to_tell(node)
+            node, stat, seconds = found
+            self._invalidation.before_attributes(node)
             told.append(node)
-            parts += (wire.entry(node.id, stat, entry_seconds, attribute_seconds), entry)
+            parts += (wire.entry(node.id, stat, seconds, seconds), entry)
         for node in told:
             node.lookups += 1
         if left_out is not None:
@@ -95,7 +99,7 @@ class ReaddirReplies:
     # --- listings that the file system makes --------------------------------------------------------------------------
 
     def _later(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
-        self._files.start_soon(self._reply, request, node, offset, size_bytes, entries)
+        self._background.start_soon(self._reply, request, node, offset, size_bytes, entries)
         return True
 
     async def _reply(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
@@ -103,7 +107,7 @@ class ReaddirReplies:
             await self._listings.prepare(node, offset)
             body, number = entries(node, offset, size_bytes), 0
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            body, number = b"", errno_of(problem, "readdir", self._files.core.counters)
+            body, number = b"", errno_of(problem, "readdir", self._counters)
         self._connection.reply(request, number, body)
 
     def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Attributes of what has no file here, in the shape of ``os.stat_result``, and how long the kernel may keep attributes."""
+"""Attributes of what has no file here, in the shape of ``os.stat_result``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Protocol
 
 from holdfast.fs.inodes.nodes import Node
 from holdfast.transfer import KnownObject, Ownership
-
-FOREVER_SECONDS = 86_400.0
-"""In zones that only this daemon changes, what it said stays true."""
 
 _BLOCK_BYTES = 512
 

@@ -1,70 +1,50 @@
-"""Directories by node: their place (zone and path), and descriptors of their backing directories.
+"""Directories by node: where each is (zone and path), and the entries of its backing directory.
 
-Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. Descriptors are kept for the
-directories used last; a directory that exists only in the store has none until something is put into it.
+Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. A directory that exists only
+in the store has no backing directory until something is put into it.
 """
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Mapping
+
+import trio
 
 from holdfast.errors import NoSuchEntryError
-from holdfast.fs.inodes.attributes import FOREVER_SECONDS
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.kernel_timeouts import KernelTimeouts
 from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
-_MOST_DESCRIPTORS = 2048
-
-
-class DirectoryReplies(Protocol):
-    """Who answers for directories from their descriptors (``kernel.Connection``)."""
-
-    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Answer for the directory with this node id from its descriptor, until told to stop.
-
-        The kernel may keep what is said of it for ``seconds``. ``whole``: what is not in it is nowhere.
-        """
-
-    def stop_serving_directory(self, node: int) -> None:
-        """Stop answering from its descriptor, if that was being done."""
-
-
-class NoDirectoryReplies:
-    """Answers nothing."""
-
-    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Decline."""
-
-    def stop_serving_directory(self, node: int) -> None:
-        """Have nothing to stop."""
-
 
 class Directories:
-    """Places and descriptors. ``renamed`` must be called whenever a directory got another path.
+    """Places, descriptors and entries. ``renamed`` must be called whenever a directory got another path.
 
-    ``remote_seconds``: for how long the kernel may keep the attributes of a directory that a store shines through.
+    ``owners`` has, for each store, who owns the directories that are made for its objects.
     """
 
-    def __init__(self, nodes: NodeTable, tree: Tree, zones: ZoneMap, remote_seconds: float) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        tree: Tree,
+        zones: ZoneMap,
+        descriptors: DescriptorCache,
+        timeouts: KernelTimeouts,
+        unlinks: PendingUnlinks,
+        owners: Mapping[str, Ownership],
+    ) -> None:
         self._nodes = nodes
         self._tree = tree
         self._zones = zones
-        self._remote_seconds = remote_seconds
-        self._descriptors: OrderedDict[int, int] = OrderedDict()
+        self._descriptors = descriptors
+        self._timeouts = timeouts
+        self._unlinks = unlinks
+        self._owners = owners
         self._epoch = 0
-        self._replies: DirectoryReplies = NoDirectoryReplies()
-
-    def served_by(self, borrower: DirectoryReplies) -> None:
-        """Lend the descriptors of all directories but the root, those to come too."""
-        self._replies = borrower
-        for node_id, fd in self._descriptors.items():
-            node = self._nodes.known(node_id)
-            assert node is not None
-            self._lend(node, fd)
 
     def place(self, node: Node) -> ZonePath:
         """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""
@@ -87,8 +67,9 @@ class Directories:
         return self.place(node).zone.remote is None
 
     def seconds(self, node: Node) -> float:
-        """Return for how long the kernel may keep the attributes of a directory, and of what is in it."""
-        return FOREVER_SECONDS if self.is_ours(node) else self._remote_seconds
+        """Return for how long the kernel may keep a node's attributes, and the names in it."""
+        directory = node if node.is_directory else node.parent
+        return 0.0 if directory is None else self._timeouts.in_zone(self.place(directory).zone)
 
     def descriptor(self, node: Node) -> int:
         """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
@@ -97,67 +78,89 @@ class Directories:
         """
         fd = self._descriptors.get(node.id)
         if fd is not None:
-            self._descriptors.move_to_end(node.id)
             return fd
         if node is self._nodes.root:
             fd = self._tree.open_directory(b"")
-        elif node.parent is None:
+            self._descriptors.keep(node.id, fd)
+            return fd
+        if node.parent is None:
             raise NoSuchEntryError("the directory was removed")
-        elif node.backing == 0:
+        if node.backing == 0:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
-        else:
-            fd = self._tree.open_child(self.descriptor(node.parent), node.name)
-        self._keep(node, fd)
+        fd = self._tree.open_child(self.descriptor(node.parent), node.name)
+        self._descriptors.keep(node.id, fd)
+        self._descriptors.serve(node.id, fd, self.seconds(node), whole=self.is_ours(node))
         return fd
 
-    def backed_descriptor(self, node: Node, ownership: Ownership) -> int:
-        """Return the descriptor of a directory, after creating its backing directory if there is none yet."""
+    def writable_descriptor(self, node: Node) -> int:
+        """Return the descriptor of a directory that is about to change; one that only objects imply is created."""
         if node.backing == 0:
-            path = path_of(node)
-            if path is None:
-                raise NoSuchEntryError("the directory was removed")
-            os.close(self._tree.make_directories(path, *ownership.of_directories))
-            self.adopt(node)
+            self._make(node)
         return self.descriptor(node)
 
-    def adopt(self, node: Node) -> None:
-        """Bind a directory node, and those above it, to backing directories that exist by now."""
-        assert node.parent is not None
-        if node.parent.backing == 0:
-            self.adopt(node.parent)
-        stat = os.stat(node.name, dir_fd=self.descriptor(node.parent), follow_symlinks=False)
-        path = path_of(node)
-        assert path is not None
-        self._nodes.bind(node, path, stat.st_ino)
+    def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+        """Lstat of an entry in the tree; None when it is not there."""
+        if directory.backing == 0:
+            return None
+        try:
+            return os.stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def nearest_stat(self, directory: Node) -> os.stat_result:
+        """Return the attributes of the nearest directory, from here upwards, that has a backing directory."""
+        while directory.backing == 0:
+            assert directory.parent is not None
+            directory = directory.parent
+        return os.stat(self.descriptor(directory))
+
+    async def sync(self, directory: Node) -> None:
+        """Sync the names in a directory of the tree to the disk."""
+        if directory.backing == 0:
+            return
+        fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor(directory))
+        try:
+            await trio.to_thread.run_sync(os.fsync, fd)
+        finally:
+            os.close(fd)
 
     def renamed(self) -> None:
         """Forget all places: a directory has another path now."""
         self._epoch += 1
 
+    def removed(self, parent: Node, name: bytes, inode: int) -> None:
+        """Bring the nodes up to date after the directory ``inode``, which was at this name, is gone from the tree."""
+        node = self._nodes.of_backing(inode)
+        if node is None:
+            self._unlinks.gone.add(inode)
+            return
+        self.forget(node)
+        self._nodes.drop_name(node, parent, name)
+        self._nodes.unbind(node)
+
     def forget(self, node: Node) -> None:
-        """Close the descriptor of a directory that was removed or left the table."""
-        fd = self._descriptors.pop(node.id, None)
-        if fd is not None:
-            self._close(node.id, fd)
+        """Close the descriptor of a directory that was removed."""
+        self._descriptors.forget(node.id)
 
     def close(self) -> None:
         """Close all descriptors."""
-        for node_id, fd in self._descriptors.items():
-            self._close(node_id, fd)
-        self._descriptors.clear()
+        self._descriptors.close()
 
-    def _keep(self, node: Node, fd: int) -> None:
-        self._descriptors[node.id] = fd
-        self._lend(node, fd)
-        if len(self._descriptors) > _MOST_DESCRIPTORS:
-            oldest_id, oldest = self._descriptors.popitem(last=False)
-            self._close(oldest_id, oldest)
+    def _make(self, node: Node) -> None:
+        """Create the backing directory of one that exists only in the store."""
+        path = path_of(node)
+        zone = self.place(node).zone
+        if path is None or zone.remote is None:
+            raise NoSuchEntryError("the directory was removed")
+        os.close(self._tree.make_directories(path, *self._owners[zone.remote].of_directories))
+        self._adopt(node)
 
-    def _lend(self, node: Node, fd: int) -> None:
-        if node is self._nodes.root:
-            return
-        self._replies.serve_directory_from(node.id, fd, self.seconds(node), whole=self.is_ours(node))
-
-    def _close(self, node_id: int, fd: int) -> None:
-        self._replies.stop_serving_directory(node_id)
-        os.close(fd)
+    def _adopt(self, node: Node) -> None:
+        """Bind a directory node, and those above it, to backing directories that exist by now."""
+        assert node.parent is not None
+        if node.parent.backing == 0:
+            self._adopt(node.parent)
+        stat = os.stat(node.name, dir_fd=self.descriptor(node.parent), follow_symlinks=False)
+        path = path_of(node)
+        assert path is not None
+        self._nodes.bind(node, path, stat.st_ino)

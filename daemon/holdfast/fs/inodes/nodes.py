@@ -80,6 +80,10 @@ class Node:
         return [(self.parent, self.name), *(self.more_names or ())]
 
 
+def _nobody_cares(node: Node) -> None:
+    del node
+
+
 class NodeKeeper(Protocol):
     """Writes down what those ids stand for that are no inode numbers."""
 
@@ -99,15 +103,49 @@ class Reserved(Protocol):
         """The kernel has let go of the id."""
 
 
-class NodeTable:
-    """All nodes that the kernel knows. ``came`` hears of each node of a file, ``left`` of each that leaves the table.
+class EarlierNodes(Protocol):
+    """What the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
 
-    ``unknown`` is asked for the node of an id that is not in the table: the kernel may have it from an earlier daemon.
-    What is new gets none of the ids that are ``reserved``. ``run`` numbers the daemons of a mount: no two of them may make
-    up the same id.
+    def find(self, table: NodeTable, node_id: int) -> Node | None:
+        """Return the node that the kernel knows by an id that is not in the table; None when it is no more."""
+
+    def came(self, table: NodeTable, node: Node) -> None:
+        """A node was made for a file, by one of its names: the kernel may know it by others too."""
+
+    def left(self, node: Node) -> None:
+        """A node has left the table."""
+
+
+class NoEarlierNodes:
+    """There was no earlier daemon."""
+
+    def find(self, table: NodeTable, node_id: int) -> Node | None:
+        """Find nothing."""
+
+    def came(self, table: NodeTable, node: Node) -> None:
+        """Know nothing more of it."""
+
+    def left(self, node: Node) -> None:
+        """Remember nothing."""
+
+
+class NodeTable:
+    """All nodes that the kernel knows. ``left`` is called with each node that leaves the table.
+
+    ``earlier`` is asked for the node of an id that is not in the table. What is new gets none of the ids that are
+    ``reserved``. ``run`` numbers the daemons of a mount: no two of them may make up the same id.
     """
 
-    def __init__(self, root_inode: int, run: int = 0) -> None:
+    def __init__(
+        self,
+        root_inode: int,
+        run: int = 0,
+        *,
+        keeper: NodeKeeper | None = None,
+        reserved: Reserved | None = None,
+        earlier: EarlierNodes | None = None,
+        left: Callable[[Node], None] = _nobody_cares,
+    ) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
@@ -115,11 +153,10 @@ class NodeTable:
         """The ids, by inode number of the backing file, of nodes whose id is another number."""
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
-        self.left: Callable[[Node], None] = _nobody_cares
-        self.came: Callable[[Node], None] = _nobody_cares
-        self.unknown: Callable[[int], Node | None] = _nobody_knows
-        self.keeper: NodeKeeper = _NothingKept()
-        self.reserved: Reserved = set()
+        self._left = left
+        self._keeper: NodeKeeper = keeper or _NothingKept()
+        self._reserved: Reserved = set() if reserved is None else reserved
+        self._earlier: EarlierNodes = earlier or NoEarlierNodes()
 
     def all(self) -> list[Node]:
         """Return all nodes."""
@@ -133,7 +170,7 @@ class NodeTable:
 
         While it waits for an answer it holds a reference, whether this daemon has counted it or not; so the node stays.
         """
-        node = self._nodes.get(node_id) or self.unknown(node_id)
+        node = self._nodes.get(node_id) or self._earlier.find(self, node_id)
         if node is None:
             raise StaleNodeError(f"there is no node {node_id}")
         node.lookups = node.lookups or 1
@@ -160,14 +197,14 @@ class NodeTable:
         """Return the node of a file in the tree, under this name from now on."""
         node = self.of_backing(inode)
         if node is None:
-            is_free = inode not in self._nodes and inode not in self.reserved
+            is_free = inode not in self._nodes and inode not in self._reserved
             node_id = inode if is_free else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
             parent.children += 1
             if node_id != inode:
                 self.moved[inode] = node.id
-                self.keeper.keep(node)
-            self.came(node)
+                self._keeper.keep(node)
+            self._earlier.came(self, node)
         else:
             self.add_name(node, parent, name)
         return node
@@ -181,7 +218,7 @@ class NodeTable:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
             parent.children += 1
-            self.keeper.keep(node)
+            self._keeper.keep(node)
         return node
 
     def inherit(self, node_id: int, backing: int, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
@@ -212,21 +249,21 @@ class NodeTable:
         node.cache_is_stale = True
         if node.id != inode:
             self.moved[inode] = node.id
-            self.keeper.keep(node)
+            self._keeper.keep(node)
         else:
-            self.keeper.drop(node.id)
+            self._keeper.drop(node.id)
 
     def unbind(self, node: Node) -> None:
         """Take a node's backing file away."""
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
         node.backing = 0
-        self.keeper.drop(node.id)
+        self._keeper.drop(node.id)
 
     def to_path(self, node: Node, path: bytes) -> None:
         """A named node whose file was taken away exists only in the store now, at ``path``."""
         self._by_path[path] = node
-        self.keeper.keep(node)
+        self._keeper.keep(node)
 
     def add_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Add a name to a node, unless it has it."""
@@ -262,7 +299,7 @@ class NodeTable:
         node = self._by_path.pop(path, None)
         if node is not None and node.parent is not None:
             parent, node.parent = node.parent, None
-            self.keeper.drop(node.id)
+            self._keeper.drop(node.id)
             self._abandoned(parent)
         return node
 
@@ -273,7 +310,7 @@ class NodeTable:
             node.lookups = max(0, node.lookups - lookups)
             self.release(node)
         else:
-            self.reserved.discard(node_id)
+            self._reserved.discard(node_id)
 
     def release(self, node: Node) -> None:
         """Let the node leave the table if nothing refers to it any more, and so the directories above it."""
@@ -282,13 +319,14 @@ class NodeTable:
         if self._nodes.get(node.id) is not node:
             return
         del self._nodes[node.id]
-        self.keeper.drop(node.id)
+        self._keeper.drop(node.id)
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]
-        self.left(node)
+        self._earlier.left(node)
+        self._left(node)
         for parent, _ in node.names():
             self._abandoned(parent)
 
@@ -300,14 +338,6 @@ class NodeTable:
 
 def _id_from(path: bytes) -> int:
     return _REMOTE_RANGE | position_of(path) >> 2
-
-
-def _nobody_cares(node: Node) -> None:
-    del node
-
-
-def _nobody_knows(node_id: int) -> None:
-    del node_id
 
 
 class _NothingKept:

@@ -12,54 +12,70 @@ import os
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.core import LOCAL_KINDS, Core
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.store import is_unsent
+from holdfast.index import Index
+from holdfast.store import Tree, is_unsent
+from holdfast.telemetry import EventLog
+from holdfast.zones import ZoneMap
 
 
 class IndexRebuild:
     """Fills a renewed index."""
 
-    def __init__(self, core: Core, verifier: Verifier, backlog: WritebackQueue) -> None:
-        self._core = core
+    def __init__(
+        self,
+        verifier: Verifier,
+        queue: WritebackQueue,
+        policy: NamePolicy,
+        updates: EntryUpdates,
+        zones: ZoneMap,
+        tree: Tree,
+        index: Index,
+        events: EventLog,
+    ) -> None:
         self._verifier = verifier
-        self._backlog = backlog
+        self._queue = queue
+        self._policy = policy
+        self._updates = updates
+        self._zones = zones
+        self._tree = tree
+        self._index = index
+        self._events = events
 
     async def run(self) -> None:
         """Look at all files if the index is in its first run; else return at once."""
-        core = self._core
-        if core.index.run > 1:
+        if self._index.run > 1:
             return
         paths = await trio.to_thread.run_sync(self._files)
         for path in paths:
             try:
                 await self._look_at(path)
             except (OSError, HoldfastError) as problem:
-                core.events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
+                self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
         if paths:
-            core.events.emit("index-rebuilt", files=len(paths))
+            self._events.emit("index-rebuilt", files=len(paths))
 
     async def _look_at(self, path: bytes) -> None:
-        core = self._core
-        fd = core.store.tree.open_file(path)
+        fd = self._tree.open_file(path)
         try:
             stat = os.fstat(fd)
             if is_unsent(fd):
-                core.mark_dirty(stat, path)
-                self._backlog.add(path)
-            elif core.index.entries.get(stat.st_ino) is None:
+                self._updates.mark_dirty(stat, path)
+                self._queue.add(path)
+            elif self._index.entries.get(stat.st_ino) is None:
                 await self._verifier.check_before_use(path, fd)
         finally:
             os.close(fd)
 
     def _files(self) -> list[bytes]:
-        core = self._core
         found = []
-        for top in core.zones.top_names:
-            for path, _ in core.store.tree.walk(top):
+        for top in self._zones.top_names:
+            for path, _ in self._tree.walk(top):
                 parent, _, name = path.rpartition(b"/")
-                place = core.zones.place_of(parent)
-                if place is not None and place.zone.sends and core.kind_of(place, name) not in LOCAL_KINDS:
+                place = self._zones.place_of(parent)
+                if place is not None and self._policy.sends(place, name):
                     found.append(path)
         return found

@@ -11,22 +11,25 @@ import os
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.core import Core
 from holdfast.fs.integrity.verifier import Verifier
+from holdfast.index import Entries
+from holdfast.telemetry import EventLog
 
 _SHORTEST_PASS_SECONDS = 3600.0  # what was read a moment ago is not read again at once
 
 
 class Scrubber:
-    """Scrubs. The rate is ``integrity.scrub_bytes_per_second``; 0 switches it off."""
+    """Scrubs, so many bytes a second; 0 switches it off."""
 
-    def __init__(self, core: Core, verifier: Verifier) -> None:
-        self._core = core
+    def __init__(self, verifier: Verifier, entries: Entries, events: EventLog, bytes_per_second: int) -> None:
         self._verifier = verifier
+        self._entries = entries
+        self._events = events
+        self._bytes_per_second = bytes_per_second
 
     async def run(self) -> None:
         """Scrub until cancelled; return at once when switched off."""
-        rate = int(self._core.config.integrity.scrub_bytes_per_second)
+        rate = self._bytes_per_second
         if not rate:
             return
         while True:
@@ -40,10 +43,10 @@ class Scrubber:
             try:
                 intact = await self._verifier.check_at(path, inode)
             except (OSError, HoldfastError) as problem:
-                self._core.events.emit("scrub-skipped", path=os.fsdecode(path), problem=str(problem))
+                self._events.emit("scrub-skipped", path=os.fsdecode(path), problem=str(problem))
                 continue
-            entry = self._core.index.entries.get(inode)
+            entry = self._entries.get(inode)
             size_bytes = entry.size_bytes if entry is not None else 0
             files, bytes_read, corrupt = files + 1, bytes_read + size_bytes, corrupt + (not intact)
             await trio.sleep(size_bytes / rate)
-        self._core.events.emit("scrubbed", files=files, bytes=bytes_read, corrupt=corrupt)
+        self._events.emit("scrubbed", files=files, bytes=bytes_read, corrupt=corrupt)

@@ -11,15 +11,22 @@ from __future__ import annotations
 import logging
 import os
 import stat as stat_module
+import time
 from collections.abc import Iterable
 
 import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_file
 from holdfast.errors import NameNotStorableError, ObjectMissingError
-from holdfast.fs.inodes.core import LOCAL_KINDS, Core
-from holdfast.index import CachedName, Entry, EntryState
-from holdfast.store import is_unsent
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.store import Tree, is_unsent
+from holdfast.telemetry import EventLog
+from holdfast.transfer import CachedCopies
+from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.fs")
 _HASHING_THREADS = 2
@@ -28,10 +35,32 @@ _TRIES = 3
 
 
 class Verifier:
-    """Checks files. ``run`` serves the background queue."""
+    """Checks files. ``run`` serves the background queue. ``on_first_open``: hash each file once in each run."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        policy: NamePolicy,
+        view: StoreView,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        tree: Tree,
+        index: Index,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        events: EventLog,
+        *,
+        on_first_open: bool,
+    ) -> None:
+        self._policy = policy
+        self._view = view
+        self._nodes = nodes
+        self._zones = zones
+        self._tree = tree
+        self._index = index
+        self._updates = updates
+        self._copies = copies
+        self._events = events
+        self._on_first_open = on_first_open
         self._limiter = trio.CapacityLimiter(_HASHING_THREADS)
         self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
 
@@ -39,7 +68,7 @@ class Verifier:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
         if self.is_checked(path, fd):
             return True
-        entry = self._core.index.entries.get(os.fstat(fd).st_ino)
+        entry = self._index.entries.get(os.fstat(fd).st_ino)
         if entry is None or self._may_be_another(entry, path):
             return await self._check_unknown(path, fd)
         return await self.check(path, fd)
@@ -47,14 +76,12 @@ class Verifier:
     def is_checked(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served without another look at its bytes."""
         stat = os.fstat(fd)
-        entry = self._core.index.entries.get(stat.st_ino)
+        entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
             return False
         if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
             return True
-        return entry.describes(stat) and (
-            entry.verified_run == self._core.index.run or not self._core.config.integrity.verify_on_first_open
-        )
+        return entry.describes(stat) and (entry.verified_run == self._index.run or not self._on_first_open)
 
     def _may_be_another(self, entry: Entry, path: bytes) -> bool:
         return entry.state is EntryState.CLEAN and self._lacks(entry, path)
@@ -68,23 +95,23 @@ class Verifier:
         if hashed is None:
             return True
         fingerprint, stat = hashed
-        entry = self._core.index.entries.get(stat.st_ino)
+        entry = self._index.entries.get(stat.st_ino)
         if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
             return True
         if fingerprint.digest != entry.digest:
-            self._core.residence.quarantine(
+            self._copies.quarantine(
                 path, stat.st_ino, {"why": "digest", "expected": entry.digest.hex(), "found": fingerprint.digest.hex()}
             )
             return False
-        entry.verified_run = self._core.index.run
+        entry.verified_run = self._index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
-        self._core.index.entries.put_if_room(stat.st_ino, entry)
+        self._index.entries.put_if_room(stat.st_ino, entry)
         return True
 
     async def check_at(self, path: bytes, inode: int) -> bool:
         """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
         try:
-            fd = self._core.store.tree.open_file(path)
+            fd = self._tree.open_file(path)
         except FileNotFoundError:
             return True
         try:
@@ -96,17 +123,17 @@ class Verifier:
         """Return inode and path of every file at or below ``wanted`` whose digest is known. Slow: call it in a thread."""
         found: dict[int, bytes] = {}
         for path, stat in self._files_at(wanted):
-            entry = self._core.index.entries.get(stat.st_ino)
+            entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL):
                 found[stat.st_ino] = path
         return list(found.items())
 
     def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, os.stat_result]]:
         try:
-            stat = self._core.store.tree.stat(wanted)
+            stat = self._tree.stat(wanted)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return self._core.store.tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
+        return self._tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
 
     def digest_soon(self, path: bytes) -> None:
         """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without.
@@ -127,7 +154,7 @@ class Verifier:
                 _log.info("%r gets no digest now: %s", path, problem)
 
     async def _digest(self, path: bytes) -> None:
-        fd = self._core.store.tree.open_file(path)
+        fd = self._tree.open_file(path)
         try:
             stat = os.fstat(fd)
             if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
@@ -136,62 +163,61 @@ class Verifier:
             if hashed is None or self._is_written(stat.st_ino):
                 return
             fingerprint, stat = hashed
-            entry = self._core.index.entries.get(stat.st_ino)
+            entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.state is EntryState.CLEAN:
                 return
-            if self._core.store.tree.inode(path) != stat.st_ino:  # it has lost the name, and its entry, meanwhile
+            if self._tree.inode(path) != stat.st_ino:  # it has lost the name, and its entry, meanwhile
                 return
-            self._core.index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
+            self._index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
         finally:
             os.close(fd)
 
     def _is_written(self, inode: int) -> bool:
-        node = self._core.nodes.of_backing(inode)
+        node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None and node.opened.may_change
 
     async def _check_unknown(self, path: bytes, fd: int) -> bool:
-        core = self._core
         parent, _, name = path.rpartition(b"/")
-        place = core.zones.place_of(parent)
+        place = self._zones.place_of(parent)
         if place is None or not place.zone.sends:
             self.digest_soon(path)
             return True
-        if core.kind_of(place, name) in LOCAL_KINDS:
+        if self._policy.of(place, name).stays_here:
             return True
         if is_unsent(fd):
-            core.mark_dirty(os.fstat(fd), path)
+            self._updates.mark_dirty(os.fstat(fd), path)
             return True
         try:
-            target = core.object_at(place, name)
+            target = self._view.object_at(place, name)
             info = await target.remote.access.head(target.key)
         except (ObjectMissingError, NameNotStorableError):
-            core.mark_dirty(os.fstat(fd), path)
-            core.events.emit("kept-unsent", path=os.fsdecode(path))
+            self._updates.mark_dirty(os.fstat(fd), path)
+            self._events.emit("kept-unsent", path=os.fsdecode(path))
             return True
         hashed = await self._hash(fd)
         if hashed is None:
-            core.mark_dirty(os.fstat(fd), path)
+            self._updates.mark_dirty(os.fstat(fd), path)
             return True
         fingerprint, stat = hashed
         expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
         same = expected.digest == fingerprint.digest if expected else stat.st_mtime_ns == info.modified_ns
         if not same or stat.st_size != info.size_bytes:
-            core.residence.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
+            self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
             return False
         entry = self._entry(EntryState.CLEAN, stat, fingerprint)
-        known = core.index.entries.get(stat.st_ino)
+        known = self._index.entries.get(stat.st_ino)
         for cached in known.names if known is not None else []:
-            if core.store.tree.inode(cached.path) == stat.st_ino:
+            if self._tree.inode(cached.path) == stat.st_ino:
                 entry.set_name(cached)
         entry.set_name(CachedName(path, info.etag, info.modified_ns))
-        core.index.entries.put(stat.st_ino, entry)
+        self._index.entries.put(stat.st_ino, entry)
         return True
 
     def _lacks(self, entry: Entry, path: bytes) -> bool:
         """Say whether ``path`` is an object's name that the entry does not have: a crash came between rename and entry."""
         parent, _, name = path.rpartition(b"/")
-        place = self._core.zones.place_of(parent)
-        return place is not None and self._core.sends(place, name) and entry.name_at(path) is None
+        place = self._zones.place_of(parent)
+        return place is not None and self._policy.sends(place, name) and entry.name_at(path) is None
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(
@@ -200,8 +226,8 @@ class Verifier:
             stat.st_mtime_ns,
             stat.st_ctime_ns,
             fingerprint.digest,
-            verified_run=self._core.index.run,
-            used_ns=self._core.now_ns(),
+            verified_run=self._index.run,
+            used_ns=time.time_ns(),
         )
 
     async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result] | None:

@@ -12,15 +12,20 @@ import trio
 
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs.file_io.commit import Committer
-from holdfast.fs.file_io.opens import OpenFiles
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.open import Opening
+from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.read_write import ReadWrite
 from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.nodes import Node
 from holdfast.fs.inodes.open_file import without_privileges
-from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.store import StoreDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,67 +40,69 @@ class Changes:
     mtime_ns: int | None = None
 
 
-class Status:
+class AttrOps:
     """Attributes of nodes."""
 
     def __init__(
         self,
-        core: Core,
-        opens: OpenFiles,
-        lookup: Lookup,
-        beliefs: Revalidation,
+        directories: Directories,
+        view: StoreView,
+        revalidation: Revalidation,
+        files: OpenFiles,
+        opening: Opening,
+        read_write: ReadWrite,
         committer: Committer,
-        unseen: PassthroughWrites,
+        local_files: LocalFiles,
+        writes: PassthroughWrites,
+        updates: EntryUpdates,
+        store: StoreDirectory,
     ) -> None:
-        self._core = core
-        self._opens = opens
-        self._lookup = lookup
-        self._beliefs = beliefs
+        self._directories = directories
+        self._view = view
+        self._revalidation = revalidation
+        self._files = files
+        self._opening = opening
+        self._read_write = read_write
         self._committer = committer
-        self._unseen = unseen
+        self._local_files = local_files
+        self._writes = writes
+        self._updates = updates
+        self._store = store
 
     def get(self, node: Node) -> Stat:
         """Return a node's attributes, from its file or from what is believed of its object."""
-        core = self._core
-        stat = self._opens.stat(node)
+        stat = self._files.stat(node)
         if stat is not None:
             return stat
         if node.is_directory and node.backing:
-            return os.stat(core.directories.descriptor(node))
+            return os.stat(self._directories.descriptor(node))
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         if node.backing:
-            found = core.local_stat(node.parent, node.name)
+            found = self._directories.stat(node.parent, node.name)
             if found is None or found.st_ino != node.backing:
                 raise StaleNodeError("the file was replaced")
             return found
-        place = core.directories.place(node.parent)
-        ownership = core.remote_of(place.zone).ownership
-        above = self._lookup.above(node.parent)
+        place = self._directories.place(node.parent)
+        ownership = self._view.ownership_of(place.zone)
+        above = self._directories.nearest_stat(node.parent)
         if node.is_directory:
             return attributes.of_directory(node, ownership, above)
-        known = core.listing(place).object(node.name)
+        known = self._view.listing(place).object(node.name)
         if known is None:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return attributes.of_object(node, known, ownership, above)
 
-    def is_unheard_of(self, node: Node) -> bool:
+    def is_unknown(self, node: Node) -> bool:
         """Say whether the store alone has a file, and what it has told is forgotten, or was told to an earlier daemon."""
         if node.backing or node.is_directory or node.parent is None:
             return False
-        return self._core.listing(self._core.directories.place(node.parent)).object(node.name) is None
+        return self._view.listing(self._directories.place(node.parent)).object(node.name) is None
 
     async def learn(self, node: Node) -> None:
-        """Ask the store about a file that is unheard of."""
-        if self.is_unheard_of(node) and node.parent is not None:
-            await self._beliefs.known_object(self._core.directories.place(node.parent), node.name)
-
-    def seconds(self, node: Node) -> float:
-        """Return for how long the kernel may keep a node's attributes."""
-        directory = node if node.is_directory else node.parent
-        if directory is None:
-            return 0.0
-        return self._core.directories.seconds(directory)
+        """Ask the store about a file that is unknown here."""
+        if self.is_unknown(node) and node.parent is not None:
+            await self._revalidation.known_object(self._directories.place(node.parent), node.name)
 
     async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
         """Change attributes; return all of them. What exists only in the store is fetched first.
@@ -104,7 +111,7 @@ class Status:
         """
         with suppress(trio.WouldBlock):
             return self.set_nowait(node, changes)
-        await self._opens.make_local(node)
+        await self._local_files.make_local(node)
         if changes.size_bytes is not None:
             await self._resize(node, changes.size_bytes, drop_privileges)
         return self._set(node, changes)
@@ -112,8 +119,8 @@ class Status:
     def set_nowait(self, node: Node, changes: Changes) -> Stat:
         """``set`` of what is no size, where the bytes are whole and here. Raises ``trio.WouldBlock`` elsewhere."""
         if node.is_directory:
-            self._core.writable_descriptor(node)
-        elif changes.size_bytes is not None or not self._opens.is_local(node):
+            self._directories.writable_descriptor(node)
+        elif changes.size_bytes is not None or not self._local_files.is_local(node):
             raise trio.WouldBlock
         return self._set(node, changes)
 
@@ -123,8 +130,8 @@ class Status:
         stat = self.get(node)
         if not node.is_directory and isinstance(stat, os.stat_result) and isinstance(before, os.stat_result):
             if node.opened is not None:
-                node.opened.note_mode(stat.st_mode)
-            self._core.refresh_entry(before, stat)
+                node.opened.mode_changed(stat.st_mode)
+            self._updates.refresh(before, stat)
         return stat
 
     def without_privileges(self, node: Node) -> Changes:
@@ -137,32 +144,32 @@ class Status:
         """readlink(2)."""
         if node.parent is None:
             raise StaleNodeError("the link was removed")
-        return os.readlink(node.name, dir_fd=self._core.directories.descriptor(node.parent))
+        return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
     def file_system(self) -> os.statvfs_result:
         """statfs(2): the disk of the store; what the reserve keeps back is not free."""
-        self._core.store.freeing.catch_up()
-        return os.fstatvfs(self._core.store.tree.root_fd)
+        self._store.freeing.catch_up()
+        return os.fstatvfs(self._store.tree.root_fd)
 
     async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
-        opened = await self._opens.open(node, os.O_WRONLY)
+        opened = await self._opening.acquire(node, os.O_WRONLY)
         try:
-            await self._opens.truncate(opened, size_bytes, drop_privileges=drop_privileges)
+            await self._read_write.truncate(opened, size_bytes, drop_privileges=drop_privileges)
             if opened.has_one_user:
                 await self._committer.commit(opened)
         finally:
-            self._committer.closed(opened)
-            self._opens.release(opened)
+            self._committer.digest_at_end(opened)
+            self._files.release(opened)
 
     def _apply(self, node: Node, changes: Changes) -> None:
         if node.opened is not None:
             self._change(node, changes, node.opened.fd, None)
         elif node.is_directory:
-            self._change(node, changes, b"/proc/self/fd/%d" % self._core.directories.descriptor(node), None)
+            self._change(node, changes, b"/proc/self/fd/%d" % self._directories.descriptor(node), None)
         elif node.parent is None:
             raise StaleNodeError("the file was removed")
         else:
-            self._change(node, changes, node.name, self._core.directories.descriptor(node.parent))
+            self._change(node, changes, node.name, self._directories.descriptor(node.parent))
 
     def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:
         """Apply changes to ``file``: a descriptor or path, or with ``dir_fd`` a name, which is not followed."""
@@ -177,7 +184,7 @@ class Status:
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
         if changes.atime_ns is not None or changes.mtime_ns is not None:
             if node.opened is not None:
-                self._unseen.notice(node.opened)  # by the time that is about to go
+                self._writes.notice(node.opened)  # by the time that is about to go
             stat = self.get(node)
             atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
             mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns

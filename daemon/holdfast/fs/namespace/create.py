@@ -1,75 +1,108 @@
-"""New names: create, mkdir, mknod, symlink."""
+"""CREATE, from top to bottom: the name is asked for if it must be free, the file is made, and a handle is handed out.
+
+What a sending zone sends, it sends when the file is closed or renamed.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat as stat_module
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import NameNotStorableError, WriteOnceError, ZoneNotPermittedError
-from holdfast.fs.inodes.core import LOCAL_KINDS, Caller, Core, key_text
-from holdfast.fs.inodes.nodes import Node
+from holdfast.errors import WriteOnceError
+from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.namespace.lookup import RESERVED
+from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.zones import NameKind, ZoneKind, ZonePath
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import Index
+from holdfast.transfer import CachedCopies, Fetcher
+from holdfast.zones import ZonePath
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 """By the chown and by the daemon's own umask."""
 
 
+class MadeFile(NamedTuple):
+    """A file that was made just now, and the kernel's handle of it."""
+
+    node: Node
+    stat: os.stat_result
+    handle: Handle
+
+
 class Creation:
-    """Makes entries in the tree. What a sending zone sends, it sends when the file is closed or renamed.
+    """open(2) with O_CREAT."""
 
-    ``may_make`` is asked before a directory is made, and refuses by an error; ``directory_made`` hears of it before the
-    kernel does.
-    """
-
-    def __init__(self, core: Core, beliefs: Revalidation, intents: CreateHints) -> None:
-        self._core = core
-        self._beliefs = beliefs
-        self._intents = intents
-        self.may_make: Callable[[ZonePath, Caller], None] = _nobody_cares
-        self.directory_made: Callable[[ZonePath, Caller], None] = _nobody_cares
+    def __init__(
+        self,
+        new: NewEntries,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        view: StoreView,
+        revalidation: Revalidation,
+        hints: CreateHints,
+        index: Index,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        fetcher: Fetcher,
+        handing_out: HandOut,
+    ) -> None:
+        self._new = new
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._view = view
+        self._revalidation = revalidation
+        self._hints = hints
+        self._entries = index.entries
+        self._marks = index.marks
+        self._updates = updates
+        self._copies = copies
+        self._fetcher = fetcher
+        self._handing_out = handing_out
 
     async def file(
-        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result, OpenFile]:
-        """open(2) with O_CREAT of a name that the kernel believes to be free; the node is left open once.
+        self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> MadeFile:
+        """open(2) with O_CREAT of a name that the kernel believes to be free.
 
         A write-once name that the store has is refused (``WriteOnceError``), and any name with O_EXCL.
         """
-        place = self._checked(directory, name)
+        place = self._new.place_for(directory, name)
         if self._asks_first(place, name, flags):
-            await self._must_be_free(place, name)
-        return self._new_file(directory, place, name, mode, flags, caller, attempt)
+            await self._check_free(place, name)
+        return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
 
-    def file_nowait(
-        self, directory: Node, name: bytes, mode: int, flags: int, caller: Caller
-    ) -> tuple[Node, os.stat_result, OpenFile]:
+    def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
         """``file``, where the store need not be asked first. Raises ``trio.WouldBlock`` elsewhere."""
-        place = self._checked(directory, name)
+        place = self._new.place_for(directory, name)
         if self._asks_first(place, name, flags):
             raise trio.WouldBlock
-        return self._new_file(directory, place, name, mode, flags, caller, FIRST)
+        return self._make_file(directory, place, name, mode, flags, request, caller, FIRST)
 
-    def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:
-        if not self._core.sends(place, name):
-            return False
-        return bool(flags & os.O_EXCL) or self._core.kind_of(place, name) is NameKind.WRITE_ONCE
-
-    def _new_file(
-        self, directory: Node, place: ZonePath, name: bytes, mode: int, flags: int, caller: Caller, attempt: Attempt
-    ) -> tuple[Node, os.stat_result, OpenFile]:
-        core = self._core
-        kind = core.kind_of(place, name) if place.zone.sends else None
+    def _make_file(
+        self,
+        directory: Node,
+        place: ZonePath,
+        name: bytes,
+        mode: int,
+        flags: int,
+        request: int,
+        caller: Caller,
+        attempt: Attempt,
+    ) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
         fd, is_new = self._open_new(directory, name, mode, exclusive and not attempt.resent)
         try:
@@ -78,120 +111,50 @@ class Creation:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
             if is_new:
-                core.index.entries.begin(stat.st_ino)
-            self._note_new_file(place, name, kind, stat, caller)
-            node = core.nodes.local(directory, name, stat.st_ino, stat.st_mode)
+                self._entries.begin(stat.st_ino)
+            is_sent = place.zone.sends and self._note_new_object(place, name, stat, caller)
+            node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
         except BaseException:
             os.close(fd)
             raise
-        opened = node.opened
-        if opened is None:
-            opened = node.opened = OpenFile(node, fd, stat, writable=True)
-        else:
-            os.close(fd)
-        opened.handles += 1
-        opened.unsent = opened.unsent or (kind is not None and kind not in LOCAL_KINDS)
-        opened.exclusive = exclusive
-        return node, stat, opened
+        opened = _opened(node, fd, stat)
+        opened.count()
+        opened.created(exclusive=exclusive, is_sent=is_sent)
+        handle = self._handing_out.hand_out(opened, request, caller, reads_only=False, changes=True)
+        return MadeFile(node, stat, handle)
 
-    def _note_new_file(
-        self, place: ZonePath, name: bytes, kind: NameKind | None, stat: os.stat_result, caller: Caller
-    ) -> None:
-        """A file is here now at this name; ``kind``: None where nothing is sent."""
-        core = self._core
-        if kind is NameKind.TEMPORARY:
-            self._intents.temporary_made(place.path, name, caller.pid)
-        elif kind is not None and kind not in LOCAL_KINDS:
-            path = place.child_path(name)
-            core.fetcher.detach(path)
-            core.mark_dirty(stat, path)
-            core.residence.drop_sidecar(path)
-            if kind is NameKind.IMMUTABLE:
-                self._intents.created(place.path, kind, caller.pid)
+    def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:
+        if not self._policy.sends(place, name):
+            return False
+        return bool(flags & os.O_EXCL) or self._policy.created_once(place, name)
 
-    def directory(
-        self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
-        """mkdir(2)."""
-        core = self._core
-        place = self._checked(parent, name)
-        child = core.zones.child(place, name)
-        if child is None:
-            raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
-        self.may_make(child, caller)
-        parent_fd = core.writable_descriptor(parent)
-        above = os.stat(parent_fd)
-        mode |= above.st_mode & stat_module.S_ISGID
-        attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
-        if core.is_root:
-            os.chown(name, caller.uid, _group(above, caller), dir_fd=parent_fd, follow_symlinks=False)
-        os.chmod(name, mode, dir_fd=parent_fd)
-        stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
-        if place.zone.remote is not None:
-            core.index.marks.hold(stat.st_ino)
-            with suppress(NameNotStorableError):  # in localState any name will do
-                core.made_directory(child)
-            self._intents.directory_made(child.path, caller.pid)
-        self.directory_made(child, caller)
-        return core.nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
-
-    def special(
-        self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
-        """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
-        place = self._checked(directory, name)
-        if place.zone.sends and not stat_module.S_ISREG(mode):
-            raise ZoneNotPermittedError("object stores can't keep special files")
-        fd = self._core.writable_descriptor(directory)
-        attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
-        return self._adopt_new(directory, place, name, mode, caller)
-
-    def symlink(
-        self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
-        """symlink(2), where nothing is sent."""
-        place = self._checked(directory, name)
-        if place.zone.sends:
-            raise ZoneNotPermittedError("object stores can't keep symbolic links")
-        attempt.create(partial(os.symlink, target, name, dir_fd=self._core.writable_descriptor(directory)))
-        return self._adopt_new(directory, place, name, None, caller)
-
-    def _adopt_new(
-        self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller
-    ) -> tuple[Node, os.stat_result]:
-        core = self._core
-        fd = self._core.writable_descriptor(directory)
-        if core.is_root:
-            os.chown(name, caller.uid, _group(os.stat(fd), caller), dir_fd=fd, follow_symlinks=False)
-        if mode is not None:
-            os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
-        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        core.index.entries.begin(stat.st_ino)
-        if stat_module.S_ISREG(stat.st_mode) and core.sends(place, name):
-            core.mark_dirty(stat, place.child_path(name))
-        return core.nodes.local(directory, name, stat.st_ino, stat.st_mode), stat
-
-    def _checked(self, directory: Node, name: bytes) -> ZonePath:
-        place = self._core.directories.place(directory)
-        if place.zone.kind is ZoneKind.ROOT:
-            raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
-        if place.zone.sends:
-            key_text(place.zone.key_of(place.child_path(name)))
-            if place.path == place.zone.prefix and name == RESERVED:
-                raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
-        return place
-
-    async def _must_be_free(self, place: ZonePath, name: bytes) -> None:
+    async def _check_free(self, place: ZonePath, name: bytes) -> None:
+        """Ask the store whether it has the name. Raises ``WriteOnceError`` when it does, and ``RemoteError``."""
         path = place.child_path(name)
-        if self._core.index.marks.is_whited_out(path):
+        if self._marks.is_whited_out(path):
             return
-        await self._core.remote_of(place.zone).deletions.settle(path)
-        if await self._beliefs.known_object(place, name) is not None:
+        await self._view.deletions_of(place.zone).settle(path)
+        if await self._revalidation.known_object(place, name) is not None:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
+
+    def _note_new_object(self, place: ZonePath, name: bytes, stat: os.stat_result, caller: Caller) -> bool:
+        """A file of a sending zone is here now at this name; say whether it becomes an object under it."""
+        kind = self._policy.kind_of(place, name)
+        if kind.policy.awaits_rename:
+            self._hints.temporary_made(place.path, name, caller.pid)
+        if kind.policy.stays_here:
+            return False
+        path = place.child_path(name)
+        self._fetcher.detach(path)
+        self._updates.mark_dirty(stat, path)
+        self._copies.drop_sidecar(path)
+        if kind.policy.creator_known_at_open:
+            self._hints.created(place.path, kind, caller.pid)
+        return True
 
     def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
         """Return a descriptor, and whether the file was made now."""
-        directory_fd = self._core.writable_descriptor(directory)
+        directory_fd = self._directories.writable_descriptor(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
@@ -201,11 +164,7 @@ class Creation:
             return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
     def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
-        core = self._core
-        if core.is_root:
-            gid = _group(os.stat(core.directories.descriptor(directory)), caller)
-            if (caller.uid, gid) != (0, 0):
-                os.fchown(fd, caller.uid, gid)
+        self._new.give_file(fd, self._directories.descriptor(directory), caller)
         if mode & _BITS_THAT_GET_LOST:
             os.fchmod(fd, stat_module.S_IMODE(mode))
         stat = os.fstat(fd)
@@ -214,10 +173,10 @@ class Creation:
         return stat
 
 
-def _group(above: os.stat_result, caller: Caller) -> int:
-    """Return the group of what ``caller`` makes in the directory with the attributes ``above`` (inode(7), S_ISGID)."""
-    return above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid
-
-
-def _nobody_cares(place: ZonePath, caller: Caller) -> None:
-    del place, caller
+def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:
+    """Return the open file of a node, which takes ``fd`` over if it had none."""
+    if node.opened is None:
+        node.opened = OpenFile(node, fd, stat, writable=True)
+    else:
+        os.close(fd)
+    return node.opened

@@ -17,11 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import trio
 
 from holdfast.digest import POSITION_BITS, position_of
-from holdfast.fs.inodes.core import LOCAL_KINDS, Core
-from holdfast.fs.inodes.nodes import Node
-from holdfast.fs.namespace.lookup import RESERVED, Found, Lookup
-from holdfast.fs.remote_view.whiteouts import Whiteouts
-from holdfast.zones import ZoneKind, ZonePath
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.namespace.lookup import Found, Lookup
+from holdfast.fs.namespace.object_copies import ObjectCopies
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.remote_view.visibility import Visibility
+from holdfast.index import NameMarks
+from holdfast.transfer import CachedCopies
+from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
 """Offsets after "." and "..", and the lowest after anything else."""
@@ -54,10 +59,29 @@ class _Snapshot:
 class Listings:
     """Open directories."""
 
-    def __init__(self, core: Core, lookup: Lookup, whiteouts: Whiteouts) -> None:
-        self._core = core
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        view: StoreView,
+        visibility: Visibility,
+        lookup: Lookup,
+        object_copies: ObjectCopies,
+        cached_copies: CachedCopies,
+        marks: NameMarks,
+        ttl_seconds: float,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._view = view
+        self._visibility = visibility
         self._lookup = lookup
-        self._whiteouts = whiteouts
+        self._object_copies = object_copies
+        self._cached_copies = cached_copies
+        self._marks = marks
+        self._ttl_seconds = ttl_seconds
         self._snapshots: dict[int, _Snapshot] = {}
 
     def open(self, node: Node) -> None:
@@ -94,9 +118,9 @@ class Listings:
 
     def bare(self, node: Node, offset: int) -> Iterator[Bare]:
         """Yield the entries from ``offset`` on without attributes; ``prepare`` comes first."""
-        place = self._core.directories.place(node)
-        listing = self._core.listing(place) if place.zone.is_store else None
-        of_backing = self._core.nodes.of_backing
+        place = self._directories.place(node)
+        listing = self._view.listing(place) if place.zone.is_store else None
+        of_backing = self._nodes.of_backing
         snapshot = self._snapshots[node.id]
         positions, names, files = snapshot.positions, snapshot.names, snapshot.files
         for index in range(bisect.bisect_right(positions, offset), len(names)):
@@ -111,97 +135,83 @@ class Listings:
 
     def is_plain(self, node: Node) -> bool:
         """Say whether what is to be shown is all that is in the backing directory, and nothing else."""
-        return node is not self._core.nodes.root and self._core.directories.is_ours(node)
+        return node is not self._nodes.root and self._directories.is_ours(node)
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
         """Return all names in a directory, here and in its store: inode number and kind (DT_*) of each in one number.
 
         It is 0 for what exists only in the store.
         """
-        core = self._core
-        place = core.directories.place(node)
+        place = self._directories.place(node)
         files: dict[bytes, int] = {}
         if place.zone.is_store:
-            listing = core.listing(place)
-            await listing.ask(trio.current_time() - core.config.remote.metadata_ttl_seconds)
-            removed = await self._whiteouts.names_in(place)
-            files = dict.fromkeys(core.listing(place).all_names(), 0)
-            for name in removed + core.remote_of(place.zone).deletions.pending_in(place.path):
+            listing = self._view.listing(place)
+            await listing.ask(trio.current_time() - self._ttl_seconds)
+            hidden = await self._visibility.hidden_names(place)
+            files = dict.fromkeys(self._view.listing(place).all_names(), 0)
+            for name in hidden:
                 files.pop(name, None)
         if node.backing:
             path = self._path(node)
             files |= await trio.to_thread.run_sync(_scanned, path) if self._is_large(node) else _scanned(path)
-        return self._shown(place, files)
+        return self._visibility.shown(place, files)
 
     def _is_forgotten(self, node: Node) -> bool:
         """Say whether what the store has told is no longer known here: nothing may be missed, or dropped, for that."""
-        place = self._core.directories.place(node)
-        return place.zone.is_store and not self._core.listing(place).is_known
+        place = self._directories.place(node)
+        return place.zone.is_store and not self._view.listing(place).is_known
 
     def _is_large(self, node: Node) -> bool:
-        return os.stat(self._core.directories.descriptor(node)).st_size > _LARGE_DIRECTORY_BYTES
+        return os.stat(self._directories.descriptor(node)).st_size > _LARGE_DIRECTORY_BYTES
 
     def _path(self, node: Node) -> bytes:
-        return b"/proc/self/fd/%d" % self._core.directories.descriptor(node)
-
-    def _shown(self, place: ZonePath, files: dict[bytes, int]) -> dict[bytes, int]:
-        """Leave out what is not for users."""
-        if place.path == place.zone.prefix and place.zone.remote is not None:
-            files.pop(RESERVED, None)
-        if place.zone.kind is ZoneKind.ROOT:
-            return {name: file for name, file in files.items() if name in self._core.zones.top_names}
-        return files
+        return b"/proc/self/fd/%d" % self._directories.descriptor(node)
 
     def _bare_of_store(self, node: Node, place: ZonePath, name: bytes, position: int) -> Bare | None:
         """What the listing of the store has is there; what else is here must be looked at."""
-        core = self._core
-        listing = core.listing(place)
+        listing = self._view.listing(place)
         if name not in listing:
             found = self.entry(node, name)
             if found is None:
                 return None
-            core.nodes.release(found.node)
+            self._nodes.release(found.node)
             return name, found.node.id, stat_module.S_IFMT(found.stat.st_mode) >> 12, position
         kind = _DIRECTORY if listing.has_directory(name) else _REGULAR
-        return name, core.nodes.remote_id(place.child_path(name)), kind, position
+        return name, self._nodes.remote_id(place.child_path(name)), kind, position
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return what a name that ``names`` returned leads to; None when it is gone by now."""
-        core = self._core
-        place = core.directories.place(node)
-        stat = core.local_stat(node, name)
+        place = self._directories.place(node)
+        stat = self._directories.stat(node, name)
         if not place.zone.is_store:
             if stat is None:
                 return None
-            seconds = core.directories.seconds(node)
-            return Found(core.nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds, seconds)
+            seconds = self._directories.seconds(node)
+            return Found(self._nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds)
         return self._entry_of_store(node, place, name, stat)
 
     def _entry_of_store(self, node: Node, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Found | None:
-        core = self._core
-        listing = core.listing(place)
+        listing = self._view.listing(place)
         known = listing.object(name)
-        seconds = core.config.remote.metadata_ttl_seconds
         if stat is not None and self._still_here(place, name, stat):
-            stat = core.local_stat(node, name) or stat
-            return Found(core.nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds, seconds)
-        if core.remote_of(place.zone).deletions.pending(place.child_path(name)):
+            stat = self._directories.stat(node, name) or stat
+            return Found(self._nodes.local(node, name, stat.st_ino, stat.st_mode), stat, self._directories.seconds(node))
+        if self._visibility.hides_object(node, place, name):
             return None
-        if known is None and (not listing.has_directory(name) or core.index.marks.is_whited_out(place.child_path(name))):
+        if known is None and (not listing.has_directory(name) or self._visibility.may_hide_directory(place, name)):
             return None
         return self._lookup.remote(node, place, name, known)
 
     def _still_here(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
         """Compare what is here with the listing; what the store no longer has, or has anew, is dropped."""
-        core = self._core
-        listing = core.listing(place)
+        listing = self._view.listing(place)
         if stat_module.S_ISDIR(stat.st_mode):
-            if listing.has_directory(name) or core.index.marks.is_held(stat.st_ino):
+            if listing.has_directory(name) or self._marks.is_held(stat.st_ino):
                 return True
-            return not core.residence.drop_directory(place.child_path(name))
-        if not stat_module.S_ISREG(stat.st_mode) or core.kind_of(place, name) in LOCAL_KINDS:
+            return not self._cached_copies.drop_directory(place.child_path(name))
+        if not stat_module.S_ISREG(stat.st_mode) or self._policy.of(place, name).stays_here:
             return True
-        return self._lookup.reconcile(place, name, stat, listing.object(name))
+        return self._object_copies.reconcile(place, name, stat, listing.object(name))
 
 
 def dots(node: Node, offset: int) -> Iterator[Bare]:

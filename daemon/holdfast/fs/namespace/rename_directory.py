@@ -9,62 +9,81 @@ import stat as stat_module
 import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
-from holdfast.fs.inodes.core import LOCAL_KINDS, Core
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
-from holdfast.store import RENAME_NOREPLACE, rename_with_flags
-from holdfast.zones import ZonePath
+from holdfast.index import NameMarks
+from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
+from holdfast.zones import NameTable, ZoneMap, ZonePath
 
 
 class DirectoryRenames:
     """renameat2(2) of directories."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._whiteouts = Whiteouts(core)
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        names: NameTable,
+        tree: Tree,
+        view: StoreView,
+        whiteouts: Whiteouts,
+        marks: NameMarks,
+        unlinks: PendingUnlinks,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._names = names
+        self._tree = tree
+        self._view = view
+        self._whiteouts = whiteouts
+        self._marks = marks
+        self._unlinks = unlinks
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: ZonePath, there: ZonePath
     ) -> None:
         """Move the directory ``old`` in ``source`` to ``new`` in ``target``. Raises ``HoldsObjectsError``."""
-        core = self._core
-        moved, goal = core.zones.child(here, old), core.zones.child(there, new)
+        moved, goal = self._zones.child(here, old), self._zones.child(there, new)
         assert moved is not None
         assert goal is not None
         left = await self._check(moved, goal)
-        stat = core.local_stat(source, old)
-        if stat is None and core.nodes.of_path(moved.path) is not None:
+        stat = self._directories.stat(source, old)
+        if stat is None and self._nodes.of_path(moved.path) is not None:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
-        target_fd = core.writable_descriptor(target)
-        victim = core.local_stat(target, new)
+        target_fd = self._directories.writable_descriptor(target)
+        victim = self._directories.stat(target, new)
         if victim is not None:
-            core.removals.begin(victim.st_ino, is_last=True)
-        rename_with_flags(core.directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
+            self._unlinks.begin(victim.st_ino, is_last=True)
+        rename_with_flags(self._directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
         if victim is not None:
-            core.index.marks.let_go(victim.st_ino)
-            core.lost_directory(target, new, victim.st_ino)
-        node = core.nodes.local(source, old, stat.st_ino, stat.st_mode)
-        core.nodes.drop_name(node, source, old)
-        core.nodes.add_name(node, target, new)
-        core.directories.renamed()
+            self._marks.let_go(victim.st_ino)
+            self._directories.removed(target, new, victim.st_ino)
+        node = self._nodes.local(source, old, stat.st_ino, stat.st_mode)
+        self._nodes.drop_name(node, source, old)
+        self._nodes.add_name(node, target, new)
+        self._directories.renamed()
         if moved.zone.is_store:
-            core.remote_of(here.zone).directories.forget_below(core.listing(moved).key)
+            self._view.forget_below(moved)
             if left is not Left.NOTHING:  # it was hidden before the directory was made
-                core.index.marks.white_out(moved.path)
-            core.made_directory(goal)
+                self._marks.white_out(moved.path)
+            self._view.made_directory(goal)
 
     async def _check(self, moved: ZonePath, goal: ZonePath) -> Left:
         """Say what the store has of the directory ``moved``, if it can become ``goal``; raise what says that it can't."""
-        core = self._core
-        if core.zones.is_fixed(moved) or core.zones.is_fixed(goal):
+        if self._zones.is_fixed(moved) or self._zones.is_fixed(goal):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
         if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
             raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
         if moved.zone.is_store or moved.zone.sends:
-            key = core.listing(moved).key
-            if await core.remote_of(moved.zone).access.holds_any(key):
+            key = self._view.listing(moved).key
+            if await self._view.remote_of(moved.zone).access.holds_any(key):
                 raise HoldsObjectsError(f"{key} holds objects; mv copies them")
         if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
             raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
@@ -76,9 +95,8 @@ class DirectoryRenames:
 
     def _would_send(self, directory: bytes, goal: ZonePath) -> bool:
         """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
-        core = self._core
         return any(
-            core.names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])) not in LOCAL_KINDS
-            for path, stat in core.store.tree.walk(directory)
+            not self._names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])).policy.stays_here
+            for path, stat in self._tree.walk(directory)
             if stat_module.S_ISREG(stat.st_mode)
         )

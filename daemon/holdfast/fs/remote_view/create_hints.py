@@ -29,7 +29,7 @@ from holdfast.zones import NameKind, checkpoint_of_log, temporary_target
 
 _K = TypeVar("_K")
 _MOST = 4096
-_SECONDS = {NameKind.WRITE_ONCE: 600.0, NameKind.IMMUTABLE: 5.0}
+_TEMPORARY_SECONDS = 600.0
 _MAKER_SECONDS = 5.0
 _LATELY_SECONDS = 60.0
 _TOLD_SECONDS = 0.1
@@ -85,7 +85,7 @@ class CreateHints:
         """``thread`` created a name of ``kind`` in the store's directory."""
         self._authors.note((directory, kind), thread)
         checkpoint = checkpoint_of_log(directory)
-        if checkpoint is not None and kind is NameKind.WRITE_ONCE:
+        if checkpoint is not None and kind.policy.created_once:
             self._drivers.note(checkpoint, thread)
 
     def directory_made(self, directory: bytes, thread: int) -> None:
@@ -95,7 +95,7 @@ class CreateHints:
     def directory_gone(self, directory: bytes) -> None:
         """The directory was removed: who has made it, or created names in it, is no longer about to create more."""
         self._makers.forget(directory)
-        for kind in _SECONDS:
+        for kind in NameKind:
             self._authors.forget((directory, kind))
 
     def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
@@ -108,7 +108,7 @@ class CreateHints:
         ``belief_seconds``: how long ago the store was asked for all names in the directory; infinite when it never was.
         """
         return (
-            self._temporaries.was((directory, name), thread, _SECONDS[NameKind.WRITE_ONCE])
+            self._temporaries.was((directory, name), thread, _TEMPORARY_SECONDS)
             or self._told.was((directory, name), thread, _TOLD_SECONDS)
             or (self._goes_on(directory, kind, thread, belief_seconds) and self._does_not_wait(directory, name, thread))
         )
@@ -116,12 +116,12 @@ class CreateHints:
     def _goes_on(self, directory: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
         if self._makers.was(directory, thread, _MAKER_SECONDS):
             return True
-        if self._authors.was((directory, kind), thread, _SECONDS.get(kind, 0.0)):
+        if self._authors.was((directory, kind), thread, kind.policy.creator_seconds):
             return belief_seconds < math.inf
         checkpoint = checkpoint_of_log(directory)
-        if checkpoint is None or kind is not NameKind.WRITE_ONCE or belief_seconds > _LATELY_SECONDS:
+        if checkpoint is None or not kind.policy.created_once or belief_seconds > _LATELY_SECONDS:
             return False
-        return self._drivers.was(checkpoint, thread, _SECONDS[kind])
+        return self._drivers.was(checkpoint, thread, kind.policy.creator_seconds)
 
     def _does_not_wait(self, directory: bytes, name: bytes, thread: int) -> bool:
         if self._asked.was((directory, name), thread, math.inf):

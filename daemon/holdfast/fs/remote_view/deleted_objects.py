@@ -6,11 +6,15 @@ beliefs about directories hear of it, so that no LIST that was under way brings 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import trio
 
-from holdfast.fs.inodes.core import Core
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.index import EntryState
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.index import EntryState, Index
+from holdfast.store import Tree
+from holdfast.transfer import CachedCopies, Fetcher, Remote
 
 _IN_ONE_GO = 50
 
@@ -18,20 +22,33 @@ _IN_ONE_GO = 50
 class DeletedObjects:
     """This node's side of ``checkpoints.hooks``: zones are the stores' names, keys those of their objects."""
 
-    def __init__(self, core: Core, presence: Invalidation) -> None:
-        self._core = core
-        self._presence = presence
+    def __init__(
+        self,
+        remotes: Mapping[str, Remote],
+        nodes: NodeTable,
+        tree: Tree,
+        index: Index,
+        copies: CachedCopies,
+        fetcher: Fetcher,
+        invalidation: Invalidation,
+    ) -> None:
+        self._remotes = remotes
+        self._nodes = nodes
+        self._tree = tree
+        self._index = index
+        self._copies = copies
+        self._fetcher = fetcher
+        self._invalidation = invalidation
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether bytes of the object are only here, or may be: nothing of it may be deleted then."""
-        core = self._core
-        inode = core.store.tree.inode(_path(zone, key))
+        inode = self._tree.inode(_path(zone, key))
         if not inode:
             return False
-        node = core.nodes.of_backing(inode)
-        if node is not None and node.opened is not None and (node.opened.unsent or node.opened.stamp is not None):
+        node = self._nodes.of_backing(inode)
+        if node is not None and node.opened is not None and node.opened.may_change:
             return True
-        entry = core.index.entries.get(inode)
+        entry = self._index.entries.get(inode)
         return entry is None or entry.state is not EntryState.CLEAN
 
     async def gone(self, zone: str, keys: list[str]) -> None:
@@ -49,12 +66,11 @@ class DeletedObjects:
         The one here stays, for somebody may be about to write into it, until a listing shows that nothing implies it any
         more; unless it is gone ``for_good``, and empty.
         """
-        core = self._core
         path = _path(zone, key)
-        inode = core.store.tree.inode(path)
-        if for_good and inode and not core.index.marks.is_held(inode):
-            core.residence.drop_directory(path)
-        directories = core.remotes[zone].directories
+        inode = self._tree.inode(path)
+        if for_good and inode and not self._index.marks.is_held(inode):
+            self._copies.drop_directory(path)
+        directories = self._remotes[zone].directories
         directories.forget_below(key)
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
@@ -62,28 +78,27 @@ class DeletedObjects:
     def _gone(self, zone: str, key: str, untold: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # somebody has begun to write it anew
             return
-        core = self._core
         path = _path(zone, key)
         parent, _, name = path.rpartition(b"/")
-        directory = core.nodes.of_path(parent) or core.nodes.of_backing(core.store.tree.inode(parent))
-        core.remotes[zone].directories.deleted(key)
-        core.fetcher.detach(path)
+        directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
+        self._remotes[zone].directories.deleted(key)
+        self._fetcher.detach(path)
         self._drop_copy(path)
-        core.residence.drop_sidecar(path)
-        node = core.nodes.of_path(path)
+        self._copies.drop_sidecar(path)
+        node = self._nodes.of_path(path)
         if node is not None and not node.is_directory:
-            core.nodes.drop_path(path)
+            self._nodes.drop_path(path)
         if directory is not None:
             untold.append((directory.id, name))
 
     def _tell(self, untold: list[tuple[int, bytes]]) -> None:
         for directory, name in untold:
-            self._presence.invalidate_now(directory, name)
+            self._invalidation.invalidate_now(directory, name)
 
     def _drop_copy(self, path: bytes) -> None:
-        inode = self._core.store.tree.inode(path)
+        inode = self._tree.inode(path)
         if inode:
-            self._core.residence.drop(path, inode)
+            self._copies.drop(path, inode)
 
 
 def _path(zone: str, key: str) -> bytes:

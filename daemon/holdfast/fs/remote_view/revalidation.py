@@ -13,36 +13,48 @@ from contextlib import contextmanager
 
 import trio
 
-from holdfast.config import Durability
+from holdfast.config import Durability, RemoteSection
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject
-from holdfast.zones import NameKind, ZonePath
+from holdfast.zones import ZonePath
 
 
 class Revalidation:
     """What is believed of names in zones with a store. Raises ``RemoteError`` where the store is asked."""
 
-    def __init__(self, core: Core, whiteouts: Whiteouts) -> None:
-        self._core = core
+    def __init__(
+        self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, settings: RemoteSection, events: EventLog
+    ) -> None:
+        self._view = view
+        self._policy = policy
         self._whiteouts = whiteouts
-        self._ttl = core.config.remote.metadata_ttl_seconds
-        self._fallback_ttl = core.config.remote.fallback_ttl_seconds
+        self._events = events
+        self._ttl = settings.metadata_ttl_seconds
+        self._fallback_ttl = settings.fallback_ttl_seconds
 
     def fresh_listing(self, place: ZonePath) -> CachedListing:
         """Return what is believed of a directory. Raises ``trio.WouldBlock`` when that is too old."""
-        listing = self._core.listing(place)
+        listing = self._view.listing(place)
         seconds = self._ttl if place.zone.is_store else self._fallback_ttl
         if listing.listed_at < trio.current_time() - seconds:
             raise trio.WouldBlock
         return listing
 
+    async def refreshed(self, place: ZonePath, name: bytes) -> CachedListing:
+        """Return a listing that is fresh enough for what is believed of ``name``, asking the store once if need be."""
+        listing = self._view.listing(place)
+        await self.ask(place, listing, name, trio.current_time() - self._ttl, for_others=True, insist=False)
+        return listing
+
     async def known_object(self, place: ZonePath, name: bytes) -> KnownObject | None:
         """Return what the store says of the object ``name`` now, asking it whatever is believed."""
         try:
-            await self.ask(place, self._core.listing(place), name, trio.current_time(), for_others=False)
-            return self._core.listing(place).object(name)
+            await self.ask(place, self._view.listing(place), name, trio.current_time(), for_others=False)
+            return self._view.listing(place).object(name)
         except NameNotStorableError:
             return None
 
@@ -62,26 +74,26 @@ class Revalidation:
         if listing.is_worth_listing(for_others=for_others):
             await listing.ask(not_before, insist=insist)
         else:
-            await listing.ask_about(name, self._core.object_at(place, name).key, insist=insist)
+            await listing.ask_about(name, self._view.object_at(place, name).key, insist=insist)
 
-    async def learn(self, place: ZonePath, name: bytes, kind: NameKind) -> None:
+    async def learn(self, place: ZonePath, name: bytes) -> None:
         """Bring the belief about a name that is not here up to what its kind demands."""
-        listing = self._core.listing(place)
+        listing = self._view.listing(place)
         now = trio.current_time()
         if not place.zone.is_store:
             await self.ask(place, listing, name, now - self._fallback_ttl, for_others=True)
         elif listing.object(name) is None and not listing.has_directory(name):
             with self._asking(place, listing, name) as insist:
                 await self.ask(place, listing, name, now, for_others=False, insist=insist)
-        elif kind is NameKind.REPLACEABLE and not listing.has_directory(name):
+        elif self._policy.of(place, name).revalidated and not listing.has_directory(name):
             await self.ask(place, listing, name, now - self._ttl, for_others=True)
 
     async def is_removed_directory(self, place: ZonePath, name: bytes) -> bool:
         """Say whether all that the store has of a name is an empty directory that was removed here."""
-        if not place.zone.is_store or not self._core.listing(place).has_directory(name):
+        if not place.zone.is_store or not self._view.listing(place).has_directory(name):
             return False
         child = ZonePath(place.zone, place.child_path(name))
-        with self._asking(place, self._core.listing(child), name) as insist:
+        with self._asking(place, self._view.listing(child), name) as insist:
             return await self._whiteouts.hides(child, trio.current_time(), insist=insist)
         return True  # the zone goes on without the store
 
@@ -97,4 +109,4 @@ class Revalidation:
         except RemoteUnavailableError:
             if not goes_on:
                 raise
-            self._core.events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
+            self._events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))

@@ -11,7 +11,8 @@ from enum import Enum, auto
 
 import trio
 
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import NameMarks
 from holdfast.zones import ZonePath
 
 
@@ -30,14 +31,16 @@ class Whiteouts:
     within a directory is known as well as the metadata TTL demands. All methods raise ``RemoteError``.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, view: StoreView, marks: NameMarks, ttl_seconds: float) -> None:
+        self._view = view
+        self._marks = marks
+        self._ttl_seconds = ttl_seconds
 
     async def left_of(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> Left:
         """Say what there is, apart from what this node is about to delete, and from what it hides."""
-        listing = self._core.listing(directory)
+        listing = self._view.listing(directory)
         await listing.ask(not_before, insist=insist)
-        deletions = self._core.remote_of(directory.zone).deletions
+        deletions = self._view.deletions_of(directory.zone)
         for name, is_directory in list(listing.names()):
             child = ZonePath(directory.zone, directory.child_path(name))
             if deletions.pending(child.path):
@@ -48,18 +51,17 @@ class Whiteouts:
 
     async def hides(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> bool:
         """Say whether a directory that the store has is not to be seen here."""
-        marks = self._core.index.marks
-        if not marks.is_whited_out(directory.path):
+        if not self._marks.is_whited_out(directory.path):
             return False
         if await self.left_of(directory, not_before, insist=insist) is Left.EMPTY:
             return True
-        marks.uncover(directory.path)
+        self._marks.uncover(directory.path)
         return False
 
     async def names_in(self, place: ZonePath) -> list[bytes]:
         """Return the names of directories in the one at ``place`` that are not to be seen here."""
-        listing = self._core.listing(place)
-        names = (path[len(place.path) + 1 :] for path in self._core.index.marks.whited_out_below(place.path))
+        listing = self._view.listing(place)
+        names = (path[len(place.path) + 1 :] for path in self._marks.whited_out_below(place.path))
         return [
             name
             for name in names
@@ -68,4 +70,4 @@ class Whiteouts:
         ]
 
     def _within_ttl(self) -> float:
-        return trio.current_time() - self._core.config.remote.metadata_ttl_seconds
+        return trio.current_time() - self._ttl_seconds

@@ -14,11 +14,14 @@ import trio
 
 from holdfast.config import Durability
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.core import Core
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import NodeTable
 from holdfast.fs.writeback.publisher import Publisher, Sent
-from holdfast.index import EntryState
-from holdfast.store import is_unsent, mark_unsent, unmark_unsent, unsent_mark
-from holdfast.zones import ZonePath
+from holdfast.index import Entries, EntryState
+from holdfast.store import Tree, is_unsent, mark_unsent, unmark_unsent, unsent_mark
+from holdfast.telemetry import EventLog
+from holdfast.zones import ZoneMap, ZonePath
 
 _PAUSE_SECONDS = 5.0
 
@@ -26,9 +29,25 @@ _PAUSE_SECONDS = 5.0
 class WritebackQueue:
     """The files to send, by path, in the order in which they were written. ``run`` sends them."""
 
-    def __init__(self, core: Core, publisher: Publisher) -> None:
-        self._core = core
+    def __init__(
+        self,
+        publisher: Publisher,
+        policy: NamePolicy,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        tree: Tree,
+        entries: Entries,
+        events: EventLog,
+    ) -> None:
         self._publisher = publisher
+        self._policy = policy
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._tree = tree
+        self._entries = entries
+        self._events = events
         self._paths: OrderedDict[bytes, None] = OrderedDict()
         self._changed = trio.Event()
 
@@ -77,11 +96,10 @@ class WritebackQueue:
 
     async def _send(self, path: bytes) -> bool:
         """Send one file; False when it must be tried again."""
-        tree = self._core.store.tree
         try:
-            if not stat_module.S_ISREG(tree.stat(path).st_mode):
+            if not stat_module.S_ISREG(self._tree.stat(path).st_mode):
                 return True  # the name leads elsewhere now
-            fd = tree.open_file(path)
+            fd = self._tree.open_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError as problem:
@@ -95,42 +113,38 @@ class WritebackQueue:
             os.close(fd)
 
     def _later(self, path: bytes, problem: Exception) -> bool:
-        self._core.events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
+        self._events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
         return False
 
     async def _send_marked(self, path: bytes, fd: int, mark: bytes) -> bool:
         """Send a file under all its names; the mark goes when the store has the bytes under each of them."""
-        core = self._core
         inode = os.fstat(fd).st_ino
         sents = [sent for name in self._names_of(inode, path) if (sent := await self._send_as(name, fd, inode)) is not None]
         if not sents:
             return True
         stable = all(sent.stable for sent in sents)
         others_unsent = not (stable and unmark_unsent(fd, mark))  # or it has got another name, or other bytes, meanwhile
-        self._publisher.record(sents, os.fstat(fd), core.index.entries.get(inode), others_unsent=others_unsent)
+        self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
 
     async def _send_as(self, path: bytes, fd: int, inode: int) -> Sent | None:
         parent, _, name = path.rpartition(b"/")
-        place = self._core.zones.place_of(parent)
+        place = self._zones.place_of(parent)
         assert place is not None
         return await self._publisher.send_named(
-            fd, place, name, create_only=False, is_named=lambda: self._core.store.tree.inode(path) == inode
+            fd, place, name, create_only=False, is_named=lambda: self._tree.inode(path) == inode
         )
 
     def _names_of(self, inode: int, path: bytes) -> list[bytes]:
         """Return ``path`` and the other names of the file that are sent, as far as anybody knows them."""
-        core = self._core
-        node, entry = core.nodes.of_backing(inode), core.index.entries.get(inode)
+        node, entry = self._nodes.of_backing(inode), self._entries.get(inode)
         paths = {path: None}
-        for parent, name in node.names() if node is not None else []:
-            place = core.directories.place(parent)
-            if core.sends(place, name):
-                paths[place.child_path(name)] = None
+        for parent, name in self._policy.sent_names(node.names()) if node is not None else []:
+            paths[self._directories.place(parent).child_path(name)] = None
         for cached in entry.names if entry is not None else []:
             paths[cached.path] = None
-        return [name for name in paths if core.store.tree.inode(name) == inode]
+        return [name for name in paths if self._tree.inode(name) == inode]
 
     def _left_over(self) -> list[bytes]:
-        dirty = [entry for _, entry in self._core.index.entries.scan() if entry.state is EntryState.DIRTY]
+        dirty = [entry for _, entry in self._entries.scan() if entry.state is EntryState.DIRTY]
         return [path for entry in dirty for path in (entry.path, *(name.path for name in entry.names)) if path]

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
-import trio
-
-from holdfast.errors import NoSuchEntryError
-from holdfast.fs.inodes.core import Core
-from holdfast.fs.inodes.nodes import Node
-from holdfast.session import NodeRecord
+from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.session import NodeRecord, SessionRecords
 from holdfast.store import Tree
 
 Names = dict[int, list[tuple[int, bytes]]]
@@ -28,86 +25,100 @@ Names = dict[int, list[tuple[int, bytes]]]
 
 
 class NodeRecovery:
-    """Finds nodes by the ids of an earlier daemon; the node table asks ``find``."""
+    """The node table's ``EarlierNodes``. It knows nothing before ``load``, which only a daemon that takes over calls."""
 
-    def __init__(self, core: Core, names: Names) -> None:
-        self._core = core
+    def __init__(
+        self,
+        records: SessionRecords,
+        orphan_inodes: Callable[[], Collection[int]],
+        stat: Callable[[Node, bytes], os.stat_result | None],
+    ) -> None:
+        self._session_records = records
+        self._orphan_inodes = orphan_inodes
+        self._stat = stat
+        self._is_loaded = False
+        self._names: Names = {}
+        self._records: dict[int, NodeRecord] = {}
+        self._ids: dict[int, int] = {}
+
+    def load(self, table: NodeTable, names: Names) -> None:
+        """Take up what a walk of the tree has found, and make the nodes that are written down."""
+        self._is_loaded = True
         self._names = names
-        self._records = dict(core.session.records.nodes())
+        self._records = dict(self._session_records.nodes())
         self._ids = {record.backing: node_id for node_id, record in self._records.items() if record.backing}
-
-    @classmethod
-    async def of(cls, core: Core) -> NodeRecovery:
-        """Walk the tree, and make the nodes that are written down."""
-        names = await trio.to_thread.run_sync(names_in, core.store.tree)
-        core.removals.inherit(names)
-        inherited = cls(core, names)
-        core.nodes.unknown = inherited.find
-        core.nodes.came = inherited.came
-        core.nodes.left = inherited.left
-        for node_id in list(inherited._records):
-            if core.nodes.known(node_id) is None and inherited.find(node_id) is None:
-                core.session.records.drop(node_id)
-        inherited._ids.clear()
-        return inherited
+        for node_id in list(self._records):
+            if table.known(node_id) is None and self.find(table, node_id) is None:
+                self._session_records.drop(node_id)
+        self._ids.clear()
 
     def left(self, node: Node) -> None:
         """A node leaves the table: note where it is now."""
-        self._core.directories.forget(node)
-        if node.id == node.backing:
+        if self._is_loaded and node.id == node.backing:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
-    def came(self, node: Node) -> None:
+    def came(self, table: NodeTable, node: Node) -> None:
         """A node was made by one of its names: the kernel may know it by the others too."""
         others = self._names.get(node.backing, ())
         if len(others) > 1:
-            for parent, name in self._still(node.backing):
-                self._core.nodes.add_name(node, parent, name)
+            for parent, name in self._still(table, node.backing):
+                table.add_name(node, parent, name)
 
-    def find(self, node_id: int) -> Node | None:
+    def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return the node that the kernel knows by this id; None when it is no more."""
+        if not self._is_loaded:
+            return None
         record = self._records.pop(node_id, None)
         if record is not None:
-            return self._written_down(node_id, record)
-        if node_id in self._ids or self._core.nodes.of_backing(node_id) is not None:
+            return self._written_down(table, node_id, record)
+        if node_id in self._ids or table.of_backing(node_id) is not None:
             return None  # a file that has another id
-        return self._with_file(node_id, node_id)
+        return self._with_file(table, node_id, node_id)
 
-    def _written_down(self, node_id: int, record: NodeRecord) -> Node | None:
+    def _written_down(self, table: NodeTable, node_id: int, record: NodeRecord) -> Node | None:
         if record.backing:
-            return self._with_file(node_id, record.backing)
-        parent = self._core.nodes.known(record.parent) or self.find(record.parent)
-        return self._core.nodes.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
+            return self._with_file(table, node_id, record.backing)
+        parent = table.known(record.parent) or self.find(table, record.parent)
+        return table.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
 
-    def _with_file(self, node_id: int, inode: int) -> Node | None:
-        names = self._still(inode)
+    def _with_file(self, table: NodeTable, node_id: int, inode: int) -> Node | None:
+        names = self._still(table, inode)
         if not names:
-            is_orphan = inode in self._core.store.orphanage.inodes()
-            return self._core.nodes.inherit(node_id, inode, False, []) if is_orphan else None
+            is_orphan = inode in self._orphan_inodes()
+            return table.inherit(node_id, inode, False, []) if is_orphan else None
         stat = self._stat(*names[0])
         is_directory = stat is not None and stat_module.S_ISDIR(stat.st_mode)
-        return self._core.nodes.inherit(node_id, inode, is_directory, names)
+        return table.inherit(node_id, inode, is_directory, names)
 
-    def _still(self, inode: int) -> list[tuple[Node, bytes]]:
+    def _still(self, table: NodeTable, inode: int) -> list[tuple[Node, bytes]]:
         """Return those of the noted names that lead to ``inode`` still."""
         names = []
         for directory_inode, name in self._names.get(inode, ()):
-            parent = self._directory(directory_inode)
+            parent = self._directory(table, directory_inode)
             stat = self._stat(parent, name) if parent is not None else None
             if parent is not None and stat is not None and stat.st_ino == inode:
                 names.append((parent, name))
         return names
 
-    def _directory(self, inode: int) -> Node | None:
+    def _directory(self, table: NodeTable, inode: int) -> Node | None:
         """Return the directory that had this inode number; None when it is gone, and perhaps a file has the number now."""
-        node = self._core.nodes.of_backing(inode) or self.find(self._ids.get(inode, inode))
+        node = table.of_backing(inode) or self.find(table, self._ids.get(inode, inode))
         return node if node is not None and node.is_directory else None
 
-    def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:
-        try:
-            return self._core.local_stat(directory, name)
-        except NoSuchEntryError:
+
+def stat_by_path(tree: Tree) -> Callable[[Node, bytes], os.stat_result | None]:
+    """Return how to lstat an entry of a directory by its path: None when the entry, or the directory, is not there."""
+
+    def stat(directory: Node, name: bytes) -> os.stat_result | None:
+        path = path_of(directory)
+        if path is None:
             return None
+        try:
+            return tree.stat(b"%s/%s" % (path, name) if path else name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    return stat
 
 
 def names_in(tree: Tree) -> Names:
