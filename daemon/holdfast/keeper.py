@@ -1,10 +1,10 @@
 """``holdfast mount --supervise``: a small process that keeps the mount alive while there is no daemon.
 
-It starts holdfastd, holds the descriptors that the daemon gives it, and starts it again with them when it dies. To the
-daemon it looks like systemd (``service_manager``). It ends with the daemon when that ends in order, and when the mount is
-gone; it imports next to nothing, so that little can go wrong and an upgrade need not touch it.
+It starts holdfastd, holds the descriptors that the daemon gives it, and restarts it with them if it dies. To the
+daemon it looks like systemd (``service_manager``). It ends when the daemon exits cleanly, and when the mount is
+gone. It imports very little, so that little can go wrong and an upgrade need not restart it.
 
-A daemon that has never been ready is not started again: whoever waits for it must learn why.
+If no daemon has ever been ready, it is not restarted, so that the caller learns the reason.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
-"""Descriptors from here on are in nobody's way: those that the daemon gets begin at 3."""
+"""Held descriptors are numbered from here, clear of those that are passed to the daemon, which start at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_KILLED = 128  # as shells say it
+_KILLED = 128  # plus the signal's number, as in shells
 
 
 class Keeper:
@@ -47,7 +47,7 @@ class Keeper:
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         _remove_dead_sockets(directory)
-        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # pids come again: in containers, each time
+        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # pids are reused, in containers every time
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._messages.bind(self._address)
         self._woken, waker = socket.socketpair()
@@ -55,7 +55,7 @@ class Keeper:
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.detach())
         for number in _SIGNALS:
-            signal.signal(number, lambda *_: None)  # it is read from the other end
+            signal.signal(number, lambda *_: None)  # the wake-up descriptor reports it
 
     def run(self) -> int:
         """Return the exit status, once the daemon has ended for good."""
@@ -114,7 +114,7 @@ class Keeper:
             os._exit(127)
 
     def _wait(self, readable: list[int], seconds: float | None) -> bool:
-        """Wait for one of ``readable``, and take what comes meanwhile; return whether one is ready."""
+        """Wait for one of ``readable``, and process messages and signals meanwhile; return whether one is ready."""
         poll = select.poll()
         for fd in (*readable, self._messages.fileno(), self._woken.fileno()):
             poll.register(fd, select.POLLIN)
@@ -148,7 +148,7 @@ class Keeper:
             os.close(self._held.pop(name))
 
     def _pause(self, status: int) -> bool:
-        """Wait before the daemon is started again; False when it need not be any more."""
+        """Wait before the daemon is restarted; False if it is no longer to be restarted."""
         if status != RESTART_STATUS:
             _say(f"the daemon has ended with {status}; it is started again in {self._pause_seconds:g} s")
             until = time.monotonic() + self._pause_seconds
@@ -158,9 +158,9 @@ class Keeper:
         return not self._stopping and not self._mount_is_gone()
 
     def _mount_is_gone(self) -> bool:
-        """Say whether what is held is worth nothing any more, because somebody has unmounted.
+        """Say whether the held descriptors are useless, because somebody has unmounted.
 
-        Where files are open, the descriptor does not tell: they keep the file system alive behind the name that is gone.
+        If files are open, the descriptor alone does not show that: they keep the unmounted file system alive.
         """
         if not self._held:
             return False
@@ -172,7 +172,7 @@ class Keeper:
         return len(poll.poll(0)) == len(self._held)
 
     def _clear_away(self) -> None:
-        """Leave no mount behind that nobody serves."""
+        """Unmount a mount that would be left without a daemon."""
         if self._held and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
             _say(f"nobody serves {self._path} any more: unmounting it")
             mountpoint.detach(self._path)
@@ -181,7 +181,7 @@ class Keeper:
 
 
 def _remove_dead_sockets(directory: Path) -> None:
-    """Take away what keepers that were killed have left."""
+    """Remove the sockets of keepers that were killed."""
     for path in directory.glob("keeper-*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             try:
@@ -206,7 +206,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Run the command that comes after the options."""
+    """Run the command that follows the options."""
     parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
@@ -227,7 +227,7 @@ def main() -> int:
 
 
 def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:
-    """Say to whoever waits for the daemon why there won't be any."""
+    """Tell the process that waits for the daemon why there won't be one."""
     told = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
     _say(told)
     if ready_fd is not None:

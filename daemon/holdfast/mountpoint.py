@@ -1,4 +1,4 @@
-"""Mountpoints: what is mounted where, whether it lives, and taking it away."""
+"""Mountpoints: what is mounted where, whether it has a daemon, and unmounting it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONAL_FIELDS = 6
 """Where mountinfo's optional fields begin, which a hyphen ends."""
 
 _ANSWER_SECONDS = 5.0
-"""A daemon answers in milliseconds. On a busy machine the start of the process that asks takes some tenths of a second."""
+"""A daemon answers in milliseconds. On a busy machine, starting the process that asks takes some tenths of a second."""
 _KILLED_SECONDS = 1.0
 _ASK = """import os, sys
 try:
@@ -43,12 +43,12 @@ class Mount:
 
 
 class Life(Enum):
-    """What a mount says of its daemon."""
+    """Whether a mount has a daemon."""
 
     ALIVE = auto()
     DEAD = auto()
     SILENT = auto()
-    """It waits: for a daemon that hangs, or for the next one, because somebody holds it."""
+    """It does not answer: its daemon hangs, or a holder keeps it until the next daemon starts."""
 
 
 def mounts() -> list[Mount]:
@@ -57,10 +57,10 @@ def mounts() -> list[Mount]:
 
 
 def parsed(mountinfo: bytes) -> list[Mount]:
-    """Read what the kernel writes to ``mountinfo`` (proc_pid_mountinfo(5)).
+    """Parse ``mountinfo`` (proc_pid_mountinfo(5)).
 
-    It escapes space, tab, newline and backslash in paths, and nothing else: whatever else text files take for the end of
-    a line may be part of a name.
+    The kernel escapes space, tab, newline and backslash in paths, and nothing else: other characters that end a line in
+    text files may be part of a name.
     """
     found = []
     for line in os.fsdecode(mountinfo).split("\n"):
@@ -74,15 +74,15 @@ def parsed(mountinfo: bytes) -> list[Mount]:
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return the topmost mount whose mountpoint is ``path``. Asks nobody but the kernel."""
+    """Return the topmost mount whose mountpoint is ``path``. Asks only the kernel."""
     return mounted_on(real_path(path))
 
 
 def real_path(path: str) -> str:
-    """Return ``path`` without symbolic links. Unlike realpath(3), which asks for attributes, it waits for no daemon."""
+    """Return ``path`` without symbolic links. It never waits for a daemon, unlike realpath(3), which reads attributes."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # whoever uses it will say so
+    except OSError:  # the next use of the path reports it
         return os.path.realpath(path)
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
@@ -91,19 +91,19 @@ def real_path(path: str) -> str:
 
 
 def mounted_on(real_path: str) -> Mount | None:
-    """Return the topmost mount on ``real_path``, which has no symbolic links. Asks nobody but the kernel."""
+    """Return the topmost mount on ``real_path``, which has no symbolic links. Asks only the kernel."""
     return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
 
 
 def is_mounted(real_path: str, device: int) -> bool:
-    """Say whether the file system ``device`` is mounted on ``real_path``, if only below another. Asks only the kernel."""
+    """Say whether the file system ``device`` is mounted on ``real_path``, even below another. Asks only the kernel."""
     return any((mount.mountpoint, mount.device) == (real_path, device) for mount in mounts())
 
 
 def check(path: str) -> None:
-    """Make sure that ``path`` can be mounted on: a directory that is free, or where a dead daemon left its mount.
+    """Make sure that ``path`` can be mounted on: it is a free directory, or a dead daemon left its mount there.
 
-    Raises ``MountpointError``, which says what to do.
+    Raises ``MountpointError``; its message says what to do.
     """
     if not path:
         raise MountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
@@ -115,9 +115,9 @@ def check(path: str) -> None:
 
 
 def prepare(path: str) -> str:
-    """Take away what a dead daemon left mounted on ``path``.
+    """Unmount what a dead daemon left mounted on ``path``.
 
-    It comes last before the new mount: between the two everybody sees the empty directory underneath.
+    Call this right before mounting: between the two, the empty directory underneath is visible.
     Returns the path without symbolic links: once mounted, resolving it would ask the daemon itself.
     Raises ``MountpointError``.
     """
@@ -129,17 +129,17 @@ def prepare(path: str) -> str:
 
 
 def is_alive(path: str) -> bool:
-    """Say whether the file system mounted at ``path`` has a daemon, or waits for one. Raises as ``life`` does."""
+    """Say whether the file system mounted at ``path`` has a daemon, or waits for one. Raises like ``life``."""
     return life(path) is not Life.DEAD
 
 
 def life(path: str) -> Life:
-    """Ask the file system mounted at ``path`` for its daemon. Raises ``MountpointError`` for any other answer.
+    """Find out whether the file system mounted at ``path`` has a daemon. Raises ``MountpointError`` for other errors.
 
-    Another process asks: one that waits for a daemon does not end before it has its answer, and a daemon that has not
-    ended keeps the lock for which the next one, which is to answer, has to wait.
+    A separate process asks. A process that waits for a daemon can't end before it is answered; if that process were a
+    daemon, it would keep its lock, and the next daemon, which is to answer, would wait for the lock.
     """
-    nowhere = subprocess.DEVNULL  # who waits for the end of this process's output must not wait for one that can't end
+    nowhere = subprocess.DEVNULL  # a reader of this process's output must not wait for one that can't end
     try:
         asking = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _ASK, path], stdin=nowhere, stdout=nowhere, stderr=nowhere
@@ -150,7 +150,7 @@ def life(path: str) -> Life:
         number = asking.wait(_ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
         asking.kill()
-        with suppress(subprocess.TimeoutExpired):  # it ends when a daemon that has read its question answers
+        with suppress(subprocess.TimeoutExpired):  # it ends when the daemon that has read its request answers
             asking.wait(_KILLED_SECONDS)
         return Life.SILENT
     if number in (errno.ENOTCONN, errno.ECONNABORTED):
@@ -188,12 +188,12 @@ def _check_directory(path: str) -> None:
 
 
 def unmount(path: str) -> None:
-    """Unmount ``path``. Raises ``MountpointError`` when files are open there, or nothing is mounted."""
+    """Unmount ``path``. Raises ``MountpointError`` if files are open there, or if nothing is mounted."""
     _umount(path, 0)
 
 
 def detach(path: str) -> None:
-    """Unmount lazily: the name is free at once, open files keep the mount alive behind it."""
+    """Unmount lazily: the path is free at once; open files keep the detached mount alive."""
     _umount(path, _MNT_DETACH)
 
 
@@ -221,7 +221,7 @@ def _fusermount(path: str, flags: int) -> None:
 
 
 def _users(path: str) -> str:
-    """Return who has files open below ``path``, as far as this user may see."""
+    """Return which processes have files open below ``path``, as far as this user may see."""
     prefix = real_path(path)
     users = set()
     for process in Path("/proc").glob("[0-9]*"):
