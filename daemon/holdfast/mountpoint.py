@@ -156,7 +156,7 @@ def life(path: str) -> Life:
     if number in (errno.ENOTCONN, errno.ECONNABORTED):
         return Life.DEAD
     if number:
-        reason = os.strerror(number) if number > 0 else f"who asked was killed by signal {-number}"
+        reason = os.strerror(number) if number > 0 else f"the process that asked was killed by signal {-number}"
         raise MountpointError(f"the mount at {path} does not answer: {reason}")
     return Life.ALIVE
 
