@@ -119,7 +119,7 @@ class SessionArea:
     def open_tables(self) -> SessionTables:
         """Open the tables, with the content that was left there or empty.
 
-        Raises ``TakeoverError`` if they can't be read, ``SessionFullError`` and ``ConfigurationError`` if not written.
+        Raises ``TakeoverError`` if they can't be read, ``SessionFullError`` or ``ConfigurationError`` if not written.
         """
         with self._explained(), ExitStack() as opened:
             opens = OpenTable(self.directory / "opens")
