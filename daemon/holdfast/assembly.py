@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from holdfast.capacity import Limits, Room
 from holdfast.config import Config, ZoneSection
 from holdfast.errors import RemoteUnavailableError, StoreUnsuitableError
-from holdfast.fs.core import Core
+from holdfast.fs.inodes.core import Core
 from holdfast.index import Index
 from holdfast.remote import open_store
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory, free_bytes
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import (
+    CachedCopies,
     Deletions,
     Fetcher,
+    ListingCache,
     Ownership,
     Remote,
     RemoteAccess,
-    RemoteDirectories,
-    Residence,
     Uploader,
 )
 from holdfast.zones import NameKind, NameTable, ZoneMap
@@ -42,7 +42,7 @@ async def assembled(
         for name, section in (("checkpoints", config.checkpoints), ("blobs", config.blobs))
     }
     _make_zone_roots(config, store, zones)
-    residence = Residence(store, index, events, counters)
+    residence = CachedCopies(store, index, events, counters)
     cache = config.cache
     room = Room(
         Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
@@ -118,7 +118,7 @@ async def _remote(
     except RemoteUnavailableError as problem:
         _log.warning("starting without the store %s: %s", store.url, problem)
     skip = len(name) + 1
-    directories = RemoteDirectories(access)
+    directories = ListingCache(access)
     deletions = Deletions(
         access,
         index.marks,

@@ -2,7 +2,7 @@
 
 Besides its message, every class states three things: the ``errno`` that a system call fails with, a stable ``code`` for
 logs, events and metrics, and whether a retry can help (``transient``). Messages say what to do about the error.
-Only ``fs.fuse.boundary`` turns these errors into replies to the kernel.
+Only ``fs.fuse.error_replies`` turns these errors into replies to the kernel.
 """
 
 from __future__ import annotations

@@ -22,13 +22,13 @@ from holdfast.config import Config, LoadedConfig
 from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.fuse.session import Session
+from holdfast.handover import Handover, Inheritance
 from holdfast.index import Index
 from holdfast.service_manager import ServiceManager
+from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory
-from holdfast.succession import Inheritance, Succession
 from holdfast.telemetry import Counters, EventLog
-from holdfast.tenure import Tenure
 
 _log = logging.getLogger("holdfast")
 _UMASK = (
@@ -46,7 +46,7 @@ async def run(
     ``UnmountedError`` when it need not.
     """
     _prepare_process()
-    succession = Succession(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    succession = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
     if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
@@ -62,7 +62,7 @@ async def run(
 
 
 async def _run(
-    config: Config, succession: Succession, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+    config: Config, succession: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
     """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
@@ -93,7 +93,7 @@ async def _run(
             if inheritance is None:
                 succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
-        tenure = Tenure(files, session, succession, ready, is_inherited=inheritance is not None)
+        tenure = Serving(files, session, succession, ready, is_inherited=inheritance is not None)
         await tenure.run()
         return tenure.wants_restart
 
@@ -128,7 +128,7 @@ def _index(store: StoreDirectory) -> Iterator[Index]:
 
 
 @contextmanager
-def _session(succession: Succession, inheritance: Inheritance | None) -> Iterator[SessionTables]:
+def _session(succession: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
     if inheritance is None:
         succession.begin()
     tables = succession.area.open_tables()

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 from holdfast.checkpoints.hooks.streams import ObjectStream
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable, read_manifest
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import DirectoryStore
 
 
 class LimitedReader:

@@ -16,7 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count, fingerprint_of_buffer
 from holdfast.errors import RemoteUnavailableError
-from holdfast.transfer import Arrival, KnownObject, ObjectPath, Remote
+from holdfast.transfer import KnownObject, ObjectPath, PartialFetch, Remote
 from tests.support.descriptors import open_below
 
 MIB = 2**20
@@ -26,12 +26,12 @@ PROBLEM = RemoteUnavailableError("gone")
 TARGET = ObjectPath(b"checkpoints/a", cast(Remote, None), "a")
 
 
-def arrival_of(size_bytes: int) -> Arrival:
-    return Arrival(TARGET, KnownObject(size_bytes, 0, "etag"))
+def arrival_of(size_bytes: int) -> PartialFetch:
+    return PartialFetch(TARGET, KnownObject(size_bytes, 0, "etag"))
 
 
 @pytest.fixture
-def arrival() -> Arrival:
+def arrival() -> PartialFetch:
     return arrival_of(SIZE)
 
 
@@ -58,7 +58,7 @@ class Reader:
         self.has_read = False
         self.problem: Exception | None = None
 
-    async def read(self, arrival: Arrival, start: int, end: int) -> None:
+    async def read(self, arrival: PartialFetch, start: int, end: int) -> None:
         try:
             await arrival.wait_for(start, end)
             self.has_read = True
@@ -82,7 +82,7 @@ def test_the_parts_are_the_chunks_of_the_digest(size_bytes: int) -> None:
     assert arrival.parts_waiting == 0
 
 
-async def test_what_somebody_waits_for_is_fetched_first(arrival: Arrival) -> None:
+async def test_what_somebody_waits_for_is_fetched_first(arrival: PartialFetch) -> None:
     assert arrival.next_part() == 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(arrival.wait_for, 2 * PART + 1, 3 * PART + 1)
@@ -91,7 +91,7 @@ async def test_what_somebody_waits_for_is_fetched_first(arrival: Arrival) -> Non
         nursery.cancel_scope.cancel()
 
 
-async def test_parts_that_are_under_way_are_not_fetched_again(arrival: Arrival) -> None:
+async def test_parts_that_are_under_way_are_not_fetched_again(arrival: PartialFetch) -> None:
     assert [arrival.next_part(), arrival.next_part()] == [0, 1]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(arrival.wait_for, 0, SIZE)
@@ -104,7 +104,7 @@ async def test_parts_that_are_under_way_are_not_fetched_again(arrival: Arrival) 
 # --- what may be read -------------------------------------------------------------------------------------------------
 
 
-async def test_a_checked_part_may_be_read_before_the_rest_is_here(arrival: Arrival, expected: Fingerprint) -> None:
+async def test_a_checked_part_may_be_read_before_the_rest_is_here(arrival: PartialFetch, expected: Fingerprint) -> None:
     within, across = Reader(), Reader()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(within.read, arrival, PART, 2 * PART)
@@ -119,7 +119,7 @@ async def test_a_checked_part_may_be_read_before_the_rest_is_here(arrival: Arriv
     assert arrival.fingerprint == expected
 
 
-async def test_a_part_that_differs_is_not_readable(arrival: Arrival, expected: Fingerprint) -> None:
+async def test_a_part_that_differs_is_not_readable(arrival: PartialFetch, expected: Fingerprint) -> None:
     reader = Reader()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.read, arrival, PART, PART + 1)
@@ -132,7 +132,7 @@ async def test_a_part_that_differs_is_not_readable(arrival: Arrival, expected: F
 
 
 async def test_without_chunk_digests_nothing_is_readable_before_the_whole_is_checked(
-    arrival: Arrival, expected: Fingerprint
+    arrival: PartialFetch, expected: Fingerprint
 ) -> None:
     whole_only = Fingerprint(expected.digest)
     reader = Reader()
@@ -149,14 +149,14 @@ async def test_without_chunk_digests_nothing_is_readable_before_the_whole_is_che
     assert arrival.fingerprint == expected
 
 
-def test_a_whole_that_differs_is_told(arrival: Arrival, expected: Fingerprint) -> None:
+def test_a_whole_that_differs_is_told(arrival: PartialFetch, expected: Fingerprint) -> None:
     whole_only = Fingerprint(expected.digest)
     for part in range(4):
         arrival.part_checked(part, part_of(expected, part), whole_only)
     assert not arrival.whole_checked(fingerprint_of_buffer(b"other"))
 
 
-async def test_without_any_digest_every_part_may_be_read(arrival: Arrival, expected: Fingerprint) -> None:
+async def test_without_any_digest_every_part_may_be_read(arrival: PartialFetch, expected: Fingerprint) -> None:
     assert arrival.part_checked(0, part_of(expected, 3), None)
     await arrival.wait_for(0, PART)
     assert arrival.fingerprint is None
@@ -177,14 +177,14 @@ async def test_a_file_of_one_part_is_checked_as_a_whole() -> None:
     assert unknown.fingerprint == right
 
 
-async def test_reading_at_or_beyond_the_end_waits_for_nothing(arrival: Arrival, autojump_clock: MockClock) -> None:
+async def test_reading_at_or_beyond_the_end_waits_for_nothing(arrival: PartialFetch, autojump_clock: MockClock) -> None:
     with trio.fail_after(1):
         for start, end in ((SIZE, SIZE + 5), (SIZE + PART, SIZE + 2 * PART), (0, 0), (5, 5)):
             await arrival.wait_for(start, end)
         await arrival_of(0).wait_for(0, 4096)
 
 
-async def test_a_read_across_the_end_waits_for_the_last_part(arrival: Arrival, expected: Fingerprint) -> None:
+async def test_a_read_across_the_end_waits_for_the_last_part(arrival: PartialFetch, expected: Fingerprint) -> None:
     reader = Reader()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.read, arrival, 3 * PART, SIZE + MIB)
@@ -197,7 +197,7 @@ async def test_a_read_across_the_end_waits_for_the_last_part(arrival: Arrival, e
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_everybody_hears_of_the_end(arrival: Arrival) -> None:
+async def test_everybody_hears_of_the_end(arrival: PartialFetch) -> None:
     reader = Reader()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.read, arrival, 0, SIZE)
@@ -211,7 +211,7 @@ async def test_everybody_hears_of_the_end(arrival: Arrival) -> None:
     await arrival.wait_for(0, SIZE)
 
 
-async def test_everybody_hears_of_a_failure_also_later(arrival: Arrival) -> None:
+async def test_everybody_hears_of_a_failure_also_later(arrival: PartialFetch) -> None:
     readers = [Reader() for _ in range(3)]
     async with trio.open_nursery() as nursery:
         for reader in readers:
@@ -227,7 +227,7 @@ async def test_everybody_hears_of_a_failure_also_later(arrival: Arrival) -> None
             await wait()
 
 
-async def test_what_is_here_may_be_read_after_a_failure(arrival: Arrival, expected: Fingerprint) -> None:
+async def test_what_is_here_may_be_read_after_a_failure(arrival: PartialFetch, expected: Fingerprint) -> None:
     arrival.part_checked(0, part_of(expected, 0), expected)
     arrival.fail(PROBLEM)
     await arrival.wait_for(0, PART)
@@ -235,7 +235,7 @@ async def test_what_is_here_may_be_read_after_a_failure(arrival: Arrival, expect
         await arrival.wait_for(0, PART + 1)
 
 
-async def test_the_staged_file_is_announced_and_open_while_anybody_holds_it(arrival: Arrival, fd: int) -> None:
+async def test_the_staged_file_is_announced_and_open_while_anybody_holds_it(arrival: PartialFetch, fd: int) -> None:
     staged = False
 
     async def wait() -> None:
@@ -258,6 +258,6 @@ async def test_the_staged_file_is_announced_and_open_while_anybody_holds_it(arri
     await arrival.wait_staged()
 
 
-def test_an_arrival_that_never_got_a_file_has_nothing_to_close(arrival: Arrival) -> None:
+def test_an_arrival_that_never_got_a_file_has_nothing_to_close(arrival: PartialFetch) -> None:
     arrival.let_go()
     assert arrival.fd == -1

@@ -16,8 +16,8 @@ from trio.testing import MockClock
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import Capabilities, ObjectInfo
 from holdfast.telemetry import EventLog
-from holdfast.transfer import KnownObject, RemoteDirectories, RemoteDirectory
-from holdfast.transfer import directories as directories_module
+from holdfast.transfer import CachedListing, KnownObject, ListingCache
+from holdfast.transfer import listing_cache as directories_module
 from tests.support.scripted_access import ScriptedAccess
 
 DOWN = RemoteUnavailableError("down")
@@ -30,15 +30,15 @@ def access() -> ScriptedAccess:
 
 
 @pytest.fixture
-def directory(access: ScriptedAccess) -> RemoteDirectory:
-    return RemoteDirectory(access, "query/offsets")
+def directory(access: ScriptedAccess) -> CachedListing:
+    return CachedListing(access, "query/offsets")
 
 
 def info(name: str, etag: str = "mine") -> ObjectInfo:
     return ObjectInfo(f"query/offsets/{name}", 5, etag, 7)
 
 
-def names(directory: RemoteDirectory) -> dict[bytes, bool]:
+def names(directory: CachedListing) -> dict[bytes, bool]:
     return dict(directory.names())
 
 
@@ -51,7 +51,7 @@ async def now() -> float:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_belief_knows_nothing(directory: RemoteDirectory) -> None:
+def test_a_new_belief_knows_nothing(directory: CachedListing) -> None:
     assert directory.listed_at == -math.inf
     assert not directory.exists
     assert len(directory) == 0
@@ -60,7 +60,7 @@ def test_a_new_belief_knows_nothing(directory: RemoteDirectory) -> None:
 
 
 async def test_one_list_tells_of_all_names(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0", "etag-0", size_bytes=3)
     access.put("käse")
@@ -78,7 +78,7 @@ async def test_one_list_tells_of_all_names(
 
 @pytest.mark.parametrize(("marker", "exists"), [(False, False), (True, True)])
 async def test_an_empty_directory_exists_if_the_store_says_so(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock, marker: bool, exists: bool
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock, marker: bool, exists: bool
 ) -> None:
     access.marker = marker
     await directory.ask(trio.current_time())
@@ -86,7 +86,7 @@ async def test_an_empty_directory_exists_if_the_store_says_so(
 
 
 async def test_a_belief_is_as_old_as_the_beginning_of_its_list(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.seconds = 10
     await trio.sleep(5)
@@ -99,7 +99,7 @@ async def test_a_belief_is_as_old_as_the_beginning_of_its_list(
 
 
 async def test_a_belief_that_is_young_enough_costs_nothing(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     await directory.ask(trio.current_time())
     with trio.testing.assert_no_checkpoints():
@@ -108,7 +108,7 @@ async def test_a_belief_that_is_young_enough_costs_nothing(
 
 
 async def test_many_who_ask_at_once_share_one_list(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(10):
@@ -118,7 +118,7 @@ async def test_many_who_ask_at_once_share_one_list(
 
 
 async def test_who_asks_during_a_list_needs_one_that_begins_later(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async def ask_during() -> None:
         await trio.sleep(0.5)
@@ -137,7 +137,7 @@ async def test_who_asks_during_a_list_needs_one_that_begins_later(
 
 
 async def test_who_insists_tries_again_until_the_store_answers(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN, DOWN, DOWN])
     await directory.ask(0.0)
@@ -146,7 +146,7 @@ async def test_who_insists_tries_again_until_the_store_answers(
 
 
 async def test_who_insists_gives_up_at_the_deadline(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN] * 1000)
     with pytest.raises(RemoteUnavailableError, match=r"down; gave up after 120 s and \d+ tries"):
@@ -156,7 +156,7 @@ async def test_who_insists_gives_up_at_the_deadline(
 
 
 async def test_who_does_not_insist_asks_once(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(DOWN)
     with pytest.raises(RemoteUnavailableError, match=r"down$"):
@@ -164,7 +164,7 @@ async def test_who_does_not_insist_asks_once(
     assert len(access.asked) == 1
 
 
-async def test_a_refusal_is_final(directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock) -> None:
+async def test_a_refusal_is_final(directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock) -> None:
     access.failures.append(REFUSED)
     with pytest.raises(RemoteRefusedError):
         await directory.ask(0.0)
@@ -172,7 +172,7 @@ async def test_a_refusal_is_final(directory: RemoteDirectory, access: ScriptedAc
 
 
 async def test_who_does_not_insist_never_waits_for_those_who_do(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN] * 1000)
     async with trio.open_nursery() as nursery:
@@ -191,7 +191,7 @@ async def test_who_does_not_insist_never_waits_for_those_who_do(
 
 
 async def test_many_who_do_not_insist_hear_of_one_failure_together(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(DOWN)
     access.seconds = 60
@@ -210,7 +210,7 @@ async def test_many_who_do_not_insist_hear_of_one_failure_together(
 
 
 async def test_a_failed_list_wakes_those_who_wait_for_a_later_one(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(REFUSED)
 
@@ -231,7 +231,7 @@ async def test_a_failed_list_wakes_those_who_wait_for_a_later_one(
 
 
 async def test_those_who_wait_ask_themselves_when_the_one_who_asked_is_cancelled(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0")
 
@@ -249,7 +249,7 @@ async def test_those_who_wait_ask_themselves_when_the_one_who_asked_is_cancelled
 
 
 async def test_a_failure_leaves_the_belief_as_it_was(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0")
     await directory.ask(0.0)
@@ -264,7 +264,7 @@ async def test_a_failure_leaves_the_belief_as_it_was(
 # --- changes of this node ---------------------------------------------------------------------------------------------
 
 
-def test_what_this_node_does_is_believed_at_once(directory: RemoteDirectory) -> None:
+def test_what_this_node_does_is_believed_at_once(directory: CachedListing) -> None:
     directory.put(b"0", info("0"))
     directory.put_directory(b"deeper")
     assert directory.object(b"0") == KnownObject(5, 7, "mine")
@@ -277,7 +277,7 @@ def test_what_this_node_does_is_believed_at_once(directory: RemoteDirectory) -> 
 
 
 async def test_changes_made_during_a_list_are_played_over_its_answer(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("stays")
     access.put("removed")
@@ -301,7 +301,7 @@ async def test_changes_made_during_a_list_are_played_over_its_answer(
 
 
 async def test_a_directory_that_was_known_already_is_noted_during_a_list_too(
-    directory: RemoteDirectory, autojump_clock: MockClock
+    directory: CachedListing, autojump_clock: MockClock
 ) -> None:
     directory.put_directory(b"partition")
     async with trio.open_nursery() as nursery:
@@ -312,7 +312,7 @@ async def test_a_directory_that_was_known_already_is_noted_during_a_list_too(
     assert directory.exists
 
 
-async def test_changes_are_played_over_one_list_only(directory: RemoteDirectory, autojump_clock: MockClock) -> None:
+async def test_changes_are_played_over_one_list_only(directory: CachedListing, autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(directory.ask, 0.0)
         await trio.sleep(0.5)
@@ -323,7 +323,7 @@ async def test_changes_are_played_over_one_list_only(directory: RemoteDirectory,
 
 
 async def test_changes_are_not_lost_with_a_list_that_fails(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(REFUSED)
     async with trio.open_nursery() as nursery:
@@ -339,7 +339,7 @@ async def test_changes_are_not_lost_with_a_list_that_fails(
 
 
 async def test_a_directory_made_here_is_known_to_be_empty(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0")
     await directory.ask(0.0)
@@ -365,7 +365,7 @@ steps = st.lists(
 async def test_what_this_node_did_last_is_always_believed(
     access: ScriptedAccess, autojump_clock: MockClock, steps: list[tuple[str, str, float]]
 ) -> None:
-    directory = RemoteDirectory(access, "")
+    directory = CachedListing(access, "")
     access.objects, access.directories = {}, set()
     last: dict[str, str] = {}
     async with trio.open_nursery() as nursery:
@@ -406,14 +406,14 @@ async def test_what_this_node_did_last_is_always_believed(
 
 
 def test_a_directory_is_known_once(access: ScriptedAccess) -> None:
-    known = RemoteDirectories(access)
+    known = ListingCache(access)
     assert known.get("a") is known.get("a")
     assert known.get("a") is not known.get("b")
     assert known.get("a").key == "a"
 
 
 def test_a_directory_is_forgotten_with_all_below_it(access: ScriptedAccess) -> None:
-    known = RemoteDirectories(access)
+    known = ListingCache(access)
     before = {key: known.get(key) for key in ("", "a", "a/b", "a/b/c", "ab", "b/a")}
     known.forget_below("a")
     assert {key for key, directory in before.items() if known.get(key) is directory} == {"", "ab", "b/a"}
@@ -423,7 +423,7 @@ def test_a_directory_is_forgotten_with_all_below_it(access: ScriptedAccess) -> N
 
 def test_the_longest_unused_directories_are_forgotten(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories_module, "_MOST_NAMES", 1000)
-    known = RemoteDirectories(access)
+    known = ListingCache(access)
     for number in range(256):
         directory = known.get(str(number))
         for name in range(10):
@@ -438,7 +438,7 @@ def test_the_longest_unused_directories_are_forgotten(access: ScriptedAccess, mo
 
 def test_directories_in_use_are_kept_however_large_they_are(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories_module, "_MOST_NAMES", 5)
-    known = RemoteDirectories(access)
+    known = ListingCache(access)
     for number in range(255):
         known.get(str(number))
     large = known.get("large")
@@ -452,7 +452,7 @@ def test_directories_in_use_are_kept_however_large_they_are(access: ScriptedAcce
 
 
 async def test_one_name_is_asked_about_with_a_head(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0", "etag-0", size_bytes=3)
     await directory.ask_about(b"0", "query/offsets/0", insist=False)
@@ -462,7 +462,7 @@ async def test_one_name_is_asked_about_with_a_head(
 
 @pytest.mark.parametrize("is_there", [False, True])
 async def test_what_is_no_object_may_be_a_directory(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock, is_there: bool
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock, is_there: bool
 ) -> None:
     access.directories = {"deeper"} if is_there else set()
     directory.put(b"deeper", info("deeper"))
@@ -473,7 +473,7 @@ async def test_what_is_no_object_may_be_a_directory(
 
 
 async def test_what_this_node_did_meanwhile_counts_more_than_the_head(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", insist=False))
@@ -483,7 +483,7 @@ async def test_what_this_node_did_meanwhile_counts_more_than_the_head(
 
 
 async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
-    directory: RemoteDirectory, access: ScriptedAccess, autojump_clock: MockClock
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     directory.put(b"0", info("0"))
     access.failures.append(DOWN)
@@ -494,7 +494,7 @@ async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
 
 def listing_is_worth(access: ScriptedAccess, names: int, *, for_others: bool, cheap_head: bool = False) -> bool:
     access.store = cast(Any, SimpleNamespace(capabilities=Capabilities(True, True, True, True, cheap_head)))
-    directory = RemoteDirectory(access, "query")
+    directory = CachedListing(access, "query")
     for number in range(names):
         directory.put(b"%d" % number, info("0"))
     return directory.is_worth_listing(for_others=for_others)

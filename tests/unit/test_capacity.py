@@ -15,7 +15,7 @@ from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can
 from holdfast.errors import CacheFullError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Residence
+from holdfast.transfer import CachedCopies
 
 limits_of_any_kind = st.builds(
     Limits, st.just(0) | st.integers(1, 10_000), st.integers(0, 10_000), st.floats(0.01, 1.0, allow_nan=False)
@@ -121,7 +121,7 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
     return Room(
         settings_of_all,
         files.index,
-        cast(Residence, files),
+        cast(CachedCopies, files),
         free_bytes=lambda: files.free_bytes,
         events=events or EventLog(lambda: 0.0),
         counters=Counters(),

@@ -14,9 +14,9 @@ from holdfast.config import Config, load
 from holdfast.config.schema import Section
 from holdfast.config.units import ByteSize
 from holdfast.remote import Capabilities
-from holdfast.remote.files import DirectoryStore
-from holdfast.remote.filesystems import FsspecStore
-from holdfast.remote.objects import ObstoreStore
+from holdfast.remote.file_store import DirectoryStore
+from holdfast.remote.fsspec_store import FsspecStore
+from holdfast.remote.obstore_store import ObstoreStore
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/configuration.md").read_text()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StaleNodeError
-from holdfast.fs.inherit import InheritedNodes, Names
-from holdfast.fs.nodes import Node, NodeTable
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.takeover.node_recovery import Names, NodeRecovery
 
 ROOT, DIRECTORY, FILE = 2, 10, 20
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
@@ -31,7 +31,7 @@ class Disk:
             store=SimpleNamespace(orphanage=SimpleNamespace(inodes=lambda: self.orphans)),
             directories=SimpleNamespace(forget=lambda node: None),
         )
-        inherited = InheritedNodes(core, names)
+        inherited = NodeRecovery(core, names)
         self.nodes.unknown, self.nodes.came, self.nodes.left = inherited.find, inherited.came, inherited.left
 
     def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:

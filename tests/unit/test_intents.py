@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from holdfast.fs.intents import Intents
+from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.zones import NameKind
 
 
 @pytest.mark.parametrize(("thread", "is_known"), [(7, True), (0, False)])
 def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool) -> None:
-    intents = Intents(clock=lambda: 0.0)
+    intents = CreateHints(clock=lambda: 0.0)
     intents.created(b"offsets", NameKind.WRITE_ONCE, thread)
     assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, 0.0) is is_known
     assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, 0.0)
@@ -32,7 +32,7 @@ def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool
     ],
 )
 def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: bytes, is_driver: bool) -> None:
-    intents = Intents(clock=lambda: 0.0)
+    intents = CreateHints(clock=lambda: 0.0)
     intents.created(won, NameKind.WRITE_ONCE, 7)
     assert intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, 60.0) is is_driver
     assert not intents.is_creating(asked, b"2", NameKind.WRITE_ONCE, 7, 60.1), "listed too long ago"
@@ -41,7 +41,7 @@ def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: b
 
 
 def test_two_threads_that_write_different_logs_are_both_known() -> None:
-    intents = Intents(clock=lambda: 0.0)
+    intents = CreateHints(clock=lambda: 0.0)
     intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
     intents.created(b"a/sources/0", NameKind.WRITE_ONCE, 8)
     assert intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 1000.0)
@@ -49,14 +49,14 @@ def test_two_threads_that_write_different_logs_are_both_known() -> None:
 
 
 def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
-    intents = Intents(clock=lambda: 0.0)
+    intents = CreateHints(clock=lambda: 0.0)
     intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
     assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
 
 
 def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_another_one() -> None:
     now = [0.0]
-    intents = Intents(clock=lambda: now[0])
+    intents = CreateHints(clock=lambda: now[0])
     intents.directory_made(b"made", 7)
     for kind in (NameKind.WRITE_ONCE, NameKind.REPLACEABLE):
         assert intents.is_creating(b"made", b"1", kind, 7, math.inf)
@@ -67,7 +67,7 @@ def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_anot
 
 
 def test_who_made_a_directory_is_not_about_to_create_names_in_it_once_it_was_removed() -> None:
-    intents = Intents(clock=lambda: 0.0)
+    intents = CreateHints(clock=lambda: 0.0)
     intents.directory_made(b"made", 7)
     intents.created(b"made", NameKind.WRITE_ONCE, 7)
     intents.directory_gone(b"made")
@@ -76,7 +76,7 @@ def test_who_made_a_directory_is_not_about_to_create_names_in_it_once_it_was_rem
 
 def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
     now = 0.0
-    intents = Intents(clock=lambda: now)
+    intents = CreateHints(clock=lambda: now)
     intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
 
     def is_creating(name: bytes) -> bool:

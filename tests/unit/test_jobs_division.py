@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.remote import RemoteStore, UploadSource
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import DirectoryStore
 from holdfast_spark.datasource import division
 from holdfast_spark.datasource.division import Unit, divided, listed
 from holdfast_spark.stores import StoreAddress

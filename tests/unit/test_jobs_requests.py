@@ -12,7 +12,7 @@ import pytest
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ConfigurationError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import DirectoryStore
 from holdfast_spark.jobs.checking import Outcome, checked
 from holdfast_spark.jobs.pace import Pace
 from holdfast_spark.stores import StoreAddress, in_parallel, patiently

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.fs.fuse import wire
-from holdfast.kernel.hooks import HOOKS
+from holdfast.kernel.native_module import NATIVE_MODULE
 from tests.support.mounts import mounted
 
 _KIND = slice(20, 24)
@@ -34,8 +34,8 @@ def opened(directory: Path) -> Iterator[int]:
 
 def entries(fd: int, size: int, others: dict[int, int] | None = None, position: int = 0) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, inode number and position of all entries, read in replies of at most ``size`` bytes."""
-    assert HOOKS.entries(fd, position, size, {}) is not None
-    while body := HOOKS.entries(fd, position, size, others or {}):
+    assert NATIVE_MODULE.entries(fd, position, size, {}) is not None
+    while body := NATIVE_MODULE.entries(fd, position, size, others or {}):
         assert len(body) <= size
         for name, entry in wire.directory_entries(body):
             assert len(entry) % 8 == 0
@@ -87,23 +87,23 @@ def test_kinds_are_those_of_the_files(workspace: Path) -> None:
     (workspace / "link").symlink_to("file")
     os.mkfifo(workspace / "fifo")
     with opened(workspace) as fd:
-        body = HOOKS.entries(fd, 0, _PAGE, {}) or b""
+        body = NATIVE_MODULE.entries(fd, 0, _PAGE, {}) or b""
     kinds = {name: int.from_bytes(entry[_KIND], "little") for name, entry in wire.directory_entries(body)}
     assert kinds == {b".": 4, b"..": 4, b"file": 8, b"link": 10, b"fifo": 1}
 
 
 def test_a_file_system_whose_offsets_may_not_last_is_not_read(workspace: Path) -> None:
     with mounted("tmpfs", workspace) as directory, opened(directory) as fd:
-        assert HOOKS.entries(fd, 0, _PAGE, {}) is None
+        assert NATIVE_MODULE.entries(fd, 0, _PAGE, {}) is None
 
 
 def test_a_number_that_is_none_is_an_error(workspace: Path) -> None:
     (workspace / "file").touch()
     with opened(workspace) as fd, pytest.raises(OverflowError):
-        HOOKS.entries(fd, 0, _PAGE, {(workspace / "file").stat().st_ino: 2**64})
+        NATIVE_MODULE.entries(fd, 0, _PAGE, {(workspace / "file").stat().st_ino: 2**64})
 
 
 @pytest.mark.parametrize("position", [2**63, 2**64 - 1])
 def test_a_position_that_is_none_is_an_error(workspace: Path, position: int) -> None:
     with opened(workspace) as fd, pytest.raises(OSError, match="Invalid argument"):
-        HOOKS.entries(fd, position, _PAGE, {})
+        NATIVE_MODULE.entries(fd, position, _PAGE, {})

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from holdfast.fs.nodes import Node, NodeTable
+from holdfast.fs.inodes.nodes import Node, NodeTable
 
 _ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = 2, 10, 11, 12
 

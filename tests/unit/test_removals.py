@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import TakeoverError
-from holdfast.fs.removals import RecentInodes, Removals
-from holdfast.session import RemovalTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks, RecentInodes
+from holdfast.session import UnlinkTable
 
 
 class Clock:
@@ -28,8 +28,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[RemovalTable]:
-    made = RemovalTable(tmp_path / "removals")
+def table(tmp_path: Path) -> Iterator[UnlinkTable]:
+    made = UnlinkTable(tmp_path / "removals")
     yield made
     made.close()
 
@@ -52,21 +52,21 @@ def test_an_inode_stays_for_some_seconds_after_it_was_added_last(clock: Clock) -
     assert 1 not in recent
 
 
-def test_a_file_with_other_names_loses_one(table: RemovalTable, clock: Clock) -> None:
-    removals = Removals(table, clock)
+def test_a_file_with_other_names_loses_one(table: UnlinkTable, clock: Clock) -> None:
+    removals = PendingUnlinks(table, clock)
     removals.begin(1, is_last=False)
     removals.begin(2, is_last=True)
     assert [inode in removals.losing for inode in (1, 2)] == [True, False]
 
 
 def test_the_next_daemon_knows_what_was_begun_and_what_of_it_was_not_done(tmp_path: Path, clock: Clock) -> None:
-    table = RemovalTable(tmp_path / "removals")
-    removals = Removals(table, clock)
+    table = UnlinkTable(tmp_path / "removals")
+    removals = PendingUnlinks(table, clock)
     for inode, is_last in ((1, False), (2, True), (3, True)):
         removals.begin(inode, is_last=is_last)
     table.close()
-    table = RemovalTable(tmp_path / "removals")
-    removals = Removals(table, clock)
+    table = UnlinkTable(tmp_path / "removals")
+    removals = PendingUnlinks(table, clock)
     removals.inherit({1, 3})
     assert [inode for inode in range(1, 4) if inode in removals.losing] == [1]
     assert [inode for inode in range(1, 4) if inode in removals.gone] == [2]
@@ -75,11 +75,11 @@ def test_the_next_daemon_knows_what_was_begun_and_what_of_it_was_not_done(tmp_pa
 
 def test_the_table_keeps_the_latest_over_daemons(tmp_path: Path) -> None:
     for begin in range(0, 900, 300):
-        table = RemovalTable(tmp_path / "removals")
+        table = UnlinkTable(tmp_path / "removals")
         for inode in range(begin, begin + 300):
             table.note(inode + 1, is_last=bool(inode % 2))
         table.close()
-    table = RemovalTable(tmp_path / "removals")
+    table = UnlinkTable(tmp_path / "removals")
     assert sorted(table.records()) == [(inode + 1, bool(inode % 2)) for inode in range(390, 900)]
     table.close()
 
@@ -87,4 +87,4 @@ def test_the_table_keeps_the_latest_over_daemons(tmp_path: Path) -> None:
 def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "removals").write_bytes(b"something else")
     with pytest.raises(TakeoverError, match="no table of removals"):
-        RemovalTable(tmp_path / "removals")
+        UnlinkTable(tmp_path / "removals")

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast import mountpoint
 from holdfast.errors import MountpointError, StoreInUseError, TakeoverError, UnmountedError
+from holdfast.handover import Handover
 from holdfast.service_manager import ServiceManager
 from holdfast.session import Identity, SessionArea
-from holdfast.succession import Succession
 from tests.support.mounts import unserved
 from tests.support.privileges import needs_root
 
@@ -50,9 +50,9 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     return started
 
 
-def succession(tmp_path: Path, manager: ServiceManager, identity: Identity, *, gave_back: bool) -> Succession:
+def succession(tmp_path: Path, manager: ServiceManager, identity: Identity, *, gave_back: bool) -> Handover:
     descriptors = {f"holdfast-{identity.device}": os.open("/dev/null", os.O_RDONLY)} if gave_back else {}
-    return Succession(SessionArea(tmp_path / "session"), manager, descriptors)
+    return Handover(SessionArea(tmp_path / "session"), manager, descriptors)
 
 
 def session(tmp_path: Path) -> Identity | None:

@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 import trio
 
-from holdfast.fs.fuse.syncs import Syncs
+from holdfast.fs.fuse.fsync_threads import Syncs
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.config import Durability
 from holdfast.errors import ConfigurationError
-from holdfast.zones import SKELETON, VOLATILE, Place, WorkdirName, Zone, ZoneKind, ZoneMap
+from holdfast.zones import SKELETON, VOLATILE, WorkdirName, Zone, ZoneKind, ZoneMap, ZonePath
 
 COMMIT, ASYNC = Durability.COMMIT, Durability.ASYNC
 
@@ -132,7 +132,7 @@ def test_roots_of_zones_and_working_directories_stay_where_they_are(zones: ZoneM
 )
 def test_a_path_leads_where_its_steps_lead(names: list[bytes]) -> None:
     zones = ZoneMap([b"work"], checkpoints=COMMIT, blobs=COMMIT)
-    place: Place | None = zones.root
+    place: ZonePath | None = zones.root
     for name in names:
         place = zones.child(place, name) if place is not None else None
     found = zones.place_of(b"/".join(names))

@@ -15,7 +15,7 @@ from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, ca
 from holdfast.errors import CacheFullError, IndexFullError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Residence
+from holdfast.transfer import CachedCopies
 
 _log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
@@ -30,7 +30,7 @@ class Room:
         self,
         limits: Limits,
         index: Index,
-        residence: Residence,
+        residence: CachedCopies,
         *,
         free_bytes: Callable[[], int],
         events: EventLog,

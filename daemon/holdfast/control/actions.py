@@ -11,7 +11,7 @@ from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.lookup import Found
+from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
 
 _PARALLEL_FETCHES = 8

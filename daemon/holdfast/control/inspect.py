@@ -14,10 +14,10 @@ from holdfast import __version__
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation, RemoteStatus, Status, WorkdirInfo
 from holdfast.control.paths import Paths, shown
 from holdfast.fs.filesystem import FileSystem, Node
-from holdfast.fs.lookup import Found
+from holdfast.fs.namespace.lookup import Found
 from holdfast.index import Entry, EntryState
 from holdfast.workdirs import Workdir, Workdirs
-from holdfast.zones import NameKind, Place
+from holdfast.zones import NameKind, ZonePath
 
 _STATES = {
     EntryState.CLEAN: "cached",
@@ -36,7 +36,7 @@ _MOST_UNSENT_SHOWN = 100
 
 
 class MountFacts(Protocol):
-    """What the mount tells of itself (``tenure``)."""
+    """What the mount tells of itself (``serving``)."""
 
     @property
     def data_mode(self) -> str:
@@ -179,7 +179,7 @@ class Inspector:
             open=found.node.opened is not None,
         )
 
-    def _state(self, place: Place, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
+    def _state(self, place: ZonePath, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
         if not is_file:
             return "local" if node.backing else "remote"
         if node.backing == 0:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import trio
 
 from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
-from holdfast.fs.core import NOBODY
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.lookup import Found
+from holdfast.fs.inodes.core import NOBODY
+from holdfast.fs.namespace.lookup import Found
 
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 

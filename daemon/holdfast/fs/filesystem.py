@@ -9,34 +9,34 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.attributes import Stat
-from holdfast.fs.backlog import Backlog
-from holdfast.fs.beliefs import Beliefs
-from holdfast.fs.commit import Committer
-from holdfast.fs.core import Caller, Core
-from holdfast.fs.create import Creation
-from holdfast.fs.data import DataPath
-from holdfast.fs.handles import Handles
-from holdfast.fs.intents import Intents
-from holdfast.fs.listing import Listings
-from holdfast.fs.lookup import Found, Lookup
-from holdfast.fs.missing import Missing
-from holdfast.fs.nodes import Node
-from holdfast.fs.openfile import OpenFile
-from holdfast.fs.opens import Opens
-from holdfast.fs.prefetch import Prefetcher
-from holdfast.fs.presence import Presence
-from holdfast.fs.publish import Publisher
-from holdfast.fs.rebuild import Rebuilder
-from holdfast.fs.remove import Removal
-from holdfast.fs.rename import Renames
-from holdfast.fs.scrub import Scrubber
-from holdfast.fs.status import Status
-from holdfast.fs.unseen import UnseenWrites
-from holdfast.fs.verify import Verifier
-from holdfast.fs.whiteouts import Whiteouts
-from holdfast.fs.writers import note_writer
-from holdfast.fs.xattrs import ExtendedAttributes
+from holdfast.fs.file_io.cache_miss import CacheMiss
+from holdfast.fs.file_io.commit import Committer
+from holdfast.fs.file_io.flush_filter import note_writer
+from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.opens import OpenFiles
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.fs.file_io.read_write import ReadWrite
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.core import Caller, Core
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.integrity.index_rebuild import IndexRebuild
+from holdfast.fs.integrity.scrubber import Scrubber
+from holdfast.fs.integrity.verifier import Verifier
+from holdfast.fs.namespace.attr_ops import Status
+from holdfast.fs.namespace.create import Creation
+from holdfast.fs.namespace.listing import Listings
+from holdfast.fs.namespace.lookup import Found, Lookup
+from holdfast.fs.namespace.remove import Removal
+from holdfast.fs.namespace.rename import Renames
+from holdfast.fs.namespace.xattrs import ExtendedAttributes
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.fs.writeback.publisher import Publisher
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
 
 __all__ = ["Caller", "FileSystem", "Node", "OpenFile"]
 
@@ -46,20 +46,20 @@ class FileSystem:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        intents = Intents(time.monotonic)
+        intents = CreateHints(time.monotonic)
         publisher = Publisher(core, intents)
-        self.presence = Presence(core)
+        self.presence = Invalidation(core)
         self.verifier = Verifier(core)
         self._scrubber = Scrubber(core, self.verifier)
         whiteouts = Whiteouts(core)
-        self.beliefs = beliefs = Beliefs(core, whiteouts)
+        self.beliefs = beliefs = Revalidation(core, whiteouts)
         self.lookup = Lookup(core, intents, beliefs)
         self._prefetcher = Prefetcher(core)
-        self.unseen = unseen = UnseenWrites(core)
-        self.handles = Handles(core.session)
-        self.opens = Opens(core, beliefs, self.verifier, self._prefetcher, unseen, self.handles)
-        self.backlog = Backlog(core, publisher)
-        self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
+        self.unseen = unseen = PassthroughWrites(core)
+        self.handles = HandleTable(core.session)
+        self.opens = OpenFiles(core, beliefs, self.verifier, self._prefetcher, unseen, self.handles)
+        self.backlog = WritebackQueue(core, publisher)
+        self.rebuilder = IndexRebuild(core, self.verifier, self.backlog)
         self.committer = Committer(core, self.opens, publisher, self.backlog, unseen, self.presence)
         self.creation = Creation(core, beliefs, intents)
         self.removal = Removal(core, publisher, intents, whiteouts)
@@ -67,7 +67,7 @@ class FileSystem:
         self.listings = Listings(core, self.lookup, whiteouts)
         self.status = Status(core, self.opens, self.lookup, beliefs, self.committer, unseen)
         self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room, Missing(core, beliefs), self.presence, self.handles)
+        self.data = ReadWrite(self.opens, core.room, CacheMiss(core, beliefs), self.presence, self.handles)
         self._late: trio.Nursery | None = None
         self._comparing: set[trio.Event] = set()
 

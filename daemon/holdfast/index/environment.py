@@ -15,8 +15,8 @@ from pathlib import Path
 import lmdb
 
 from holdfast.errors import IndexFullError, StoreUnsuitableError
-from holdfast.index.directories import DirectoryMarks
 from holdfast.index.entries import Entries
+from holdfast.index.marks import NameMarks
 from holdfast.index.readable import DAMAGE, DATABASES, why_unreadable
 from holdfast.index.workdirs import WorkdirRecords
 from holdfast.index.writing import keep_reserve, writing
@@ -46,7 +46,7 @@ class Index:
         self._file = path / _DATA
         self._meta = environment.open_db(b"meta")
         self.entries = Entries(environment)
-        self.marks = DirectoryMarks(environment)
+        self.marks = NameMarks(environment)
         self.workdirs = WorkdirRecords(environment)
         self.keep_reserve()
 

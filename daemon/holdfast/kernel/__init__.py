@@ -1,6 +1,6 @@
 """The kernel's side of the mount, beyond what pyfuse3 has words for: passthrough of data, and taking a mount over.
 
-Importing this package loads the C module, which must happen before pyfuse3 is imported (``hooks``). What it adds to a
+Importing this package loads the C module (``native_module``), which must happen before pyfuse3 is imported. It adds to a
 mount is used through one ``Connection``. ``docs/internals/kernel.md`` tells how it works.
 
 It must not know what the file system is: nodes, names and policy are numbers and descriptors here.

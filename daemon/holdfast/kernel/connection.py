@@ -26,7 +26,7 @@ from pathlib import Path
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
 from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.hooks import HOOKS, DirectAnswer, Hooks, Lent
+from holdfast.kernel.native_module import NATIVE_MODULE, DirectAnswer, FdReply, NativeModule
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
 _BACKING_OPEN = 0x4010E501
@@ -45,20 +45,20 @@ _FOR_ALL_FILES = {
 class Connection:
     """What stands between pyfuse3 and ``/dev/fuse``. One at a time in a process, as with pyfuse3's own state."""
 
-    def __init__(self, machine: probe.Machine, *, passthrough: bool, hooks: Hooks = HOOKS) -> None:
-        self._hooks = hooks
+    def __init__(self, machine: probe.Machine, *, passthrough: bool, native: NativeModule = NATIVE_MODULE) -> None:
+        self._native = native
         self._machine = machine
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self._refusal = ""
         self._device = -1
         self._tells_privileges: bool | None = None
-        self.request = hooks.request
+        self.request = native.request
         """Return the number of the request whose handler runs. To be called before the handler's first await."""
-        self.drops_privileges = hooks.drops
+        self.drops_privileges = native.drops
         """Say whether the request whose handler runs takes set-id bits and capabilities away; before the first await.
 
         The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and before a write of its own in a SETATTR
-        that changes nothing. Without hooks it changes the mode by itself."""
+        that changes nothing. Without the C module it changes the mode by itself."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
@@ -80,13 +80,13 @@ class Connection:
             keep.unlink(missing_ok=True)
         kept = (exchange.request, exchange.reply) if exchange else (b"", b"")
         try:
-            self._hooks.configure(add, os.fsencode(keep) if keep else b"", takeover, *kept)
+            self._native.configure(add, os.fsencode(keep) if keep else b"", takeover, *kept)
         except ValueError as problem:
             raise TakeoverError(f"{keep}: {problem}") from None
 
     def attach(self) -> None:
         """Take hold of the mount that ``pyfuse3.init`` has made."""
-        fd = self._hooks.session()[1]
+        fd = self._native.session()[1]
         if fd >= 0:
             self._device = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
@@ -95,14 +95,14 @@ class Connection:
 
         Who replies later, a thread that still syncs, replies to nobody.
         """
-        self._hooks.end()
+        self._native.end()
         if self._device >= 0:
             os.close(self._device)
             self._device = -1
 
     @property
     def device(self) -> int:
-        """Descriptor of ``/dev/fuse`` for whoever keeps the mount alive while there is no daemon; -1 without hooks."""
+        """Descriptor of ``/dev/fuse`` for whoever keeps the mount alive while there is no daemon; -1 without C module."""
         return self._device
 
     # --- what came of it ---------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Connection:
     @property
     def outcome(self) -> probe.Outcome:
         """What libfuse and the kernel answered so far."""
-        state, _, error, libfuse, offered, agreed, keep_error = self._hooks.session()
+        state, _, error, libfuse, offered, agreed, keep_error = self._native.session()
         flags = InitFlag(agreed) if agreed else None
         return probe.Outcome(probe.Mounted(state), error, libfuse, InitFlag(offered), flags, keep_error)
 
@@ -139,7 +139,7 @@ class Connection:
 
     @property
     def sees_requests(self) -> bool:
-        """Whether requests come past the hooks; where they don't, ``serve`` and ``answer_directly`` have no effect."""
+        """Whether requests come past the C module; where they don't, ``serve`` and ``answer_directly`` have no effect."""
         return self.outcome.mounted is probe.Mounted.FULL
 
     @property
@@ -168,12 +168,12 @@ class Connection:
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
-        self._hooks.lend(node, fd, Lent.FILE, 0)
+        self._native.add_fd_reply(node, fd, FdReply.FILE, 0)
         return backing_id
 
     def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no open may name it any more. Files that are open with it stay so."""
-        self._hooks.take_back(node)
+        self._native.remove_fd_reply(node)
         with suppress(FileNotFoundError):  # a daemon that died right after this has closed it already
             fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
 
@@ -183,16 +183,16 @@ class Connection:
         With a backing id, flags that the kernel does not allow beside passthrough are dropped, pyfuse3's own too.
         """
         if backing_id is not None or flags:
-            self._hooks.answer(request, backing_id or 0, flags)
+            self._native.answer(request, backing_id or 0, flags)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def answer_directly(self, function: DirectAnswer, opcodes: Iterable[Opcode]) -> None:
         """Ask ``function`` first for requests of these kinds, in the step in which they are read.
 
-        It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
+        It must not wait, nor raise. To be called after ``attach``; without the C module it is never asked.
         """
-        self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+        self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
 
     def serve(self, events: int, handed_over: int, seconds: float) -> bool:
         """Answer requests in the event loop's stead for ``seconds``, or until the epoll descriptor ``events`` is readable.
@@ -201,35 +201,35 @@ class Connection:
         readable. Returns True when neither happened but the loop must not sleep any more: its time is over, or a task was
         scheduled (``interrupt``). Does nothing before pyfuse3 has read a request by itself.
         """
-        return self._hooks.serve(events, handed_over, seconds)
+        return self._native.serve(events, handed_over, seconds)
 
     def interrupt(self) -> None:
         """Let ``serve``, further up the stack, return as soon as the request in hand is answered."""
-        self._hooks.interrupt()
+        self._native.interrupt()
 
-    def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
+    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
         """Answer GETATTR of a directory, and with ``whole`` LOOKUP of what is not in it, from ``fd``, without Python.
 
         To be taken back before ``fd`` is closed. The kernel may keep the answers for ``seconds``. ``whole``: what is not in
         the backing directory is nowhere, and nobody else changes it.
         """
-        self._hooks.lend(node, fd, Lent.WHOLE_DIRECTORY if whole else Lent.DIRECTORY, round(seconds * 1e9))
+        self._native.add_fd_reply(node, fd, FdReply.WHOLE_DIRECTORY if whole else FdReply.DIRECTORY, round(seconds * 1e9))
 
-    def take_back_directory(self, node: int) -> None:
-        """Answer for the directory no more; one that was never lent may be taken back."""
-        self._hooks.take_back(node)
+    def stop_serving_directory(self, node: int) -> None:
+        """Answer for the directory no more; one that was never served may be named too."""
+        self._native.remove_fd_reply(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
         """Return the reply to a READDIR of the backing directory open at ``fd``, from ``position`` on.
 
-        Offsets are the backing file system's; None where those don't last (native/entries.c). Inode numbers are too, but for
+        Offsets are the backing file system's; None where those don't last (native/readdir.c). Inode numbers are too, but for
         those that ``others`` has another one for. Raises ``OSError``.
         """
-        return self._hooks.entries(fd, position, size_bytes, others)
+        return self._native.entries(fd, position, size_bytes, others)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
         """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""
-        self._hooks.reply(request, error, body)
+        self._native.reply(request, error, body)
 
     @staticmethod
     def is_resent(request: int) -> bool:
@@ -243,5 +243,5 @@ class Connection:
 
     def requests(self) -> dict[Opcode, int]:
         """Return how many requests of each kind were read since the mount; kinds without any are left out."""
-        counts = self._hooks.counts()[0]
+        counts = self._native.counts()[0]
         return {opcode: counts[opcode] for opcode in Opcode if opcode < len(counts) and counts[opcode]}

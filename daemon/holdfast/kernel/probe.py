@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from holdfast.kernel.hooks import MISSING
+from holdfast.kernel.native_module import MISSING
 from holdfast.kernel.protocol import InitFlag
 
 PASSTHROUGH = "passthrough"

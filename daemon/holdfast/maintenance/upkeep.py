@@ -12,7 +12,7 @@ from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.checkpoints.reachability import Policy
 from holdfast.errors import ConfigurationError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.swept import SweptObjects
+from holdfast.fs.remote_view.deleted_objects import DeletedObjects
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
 _SECOND_NS = 10**9
@@ -30,7 +30,7 @@ class Upkeep:
         self._stores = {name: remote.access for name, remote in core.remotes.items()}
         self._settings = core.config.sweep
         self._events = core.events
-        local = SweptObjects(core, files.presence)
+        local = DeletedObjects(core, files.presence)
         self.hooks = Hooks(self._stores, self.shelf, local, core.events, core.counters)
         self.workdirs = WorkdirSweeps(files, workdirs, self.shelf)
         self.sweepers: dict[str, Sweeper] = {

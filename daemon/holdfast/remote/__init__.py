@@ -9,7 +9,7 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
-from holdfast.remote.names import PRIVATE, is_private, key_below
+from holdfast.remote.keys import PRIVATE, is_private, key_below
 from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
-from holdfast.remote.names import PRIVATE
+from holdfast.remote.keys import PRIVATE
 
 _MOST_UNANSWERED = 3
 

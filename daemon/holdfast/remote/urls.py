@@ -13,11 +13,11 @@ from obstore.store import MemoryStore, from_url
 from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
-from holdfast.remote.files import DirectoryStore
-from holdfast.remote.filesystems import FsspecStore
-from holdfast.remote.objects import ObstoreStore
+from holdfast.remote.file_store import DirectoryStore
+from holdfast.remote.fsspec_store import FsspecStore
+from holdfast.remote.obstore_errors import brief, is_panic
+from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.remote.redaction import public_url, secrets_of
-from holdfast.remote.translation import brief, is_panic
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _CONTAINER_FIRST = {"abfs", "abfss"}  # abfss://container@account.dfs.core.windows.net/path

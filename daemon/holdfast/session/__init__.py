@@ -8,7 +8,7 @@ what nodes, handles and requests are for.
 from holdfast.session.area import Identity, SessionArea, SessionTables
 from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
-from holdfast.session.removals import RemovalTable
+from holdfast.session.unlinks import UnlinkTable
 
 __all__ = [
     "NUMBER_MASK",
@@ -16,9 +16,9 @@ __all__ = [
     "NodeRecord",
     "OpenRecord",
     "OpenTable",
-    "RemovalTable",
     "SessionArea",
     "SessionRecords",
     "SessionTables",
+    "UnlinkTable",
     "version_mark",
 ]

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
 from holdfast.session.opens import OpenTable
 from holdfast.session.records import SessionRecords, full
-from holdfast.session.removals import RemovalTable
+from holdfast.session.unlinks import UnlinkTable
 
 _FORMAT = 1
 _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
@@ -45,7 +45,7 @@ class SessionTables:
 
     opens: OpenTable
     records: SessionRecords
-    removals: RemovalTable
+    removals: UnlinkTable
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
@@ -124,7 +124,7 @@ class SessionArea:
         with self._explained(), ExitStack() as opened:
             opens = OpenTable(self.directory / "opens")
             opened.callback(opens.close)
-            removals = RemovalTable(self.directory / "removals")
+            removals = UnlinkTable(self.directory / "removals")
             opened.callback(removals.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()

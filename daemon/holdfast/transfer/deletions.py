@@ -18,11 +18,11 @@ from itertools import islice
 import trio
 
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
-from holdfast.index import CachedName, DirectoryMarks
+from holdfast.index import CachedName, NameMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.access import RemoteAccess
-from holdfast.transfer.directories import RemoteDirectories
-from holdfast.transfer.unchanged import delete_unchanged, is_to_go
+from holdfast.transfer.conditional_delete import delete_unchanged, is_to_go
+from holdfast.transfer.listing_cache import ListingCache
 
 _LARGEST_BATCH = 1000
 _RETRY_DELAYS = 10
@@ -58,11 +58,11 @@ class Deletions:
     def __init__(
         self,
         access: RemoteAccess,
-        marks: DirectoryMarks,
+        marks: NameMarks,
         key_of: Callable[[bytes], str],
         delay_seconds: float,
         events: EventLog,
-        directories: RemoteDirectories,
+        directories: ListingCache,
         owner: str,
     ) -> None:
         self._access = access

@@ -25,8 +25,8 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo, RemoteStore
 from holdfast.store import Staging
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.arrival import Arrival
-from holdfast.transfer.directories import KnownObject
+from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
 
 _PARALLEL_PARTS = 8
@@ -45,7 +45,7 @@ class Fetcher:
         staging: Staging,
         *,
         make_room: Callable[[int], Awaitable[None]],
-        place: Callable[[Arrival, ObjectInfo], None],
+        place: Callable[[PartialFetch, ObjectInfo], None],
         events: EventLog,
         counters: Counters,
     ) -> None:
@@ -54,7 +54,7 @@ class Fetcher:
         self._place = place
         self._events = events
         self._counters = counters
-        self._flights: dict[bytes, Arrival] = {}
+        self._flights: dict[bytes, PartialFetch] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -63,7 +63,7 @@ class Fetcher:
             task_status.started()
             await trio.sleep_forever()
 
-    def fetch(self, target: ObjectPath, known: KnownObject) -> Arrival:
+    def fetch(self, target: ObjectPath, known: KnownObject) -> PartialFetch:
         """Return the flight that brings ``target`` in the version ``known``: the one under way, or a new one."""
         flight = self._flights.get(target.path)
         if flight is not None and flight.known.etag == known.etag and not flight.detached:
@@ -71,15 +71,15 @@ class Fetcher:
         if flight is not None:
             flight.detached = True
         assert self._nursery is not None, "the fetcher is not running"
-        flight = self._flights[target.path] = Arrival(target, known)
+        flight = self._flights[target.path] = PartialFetch(target, known)
         self._nursery.start_soon(self._fly, flight)
         return flight
 
-    def flight_to(self, path: bytes) -> Arrival | None:
+    def flight_to(self, path: bytes) -> PartialFetch | None:
         """Return the flight to ``path``, if one is under way."""
         return self._flights.get(path)
 
-    def flights(self) -> list[Arrival]:
+    def flights(self) -> list[PartialFetch]:
         """Return all flights under way."""
         return list(self._flights.values())
 
@@ -89,7 +89,7 @@ class Fetcher:
         if flight is not None:
             flight.detached = True
 
-    async def _fly(self, arrival: Arrival) -> None:
+    async def _fly(self, arrival: PartialFetch) -> None:
         try:
             info = await self._bring(arrival)
             if not arrival.detached:
@@ -106,13 +106,13 @@ class Fetcher:
                 del self._flights[arrival.target.path]
             arrival.let_go()
 
-    def _give_up(self, arrival: Arrival, problem: HoldfastError) -> None:
+    def _give_up(self, arrival: PartialFetch, problem: HoldfastError) -> None:
         if not isinstance(problem, ObjectMissingError | ObjectChangedError):
             target = arrival.target
             self._events.emit("fetch-failed", object=target.key, store=target.remote.name, problem=str(problem))
         arrival.fail(problem)
 
-    async def _bring(self, arrival: Arrival) -> ObjectInfo:
+    async def _bring(self, arrival: PartialFetch) -> ObjectInfo:
         size_bytes = arrival.known.size_bytes
         await self._make_room(size_bytes)
         arrival.staged(*self._staging.create(size_bytes))
@@ -128,7 +128,7 @@ class Fetcher:
         self._counters.bytes_fetched += size_bytes
         return info
 
-    async def _rest(self, arrival: Arrival) -> None:
+    async def _rest(self, arrival: PartialFetch) -> None:
         problems: list[HoldfastError] = []
 
         async def fetch_parts() -> None:
@@ -145,7 +145,7 @@ class Fetcher:
         if problems:
             raise problems[0]
 
-    async def _part(self, arrival: Arrival, part: int) -> ObjectInfo:
+    async def _part(self, arrival: PartialFetch, part: int) -> ObjectInfo:
         access = arrival.target.remote.access
         start, end = arrival.part_range(part)
         for attempt in range(_TRIES):
@@ -164,7 +164,7 @@ class Fetcher:
             )
         raise self._corrupt(arrival)
 
-    def _corrupt(self, arrival: Arrival) -> ObjectCorruptError:
+    def _corrupt(self, arrival: PartialFetch) -> ObjectCorruptError:
         target = arrival.target
         return ObjectCorruptError(
             f"{target.key} in {target.remote.access.store.url} differs from the digest stored with it: the object is corrupt"

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.deletions import Deletions
-from holdfast.transfer.directories import RemoteDirectories
+from holdfast.transfer.listing_cache import ListingCache
 
 
 class Owned(Protocol):
@@ -44,7 +44,7 @@ class Remote:
     """One store."""
 
     access: RemoteAccess
-    directories: RemoteDirectories
+    directories: ListingCache
     deletions: Deletions
     ownership: Ownership
 

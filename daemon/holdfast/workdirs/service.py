@@ -18,14 +18,14 @@ import trio
 
 from holdfast.config import RoleSection
 from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
-from holdfast.fs.core import Caller
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.inodes.core import Caller
+from holdfast.fs.inodes.nodes import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.workdirs.holders import Process, boot_id, number_here
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
-from holdfast.zones import Place, WorkdirName, ZoneKind
+from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
@@ -211,7 +211,7 @@ class Workdirs:
 
     # --- what happens in the mount -----------------------------------------------------------------------------------
 
-    def _may_make(self, place: Place, caller: Caller) -> None:
+    def _may_make(self, place: ZonePath, caller: Caller) -> None:
         """Refuse a working directory to a process that nobody could watch (fuse(4): it has no number here)."""
         if caller.pid or self._name_at(place) is None:
             return
@@ -219,14 +219,14 @@ class Workdirs:
         self._core.events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
-    def _directory_made(self, place: Place, caller: Caller) -> None:
+    def _directory_made(self, place: ZonePath, caller: Caller) -> None:
         """A process made a directory in a base by mkdir(2): it has acquired it."""
         name = self._name_at(place)
         if name is not None:
             self._tree.prepare(place.path, (caller.uid, caller.gid))
             self._hold(place.path, name, Process.find(caller.pid))
 
-    def _name_at(self, place: Place) -> WorkdirName | None:
+    def _name_at(self, place: ZonePath) -> WorkdirName | None:
         """Return the working directory's name if ``place`` is one's."""
         is_directly_in_base = place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix
         return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None

@@ -2,18 +2,18 @@
 
 from holdfast.zones.names import NameKind, NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
-from holdfast.zones.zone import Place, Zone, ZoneKind, ZoneMap
+from holdfast.zones.zone import Zone, ZoneKind, ZoneMap, ZonePath
 
 __all__ = [
     "SKELETON",
     "VOLATILE",
     "NameKind",
     "NameTable",
-    "Place",
     "WorkdirName",
     "Zone",
     "ZoneKind",
     "ZoneMap",
+    "ZonePath",
     "checkpoint_of_log",
     "sidecar_of",
     "sidecar_owner",

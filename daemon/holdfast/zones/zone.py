@@ -57,7 +57,7 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ZonePath:
     """A directory's zone and its path in the tree."""
 
     zone: Zone
@@ -80,7 +80,7 @@ class ZoneMap:
 
     def __init__(self, bases: Iterable[bytes], checkpoints: Durability, blobs: Durability) -> None:
         self._blobs = blobs
-        self.root = Place(Zone(ZoneKind.ROOT, b""), b"")
+        self.root = ZonePath(Zone(ZoneKind.ROOT, b""), b"")
         self._top = {
             b"checkpoints": Zone(ZoneKind.STORE, b"checkpoints", "checkpoints", checkpoints, digests=True),
             b"blobs": Zone(ZoneKind.STORE, b"blobs", "blobs", blobs, digests=True),
@@ -97,7 +97,7 @@ class ZoneMap:
         """The names in the root of the mount."""
         return list(self._top)
 
-    def child(self, parent: Place, name: bytes) -> Place | None:
+    def child(self, parent: ZonePath, name: bytes) -> ZonePath | None:
         """Return the place of the directory ``name`` in ``parent``; None where no such directory may be."""
         path = parent.child_path(name)
         zone: Zone | None = parent.zone
@@ -108,9 +108,9 @@ class ZoneMap:
                 zone = Zone(ZoneKind.PRIVATE, path)
             case ZoneKind.PRIVATE if parent.path == parent.zone.prefix and WorkdirName.parse(_last(parent.path)):
                 zone = self._inside_workdir(path, name) or zone
-        return Place(zone, path) if zone is not None else None
+        return ZonePath(zone, path) if zone is not None else None
 
-    def place_of(self, path: bytes) -> Place | None:
+    def place_of(self, path: bytes) -> ZonePath | None:
         """Return the place of the directory at the tree path ``path``; None where none may be."""
         place = self.root
         for name in path.split(b"/") if path else ():
@@ -120,7 +120,7 @@ class ZoneMap:
             place = child
         return place
 
-    def is_fixed(self, place: Place) -> bool:
+    def is_fixed(self, place: ZonePath) -> bool:
         """Say whether a directory gives a zone its root, or is a working directory: it can't be renamed."""
         if place.path != place.zone.prefix:
             return False

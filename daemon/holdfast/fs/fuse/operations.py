@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from holdfast.fs.attempts import Attempt
-from holdfast.fs.attributes import Stat
 from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
-from holdfast.fs.fuse.boundary import replies
-from holdfast.fs.fuse.handles import KEPT_LISTING, changes_nothing, handle_of, node_of
-from holdfast.fs.listing import dots
-from holdfast.fs.lookup import Found
-from holdfast.fs.status import Changes
+from holdfast.fs.fuse.error_replies import replies
+from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.replay import Attempt
+from holdfast.fs.namespace.attr_ops import Changes
+from holdfast.fs.namespace.listing import dots
+from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 

@@ -16,10 +16,10 @@ import trio
 from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.fuse.direct import DirectAnswers
-from holdfast.fs.fuse.idle import served_when_idle
+from holdfast.fs.fuse.idle_loop import served_when_idle
+from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.fuse.turns import take_turns
+from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, Connection, InitFlag, Invalidator, Machine
 
 _log = logging.getLogger("holdfast.fs")
@@ -98,10 +98,10 @@ class Session:
     def _connect(self, files: FileSystem) -> None:
         """Let mount and file system know of each other. Starts the invalidator's process where takeover is possible."""
         self._connection.attach()
-        answers = DirectAnswers(files, self._connection)
+        answers = ImmediateReplies(files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
         files.opens.backing = self._connection
-        files.core.directories.lend_to(self._connection)
+        files.core.directories.served_by(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         files.presence.attributes_changed = _attributes_changed
         if self._connection.device >= 0:

@@ -1,18 +1,18 @@
-/* The Python module: what the file system tells the hooks, and what it asks them. Its types stand in _holdfast_kernel.pyi. */
+/* The Python module: what the file system tells it, and asks it. Its types stand in _holdfast_kernel.pyi. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <string.h>
 
-#include "direct.h"
-#include "direct_handler.h"
-#include "entries.h"
+#include "python_replies.h"
+#include "python_replies_handler.h"
+#include "readdir.h"
 #include "handshake.h"
-#include "idle.h"
-#include "io.h"
-#include "lent.h"
+#include "idle_loop.h"
+#include "device_io.h"
+#include "fd_replies.h"
 #include "mounting.h"
-#include "replies.h"
+#include "reply_edits.h"
 
 static PyObject *configure(PyObject *self, PyObject *args)
 {
@@ -23,10 +23,10 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "Ky*py*y*", &add, &path, &resend, &request, &reply))
 		return NULL;
 	handshake_reset();
-	direct_reset();
-	lent_reset();
-	idle_reset();
-	replies_reset();
+	python_replies_reset();
+	fd_replies_reset();
+	idle_loop_reset();
+	reply_edits_reset();
 	io_reset();
 	mounting_reset();
 	bool good = (size_t)path.len < sizeof(handshake.keep_path);
@@ -64,7 +64,7 @@ static PyObject *end(PyObject *self, PyObject *args)
 	(void)self;
 	(void)args;
 	mounting.fd = -1;
-	direct_reset();
+	python_replies_reset();
 	Py_RETURN_NONE;
 }
 
@@ -90,7 +90,7 @@ static PyObject *answer(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "KiI", &unique, &change.backing_id, &change.flags))
 		return NULL;
 	change.unique = unique;
-	if (!replies_ask(&change))
+	if (!reply_edits_ask(&change))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
@@ -102,7 +102,7 @@ static PyObject *answer_directly(PyObject *self, PyObject *args)
 	unsigned long long opcodes;
 	if (!PyArg_ParseTuple(args, "OK", &function, &opcodes))
 		return NULL;
-	direct_set_handler(function == Py_None ? NULL : function, opcodes);
+	python_replies_set_handler(function == Py_None ? NULL : function, opcodes);
 	Py_RETURN_NONE;
 }
 
@@ -114,7 +114,7 @@ static PyObject *reply(PyObject *self, PyObject *args)
 	Py_buffer body;
 	if (!PyArg_ParseTuple(args, "Kiy*", &unique, &error, &body))
 		return NULL;
-	direct_reply(mounting.fd, unique, error, body.buf, (size_t)body.len);
+	python_replies_reply(mounting.fd, unique, error, body.buf, (size_t)body.len);
 	PyBuffer_Release(&body);
 	Py_RETURN_NONE;
 }
@@ -126,40 +126,40 @@ static PyObject *serve(PyObject *self, PyObject *args)
 	double seconds;
 	if (!PyArg_ParseTuple(args, "iid", &events, &handed_over, &seconds))
 		return NULL;
-	return PyBool_FromLong(idle_serve(mounting.fd, events, handed_over, seconds));
+	return PyBool_FromLong(idle_loop_serve(mounting.fd, events, handed_over, seconds));
 }
 
 static PyObject *interrupt(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	idle_interrupt();
+	idle_loop_interrupt();
 	Py_RETURN_NONE;
 }
 
-static PyObject *lend(PyObject *self, PyObject *args)
+static PyObject *add_fd_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node, nanoseconds;
 	int fd, kind;
 	if (!PyArg_ParseTuple(args, "KiiK", &node, &fd, &kind, &nanoseconds))
 		return NULL;
-	if (kind < 0 || kind >= LENT_KINDS) {
+	if (kind < 0 || kind >= FD_REPLY_KINDS) {
 		PyErr_SetString(PyExc_ValueError, "there is no such kind");
 		return NULL;
 	}
-	if (!lent_add(node, fd, (enum lent_kind)kind, nanoseconds))
+	if (!fd_replies_add(node, fd, (enum fd_reply_kind)kind, nanoseconds))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
 
-static PyObject *take_back(PyObject *self, PyObject *args)
+static PyObject *remove_fd_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node;
 	if (!PyArg_ParseTuple(args, "K", &node))
 		return NULL;
-	lent_remove(node);
+	fd_replies_remove(node);
 	Py_RETURN_NONE;
 }
 
@@ -171,7 +171,7 @@ static PyObject *entries(PyObject *self, PyObject *args)
 	PyObject *others;
 	if (!PyArg_ParseTuple(args, "iKKO!", &fd, &position, &size, &PyDict_Type, &others))
 		return NULL;
-	return entries_read(fd, position, size, others);
+	return readdir_read(fd, position, size, others);
 }
 
 static PyObject *counts(PyObject *self, PyObject *args)
@@ -203,8 +203,8 @@ static PyMethodDef methods[] = {
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
 	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Let it go on.")},
-	{"lend", lend, METH_VARARGS, PyDoc_STR("Let a file or directory be answered for from its descriptor.")},
-	{"take_back", take_back, METH_VARARGS, PyDoc_STR("Stop that.")},
+	{"add_fd_reply", add_fd_reply, METH_VARARGS, PyDoc_STR("Let a file or directory be answered for from its descriptor.")},
+	{"remove_fd_reply", remove_fd_reply, METH_VARARGS, PyDoc_STR("Stop that.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory, as READDIR gives them.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
 	{NULL, NULL, 0, NULL},

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "handshake.h"
-#include "io.h"
-#include "library.h"
+#include "device_io.h"
+#include "libfuse.h"
 #include "wire.h"
 
 struct mounting mounting = {.fd = -1};

@@ -1,0 +1,17 @@
+/* Entries of a backing directory in the form in which READDIR gives them. */
+#ifndef HOLDFAST_READDIR_H
+#define HOLDFAST_READDIR_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+
+/* Return the entries of the directory open at `directory` from `position` on, at most `size` bytes of them (280 hold any entry),
+ * as a bytes object; an empty one is the end. Their offsets are the backing file system's, so a listing goes on wherever it was
+ * left, over any number of handles and in any daemon: None where that file system is not known to have such offsets. Their inode
+ * numbers are the backing file system's too, but for those that are keys of the dictionary `others`, which has the number to be
+ * told instead. NULL with an exception when the directory can't be read. */
+PyObject *readdir_read(int directory, uint64_t position, size_t size, PyObject *others);
+
+#endif
