@@ -1,4 +1,4 @@
-"""What the tree can't hold: LMDB beside it. The only importer of lmdb."""
+"""Metadata that the tree can't hold, in LMDB beside it."""
 
 from holdfast.index.entries import Entries
 from holdfast.index.environment import Index

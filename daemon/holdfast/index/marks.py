@@ -1,10 +1,10 @@
-"""Marks on names and directories that neither the tree nor the store shows.
+"""Marks on names and directories that neither the tree nor the store can hold.
 
-- *held*: a directory (by inode number) that exists although no object implies it: made here, or emptied here.
-- *whiteout*: a path under which the store must not shine through any more: with an object (fallback zones), or with an
-  empty directory that was removed here (zones over stores).
+- *held*: a directory (by inode number) that exists although no object implies it, because it was created or emptied here.
+- *whiteout*: a path that hides what the store has there: an object (fallback zones), or an empty directory that was
+  removed here (zones over stores).
 - *pin*: a path that must not be evicted, nor anything below it.
-- *deletion*: a path whose object is gone for this node, while the store has not been told yet; and which version that is.
+- *deletion*: a path whose object is deleted on this node but not yet in the store, with the version to be deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.digest import digest_of
 from holdfast.index.records import CachedName
 from holdfast.index.writing import writing
 
-_LONGEST_KEY_BYTES = 480  # LMDB keys end at 511 bytes; a longer path is cut and told apart by its digest
+_LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
 _CUT_BYTES = _LONGEST_KEY_BYTES - 16
 _KEY_OF_MOUNT = b"/"  # LMDB has no empty keys, and no other path begins with a slash
 
@@ -37,7 +37,7 @@ class NameMarks:
         self._put(self._held, inode.to_bytes(8, "big"), b"")
 
     def let_go(self, inode: int) -> None:
-        """Take the mark of ``inode`` away, if it has one."""
+        """Remove the mark of ``inode``, if it has one."""
         self._delete(self._held, inode.to_bytes(8, "big"))
 
     def is_held(self, inode: int) -> bool:
@@ -49,7 +49,7 @@ class NameMarks:
         self._put(self._whiteouts, _bounded(path), path)
 
     def uncover(self, path: bytes) -> None:
-        """Let the store shine through at ``path`` again."""
+        """Show what the store has at ``path`` again."""
         self._delete(self._whiteouts, _bounded(path))
 
     def is_whited_out(self, path: bytes) -> bool:
@@ -70,7 +70,7 @@ class NameMarks:
         return [hidden for hidden in found if hidden.startswith(prefix)]
 
     def uncover_below(self, path: bytes) -> None:
-        """Let the store shine through everywhere below ``path``."""
+        """Show everything that the store has below ``path`` again."""
         prefix = path + b"/"
         start = prefix[:_CUT_BYTES]
         with writing(self._environment, self._whiteouts) as transaction:
@@ -80,24 +80,24 @@ class NameMarks:
                 found = cursor.delete() if cursor.value().startswith(prefix) else cursor.next()
 
     def mark_deleted(self, version: CachedName) -> None:
-        """Note that an object is to be deleted in the store: this version of it."""
+        """Record that this version of an object is to be deleted in the store."""
         self._put(self._deletions, _bounded(version.path), msgspec.msgpack.encode(version))
 
     def clear_deleted(self, path: bytes) -> None:
-        """Forget the note: the store has been told, or the name is in use again."""
+        """Remove the record: the deletion was sent, or the name is in use again."""
         self._delete(self._deletions, _bounded(path))
 
     def deletions(self) -> list[CachedName]:
-        """Return all that is still to be deleted."""
+        """Return all objects that are still to be deleted."""
         return [msgspec.msgpack.decode(value, type=CachedName) for value in self._values(self._deletions)]
 
     def pin(self, path: bytes) -> None:
-        """Let nothing at or below ``path`` (``b""``: the whole mount) be evicted."""
+        """Protect everything at or below ``path`` (``b""``: the whole mount) from eviction."""
         self._put(self._pins, _bounded(path), path)
         self._pinned = self._values(self._pins)
 
     def unpin(self, path: bytes) -> bool:
-        """Take the pin of exactly ``path`` away; say whether there was one."""
+        """Remove the pin of exactly ``path``; say whether there was one."""
         had_one = path in self._pinned
         self._delete(self._pins, _bounded(path))
         self._pinned = self._values(self._pins)

@@ -1,7 +1,7 @@
-"""Whether an index can be read from end to end: found out in a process of its own.
+"""Checks in a separate process whether an index can be read from end to end.
 
-LMDB ends the process that meets a damaged page (a failed assertion, SIGBUS), and would end the daemon at each start. So an
-index whose last daemon did not end in order is read once by a child before it is used.
+LMDB kills a process that reads a damaged page (a failed assertion, SIGBUS), and so would kill the daemon at each start.
+So a child process reads an index once before it is used, if the last daemon did not close it cleanly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAMAGE = (
     lmdb.PanicError,
     lmdb.VersionMismatchError,
 )
-"""What a file that is no intact index raises; other errors say nothing against it."""
+"""Raised for a file that is not an intact index. Other errors don't mean that the index is damaged."""
 
 _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 _UNREADABLE = 3
@@ -31,9 +31,9 @@ _CHILD = "import sys; from holdfast.index.readable import read_in_child; read_in
 
 
 def why_unreadable(path: Path) -> str | None:
-    """Read the whole index in the directory ``path``, which nobody has open; return what is wrong with it, None if nothing.
+    """Read the whole index in the directory ``path``, which no process has open; return what is wrong with it, or None.
 
-    A child that fails for reasons of its own says nothing against the index.
+    If the child fails for other reasons, the index counts as readable.
     """
     command = [sys.executable, "-c", _CHILD, str(path)]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def why_unreadable(path: Path) -> str | None:
 
 
 def read_in_child(path: str) -> None:
-    """Read every record; end the process with what LMDB complains of."""
+    """Read every record; on an LMDB error print it and exit."""
     try:
         _read_all(path)
     except DAMAGE as problem:

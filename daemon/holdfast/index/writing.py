@@ -1,8 +1,8 @@
-"""Write transactions, and the room that they find on a full disk.
+"""Write transactions, and the space reserved for them on a full disk.
 
-LMDB never overwrites a page that may still be read: to change one record it writes a few pages anew, mostly where older
-ones were, sometimes at the end. So the end of the file is kept ahead of what is used: what is read, deleted and evicted
-while the disk is full has to be noted, too.
+LMDB never overwrites a page that may still be read. To change one record it writes a few new pages, mostly in place of
+older ones, sometimes at the end of the file. So the file is kept longer than what is used of it: reads, deletions and
+evictions must be recorded even while the disk is full.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import lmdb
 from holdfast.errors import IndexFullError
 
 RESERVE_BYTES = 4 * 2**20
-"""A thousand pages; a change takes about five, and gives back as many as soon as no reader is older."""
+"""A thousand pages. A change takes about five, and frees as many as soon as no older reader is left."""
 
 _log = logging.getLogger("holdfast.index")
 
 
 @contextmanager
 def writing(environment: lmdb.Environment, database: lmdb._Database | None = None) -> Iterator[lmdb.Transaction[bytes]]:
-    """Give a write transaction, done when the block ends. Raises ``IndexFullError``; nothing has changed then."""
+    """Provide a write transaction, committed when the block ends. Raises ``IndexFullError``, having changed nothing."""
     try:
         with environment.begin(db=database, write=True) as transaction:
             yield transaction
@@ -37,7 +37,7 @@ def writing(environment: lmdb.Environment, database: lmdb._Database | None = Non
 
 
 def keep_reserve(environment: lmdb.Environment, file: Path) -> None:
-    """Let the file be ``RESERVE_BYTES`` longer than what is used of it, if half of that is gone. A full disk is no error."""
+    """Extend the file to ``RESERVE_BYTES`` beyond its used part, if half of that is used up. A full disk is no error."""
     used_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if file.stat().st_size - used_bytes >= RESERVE_BYTES // 2:
         return

@@ -1,15 +1,15 @@
 """Open files, as the kernel counts them: a table of fixed slots in a mapped file.
 
-A slot is three words of 64 bits, and each change is one aligned store of one word, so that a daemon that is killed between
-any two leaves a table that is right:
+A slot is three words of 64 bits. Each change is one aligned store of one word, so a daemon that is killed between any two
+of them leaves a consistent table:
 
 - the node's id; 0 while the slot is free;
-- how many handles the kernel has, and the number of the request that changed this last: so the next daemon knows whether
-  that request, sent again, is counted already;
-- the backing id, two flags, and a mark of the version that was read of.
+- how many handles the kernel has, and the number of the request that changed this last, so that the next daemon knows
+  whether that request, if it is resent, is already counted;
+- the backing id, two flags, and a mark of the version that was read.
 
-A new slot gets its node's id last but one and its first handle last; one that is left with a node and no handles is of a
-file whose last handle is released and whose end is not complete. A store takes about 0.1 µs, a record in LMDB 4.
+A new slot gets its node's id, and last its first handle. A slot that has a node and no handles belongs to a file whose last
+handle was released, but whose release is not complete. A store takes about 0.1 µs, a record in LMDB 4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORD_BYTES = 8
 _FIRST_SLOTS = 1024
 _NUMBER_BITS = 40
 NUMBER_MASK = (1 << _NUMBER_BITS) - 1
-"""What is kept of a request's number: enough for months of requests."""
+"""The bits of a request's number that are kept: enough for months of requests."""
 
 
 _ID_MASK = (1 << 32) - 1
@@ -41,10 +41,11 @@ _VERSION_BITS = 30
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """One slot. ``backing_id`` is 0 where the daemon serves the data.
+    """One slot. ``backing_id`` is 0 if the daemon serves the data.
 
-    What the next daemon can't see in the file: ``writes``, a handle that may write was handed out; ``exclusive``, the file
-    was created with O_EXCL; ``version``, the mark (``version_mark``) of what was read while it was arriving, else 0.
+    The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
+    ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
+    while it was arriving, else 0.
     """
 
     slot: int
@@ -57,12 +58,12 @@ class OpenRecord:
 
 
 def version_mark(etag: str) -> int:
-    """Return what tells a version from others in a slot; never 0."""
+    """Return a number that identifies a version in a slot; never 0."""
     return zlib.crc32(etag.encode()) & (1 << _VERSION_BITS) - 1 or 1
 
 
 class OpenTable:
-    """The table in the file ``path``, which is created if it is missing. Raises ``TakeoverError`` when it is none."""
+    """The table in the file ``path``, which is created if missing. Raises ``TakeoverError`` if it is not such a table."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -76,7 +77,7 @@ class OpenTable:
         self._free = [slot for slot in range(self._slots, 0, -1) if not self._words[slot * _WORDS]]
 
     def add(self, node_id: int, backing_id: int, *, writes: bool, exclusive: bool) -> int:
-        """Return a slot for a node, without handles yet. Raises ``OSError`` when there is no memory for more."""
+        """Return a slot for a node, without handles yet. Raises ``OSError`` if there is no memory for another one."""
         if not self._free:
             self._grow()
         slot = self._free.pop()
@@ -87,20 +88,20 @@ class OpenTable:
         return slot
 
     def count(self, slot: int, change: int, number: int) -> None:
-        """Count ``change`` handles more, because of the request ``number``."""
+        """Change the number of handles by ``change``, because of the request ``number``."""
         at = slot * _WORDS + 1
         self._words[at] = (self._words[at] >> _NUMBER_BITS) + change << _NUMBER_BITS | number & NUMBER_MASK
 
     def note_writes(self, slot: int) -> None:
-        """A handle that may write is about to be handed out."""
+        """Record that a handle that may write is about to be handed out."""
         self._words[slot * _WORDS + 2] |= _WRITES
 
     def note_version(self, slot: int, mark: int) -> None:
-        """Something is about to be told of the version that has the mark."""
+        """Record that bytes of the version with this mark are about to be returned."""
         self._words[slot * _WORDS + 2] |= mark << _VERSION_SHIFT
 
     def free(self, slot: int) -> None:
-        """Let go of a slot. The number of its last request stays, until the slot is used again."""
+        """Free a slot. The number of its last request stays until the slot is used again."""
         self._words[slot * _WORDS] = 0
         self._free.append(slot)
 
@@ -115,7 +116,7 @@ class OpenTable:
                 yield OpenRecord(slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT)
 
     def numbers(self) -> set[int]:
-        """Return the numbers of the requests that changed each slot last, free ones included."""
+        """Return the numbers of the requests that last changed each slot, including free ones."""
         return {self._words[slot * _WORDS + 1] & NUMBER_MASK for slot in range(1, self._slots + 1)} - {0}
 
     def close(self) -> None:
@@ -125,8 +126,8 @@ class OpenTable:
         os.close(self._fd)
 
     def _map(self, size_bytes: int) -> None:
-        """Map the file at a size; after an error everything is as before."""
-        os.posix_fallocate(self._fd, 0, size_bytes)  # a store into a hole of a full tmpfs would end the process
+        """Map the file with this size; after an error everything is as before."""
+        os.posix_fallocate(self._fd, 0, size_bytes)  # a store into a hole of a full tmpfs would kill the process
         self._mapped = mmap.mmap(self._fd, size_bytes)
         self._words = memoryview(self._mapped).cast("@Q")
         self._slots = size_bytes // (_WORDS * _WORD_BYTES) - 1

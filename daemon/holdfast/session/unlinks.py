@@ -1,8 +1,8 @@
-"""Files that lost a name, the latest of them: a ring of words in a mapped file.
+"""The files that last lost a name: a ring of words in a mapped file.
 
-Each is written down before it is done, for a daemon that is killed may have done it and not said so. Word 1 counts all that
-were ever written down, and so tells where the next one goes; then come the inode numbers, with bit 63 where it was the only
-name. A note takes 0.2 µs.
+Each removal is recorded before it is done, because a daemon that is killed may have done it without answering. Word 1
+counts all removals ever recorded, and so gives the place of the next one. Then come the inode numbers, with bit 63 set if
+it was the only name. Recording one takes 0.2 µs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from holdfast.errors import TakeoverError
 
 _MAGIC = int.from_bytes(b"HFGONE_1", "little")
 _SLOTS = 510
-"""A page. Nearly every removal is answered in the step that does it, so few are open when a daemon dies."""
+"""A page. Nearly every removal is answered in the step that does it, so few are unanswered when a daemon dies."""
 _FIRST = 2
 _LAST_NAME = 1 << 63
 
 
 class UnlinkTable:
-    """The ring in the file ``path``, which is created if it is missing. Raises ``TakeoverError`` when it is none."""
+    """The ring in the file ``path``, which is created if missing. Raises ``TakeoverError`` if it is not such a ring."""
 
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size_bytes = (_FIRST + _SLOTS) * 8
-            os.posix_fallocate(fd, 0, size_bytes)  # a store into a hole of a full tmpfs would end the process
+            os.posix_fallocate(fd, 0, size_bytes)  # a store into a hole of a full tmpfs would kill the process
             self._mapped = mmap.mmap(fd, size_bytes)
         finally:
             os.close(fd)
@@ -39,14 +39,14 @@ class UnlinkTable:
         self._words[0] = _MAGIC
 
     def note(self, inode: int, *, is_last: bool) -> None:
-        """The file ``inode`` is about to lose a name; ``is_last``: its only one."""
+        """Record that the file ``inode`` is about to lose a name; ``is_last``: its only one."""
         words = self._words
         noted = words[1]
         words[_FIRST + noted % _SLOTS] = inode | _LAST_NAME if is_last else inode
         words[1] = noted + 1
 
     def records(self) -> Iterator[tuple[int, bool]]:
-        """Yield inode numbers, and whether it was the file's only name; one may come several times."""
+        """Yield inode numbers, and whether it was the file's only name; a file may appear several times."""
         for word in self._words[_FIRST:]:
             if word:
                 yield word & ~_LAST_NAME, bool(word & _LAST_NAME)

@@ -1,4 +1,4 @@
-"""The local store: one directory on one file system, with everything in it that this node keeps."""
+"""The local store: one directory on one file system that contains everything this node keeps."""
 
 from holdfast.store.freeing import Freeing
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory

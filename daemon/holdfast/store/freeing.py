@@ -1,9 +1,9 @@
-"""Giving the space of deleted files back to the disk, where nobody waits for it.
+"""Frees the space of deleted files in the background.
 
-A file system frees a file's blocks when neither a name nor a descriptor leads to it. For a small file whose blocks are on
-the disk that takes ext4 several times as long as taking the name away, and nothing that the caller of unlink(2) sees
-depends on it: so a descriptor outlives the name, and a thread closes it. Larger files are freed at once, for whoever deletes
-one may need the room next.
+A file system frees a file's blocks when neither a name nor a descriptor refers to it any more. For a small file whose blocks
+are on the disk, this takes ext4 several times as long as removing the name, and the caller of unlink(2) does not need to
+wait for it. So a descriptor is held while the name is removed, and a thread closes it. Larger files are freed at once,
+because the caller may need the space next.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
 _LARGEST = 128 * 1024
-"""Bytes on the disk. With as many files as may wait this is the most space that is deleted and not yet free."""
+"""Bytes on the disk. Times ``_MOST_WAITING``, this is the most space that is deleted and not yet free."""
 _MOST_WAITING = 500
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Freeing:
-    """Holds files over the loss of their last name. The thread runs from the first one until ``end``."""
+    """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[int | threading.Event | None] = SimpleQueue()
@@ -29,7 +29,7 @@ class Freeing:
 
     @contextmanager
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> Iterator[None]:
-        """What is done inside takes away a name of a file, with the attributes ``stat``: if its last, free it soon after."""
+        """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
         fd = self._hold(name, directory_fd, stat)
         try:
             yield
@@ -38,14 +38,14 @@ class Freeing:
                 self._close_later(fd)
 
     def catch_up(self) -> None:
-        """Return when the space of all files that were deleted before is free."""
+        """Wait until the space of all files deleted so far is free."""
         if self._thread is not None:
             reached = threading.Event()
             self._waiting.put(reached)
             reached.wait()
 
     def end(self) -> None:
-        """Free what waits, and end the thread."""
+        """Free the waiting files, and end the thread."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
@@ -56,7 +56,7 @@ class Freeing:
             return None
         try:
             return os.open(name, _HOLD, dir_fd=directory_fd)
-        except OSError:  # too many open files, say: it is freed at once
+        except OSError:  # for example, too many open files: it is freed at once
             return None
 
     def _close_later(self, fd: int) -> None:
@@ -73,7 +73,7 @@ class Freeing:
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
             if isinstance(next_one, int):
-                with suppress(OSError):  # it is closed all the same (close(2)), and whoever waits must not wait for ever
+                with suppress(OSError):  # it is closed all the same (close(2)); waiting callers must not hang
                     os.close(next_one)
             else:
                 next_one.set()

@@ -1,10 +1,10 @@
 """Stamps: size and mtime of a file, taken so that any write after it changes them.
 
-Writes past the daemon are known by these two alone. Linux 6.13 and later give a file whose times were looked at a time of
-its own at the next write ("multigrain timestamps"; ext4, XFS, btrfs, tmpfs). Older kernels, and other file systems to this
-day, give it the time of the last tick (1 to 10 ms): two writes within one tick can't be told apart. There, a file with the
-time of the present tick gets an older one, which no write can give it again. Which of the two holds is tried, not guessed
-from versions.
+Writes that bypass the daemon are detected by these two alone. On Linux 6.13 and later, a write gives a file whose times were
+read since the last write a new, distinct time ("multigrain timestamps"; ext4, XFS, btrfs, tmpfs). Older kernels, and other
+file systems to this day, give it the time of the last tick (1 to 10 ms), so two writes within one tick can't be told apart.
+There, a file with the time of the current tick is given an older one, which no write can give it again. Which of the two
+applies is tested, not derived from versions.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import time
 
 Stamp = tuple[int, int]
 _OF_NO_FILE = (-1, -1)
-_CLOCK_REALTIME_COARSE = 5  # linux/time.h: the time of the last tick, which Linux gives to files
+_CLOCK_REALTIME_COARSE = 5  # linux/time.h: the time of the last tick, which Linux uses for files
 LONGEST_TICK_NS = 10_000_000
-"""With CONFIG_HZ=100. By less than this the times of files lie before the clock's."""
+"""With CONFIG_HZ=100. The times of files are behind the clock by less than this."""
 _TRIES = 20
-"""In so many steps of microseconds all but one or two fall into one tick."""
+"""Of so many steps of microseconds, all but one or two fall into one tick."""
 
 
 class Stamps:
-    """Takes stamps of files in one store. ``are_fine``: the file system tells any two writes apart by itself."""
+    """Takes stamps of files in one store. ``are_fine``: the file system gives any two writes different times."""
 
     def __init__(self, *, are_fine: bool) -> None:
         self.are_fine = are_fine
@@ -31,7 +31,7 @@ class Stamps:
 
     @classmethod
     def tried(cls, directory_fd: int) -> Stamps:
-        """Try it on a nameless file in the directory. Where that can't be, as on a full disk, the worse is assumed."""
+        """Test it on a nameless file in the directory. If that fails, as on a full disk, assume coarse times."""
         times = set()
         try:
             fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
@@ -44,9 +44,9 @@ class Stamps:
         return cls(are_fine=len(times) == _TRIES)
 
     def take(self, fd: int) -> Stamp:
-        """Return size and mtime in nanoseconds of a file: one of them will be another after any later write.
+        """Return size and mtime in nanoseconds of a file; any later write will change one of them.
 
-        Of a file that is written without a pause it may be a stamp that no file has: it was written.
+        For a file that is being written without a pause, it may be a stamp that no file has, so that it counts as changed.
         """
         stat = os.fstat(fd)
         if self.are_fine:

@@ -1,7 +1,7 @@
-"""The mark of a file whose bytes somebody was told are safe, although no store has them yet (level ``async``).
+"""The mark of a file whose close was answered, although no store has its bytes yet (level ``async``).
 
-It is an extended attribute of the file itself, so it is synced with the bytes and needs no index. Each mark is another one:
-who has sent what the file was takes away the mark that it had then, and not one that was made meanwhile.
+It is an extended attribute of the file itself, so it is synced with the bytes and needs no index. Each mark is unique: after
+a send, only the mark that the file had then is removed, not one that was set meanwhile.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _MARK_BYTES = 8
 
 
 def mark_unsent(fd: int) -> None:
-    """Mark the file, anew if it is marked. Raises ``OSError``."""
+    """Mark the file, replacing an earlier mark. Raises ``OSError``."""
     os.setxattr(fd, _MARK, os.urandom(_MARK_BYTES))
 
 
 def unsent_mark(fd: int) -> bytes | None:
-    """Return the file's mark; None when it has none."""
+    """Return the file's mark; None if it has none."""
     try:
         return os.getxattr(fd, _MARK)
     except OSError as problem:
@@ -29,7 +29,7 @@ def unsent_mark(fd: int) -> bytes | None:
 
 
 def unmark_unsent(fd: int, mark: bytes | None) -> bool:
-    """Take the mark away if it is still ``mark``; return whether the file has none now."""
+    """Remove the mark if it is still ``mark``; return whether the file is unmarked now."""
     now = unsent_mark(fd)
     if now is not None and now == mark:
         os.removexattr(fd, _MARK)
