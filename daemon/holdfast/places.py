@@ -1,4 +1,5 @@
-"""Where the daemon's own files may lie: not in its mountpoint, where it would wait for itself.
+"""Where the daemon's own files and its stores may lie: not in its mountpoint, where it would wait for itself, and no store
+in another, whose objects would have two paths.
 
 Nothing at or below the mountpoint is looked at: it might wait for a daemon, which this process may be about to become.
 """
@@ -6,34 +7,54 @@ Nothing at or below the mountpoint is looked at: it might wait for a daemon, whi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import permutations
 
 from holdfast import mountpoint
 from holdfast.config import Config, LoadedConfig
 from holdfast.errors import ConfigurationError
-from holdfast.remote import directory_of
+from holdfast.remote import directory_of, location_of
+from holdfast.remote.redaction import public_url
 
 _MOST_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""
 _OPTIONS = {
     "store.directory": " (--store)",
-    "checkpoints.url": " (--checkpoints)",
-    "blobs.url": " (--blobs)",
     "control.socket": " (--socket)",
 }
 
 
-def check(loaded: LoadedConfig) -> None:
-    """Make sure that nothing of the daemon's lies in the mountpoint. Raises ``ConfigurationError``, which names the key."""
+def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+    """Make sure that nothing of the daemon's lies in the mountpoint, and no store in another.
+
+    Raises ``ConfigurationError``, which names the key.
+    """
+    if loaded.config.mount.mountpoint:  # else it is told elsewhere
+        _check_outside(loaded)
+    _check_apart(loaded, environment)
+
+
+def _check_outside(loaded: LoadedConfig) -> None:
     config = loaded.config
-    if not config.mount.mountpoint:
-        return  # which is told elsewhere
     covered = mountpoint.real_path(config.mount.mountpoint)
     for key, path in _places(config):
         if _leads_into(path if os.path.isabs(path) else os.path.join(os.getcwd(), path), covered):
             raise ConfigurationError(
-                f"{key} ({loaded.sources.get(key, 'default')}): {path} lies in the mountpoint {config.mount.mountpoint}, "
+                f"{loaded.named(key)}: {path} lies in the mountpoint {config.mount.mountpoint}, "
                 f"where the daemon would wait for itself; set {key}{_OPTIONS.get(key, '')} to a place outside of it"
+            )
+
+
+def _check_apart(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+    stores = loaded.config.mounted_stores
+    found = {name: location_of(section.url, section.options, environment) for name, section in stores.items()}
+    for outer, inner in permutations(found.items(), 2):
+        (one, above), (other, below) = outer, inner
+        if above is not None and below is not None and above.contains(below):
+            what = "is the same store as" if above == below else "lies inside"
+            raise ConfigurationError(
+                f"{loaded.named(f'stores.{other}.url')}: {public_url(stores[other].url)} {what} "
+                f"{loaded.named(f'stores.{one}.url')}; give each store a place of its own"
             )
 
 
@@ -42,9 +63,9 @@ def _places(config: Config) -> Iterator[tuple[str, str]]:
     yield "control.socket", config.control.socket
     if config.log.file:
         yield "log.file", config.log.file
-    for key, url in (("checkpoints.url", config.checkpoints.url), ("blobs.url", config.blobs.url)):
-        if url.startswith("file://"):
-            yield key, str(directory_of(url))
+    for name, section in config.mounted_stores.items():
+        if section.url.startswith("file://"):
+            yield f"stores.{name}.url", str(directory_of(section.url))
 
 
 def _leads_into(path: str, covered: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -69,6 +70,7 @@ class Inspector:
         """Return the state of the daemon."""
         usage = self._base.room.usage()
         unsent = await trio.to_thread.run_sync(self._unsent)
+        homeless = (path for path in unsent if self._parts.zones.place_of(path.partition(b"/")[0]) is None)
         return Status(
             pid=os.getpid(),
             version=__version__,
@@ -95,10 +97,11 @@ class Inspector:
             min_free_bytes=self._base.room.limits.min_free_bytes,
             known_nodes=len(self._base.nodes),
             fetching=len(self._base.fetcher.fetches()),
-            unsent=unsent[:_MOST_UNSENT_SHOWN],
+            unsent=[self._paths.absolute(path) for path in unsent[:_MOST_UNSENT_SHOWN]],
             unsent_files=len(unsent),
             quarantined=len(self._parts.store.quarantine.files()),
             counters=self._parts.counters.as_dict(),
+            not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
         )
 
     def workdirs(self) -> list[WorkdirInfo]:
@@ -192,10 +195,10 @@ class Inspector:
             return "unknown"
         return "local"
 
-    def _unsent(self) -> list[str]:
+    def _unsent(self) -> list[bytes]:
         entries = (entry for _, entry in self._parts.index.entries.scan())
         unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
-        return [self._paths.absolute(entry.path) for entry in unsent if self._is_to_be_sent(entry.path)]
+        return [entry.path for entry in unsent if self._is_to_be_sent(entry.path)]
 
     def _is_to_be_sent(self, path: bytes) -> bool:
         place = self._parts.zones.place_of(path.rpartition(b"/")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import trio
@@ -13,9 +14,11 @@ from holdfast.checkpoints.reachability import Policy
 from holdfast.errors import ConfigurationError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
+from holdfast.maintenance.unconfigured import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
 _SECOND_NS = 10**9
+_log = logging.getLogger("holdfast.maintenance")
 
 
 class Upkeep:
@@ -28,6 +31,7 @@ class Upkeep:
         parts = base.parts
         self.shelf = PlanShelf(parts.store.path / "plans")
         self._stores = {name: remote.access for name, remote in parts.remotes.items()}
+        self._parts = parts
         self._settings = parts.config.sweep
         self._events = parts.events
         local = DeletedObjects(
@@ -43,7 +47,8 @@ class Upkeep:
         self._roots = self._checked_roots()
 
     async def run(self) -> None:
-        """Sweep regularly, if that is switched on, until cancelled."""
+        """Tell what is left of zones that are no longer configured; then sweep regularly, if that is switched on."""
+        await self._tell_of_remains()
         if not self._settings.every_seconds:
             await trio.sleep_forever()
         node = socket.gethostname()
@@ -70,11 +75,28 @@ class Upkeep:
         batches = settings.min_batches_to_retain if min_batches_to_retain is None else min_batches_to_retain
         return Policy(int(grace * _SECOND_NS), int(abandoned_seconds * _SECOND_NS), batches)
 
+    async def _tell_of_remains(self) -> None:
+        parts = self._parts
+        found = await trio.to_thread.run_sync(remains, parts.store.tree, parts.index, parts.zones)
+        for name, each in found.items():
+            self._events.emit(
+                "zone-not-configured", zone=name, files=each.files, unsent=each.unsent, deletions=each.deletions
+            )
+            if each.unsent or each.deletions:
+                _log.warning(
+                    "%s is not configured any more, and %d files and %d deletions were not sent; set stores.%s.url again",
+                    *(name, each.unsent, each.deletions, name),
+                )
+
     def _checked_roots(self) -> list[tuple[str, str]]:
-        wanted = self._settings.roots or ["checkpoints", *sorted(self.workdirs.zones)]
+        wanted = self._settings.roots or [*self._stores_of_state(), *sorted(self.workdirs.zones)]
         roots = [(zone, root) for zone, _, root in (each.strip("/").partition("/") for each in wanted)]
         for zone, _ in roots:
             if zone not in self.sweepers:
                 allowed = ", ".join(sorted(self.sweepers))
                 raise ConfigurationError(f"sweep.roots: there is no zone {zone!r}; allowed are {allowed}")
         return roots
+
+    def _stores_of_state(self) -> list[str]:
+        """Return the stores that hold checkpoints: those that ``localState`` of any role falls back to."""
+        return sorted({section.local_state for section in self._parts.config.every_role() if section.local_state})

@@ -10,6 +10,7 @@ from holdfast.remote.contract import (
     UploadSource,
 )
 from holdfast.remote.keys import PRIVATE, is_private, key_below
+from holdfast.remote.overlap import Location, location_of
 from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Capabilities",
     "DirectoryInfo",
     "DirectoryListing",
+    "Location",
     "ObjectBody",
     "ObjectInfo",
     "RemoteStore",
@@ -24,5 +26,6 @@ __all__ = [
     "directory_of",
     "is_private",
     "key_below",
+    "location_of",
     "open_store",
 ]

@@ -25,6 +25,8 @@ _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}
 _CREDENTIAL_OPTIONS = {"access_key_id", "secret_access_key", "session_token", "token", "skip_signature"}
+_KEY_PAIR = {"access_key_id", "secret_access_key"}
+_TOKENS = {"session_token", "token", "credential_provider"}
 _PROFILE_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token", "credential_provider"}
 
 
@@ -91,7 +93,7 @@ def _cloud_store(
     }
     if str(settings.pop("allow_http", "")).lower() == "true" or _has_plain_endpoint({**variables, **settings}):
         client["allow_http"] = True
-    secrets = secrets_of(url, {**variables, **settings})
+    secrets = secrets_of(url, {**variables, **options, **settings})
     config: Any = settings
     try:
         store: Any = from_url(
@@ -117,7 +119,20 @@ def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     settings = {name: value for name, value in profile.items() if name not in given and f"{name}_url" not in given}
     if "copy_if_not_exists" not in given and not environment.get("AWS_COPY_IF_NOT_EXISTS"):
         settings["copy_if_not_exists"] = "multipart"
-    return {**settings, **options}
+    settings.update(options)
+    if given >= _KEY_PAIR and not _TOKENS & given and environment.get("AWS_SESSION_TOKEN"):
+        return _with_keys_alone(settings)
+    return settings
+
+
+def _with_keys_alone(settings: dict[str, Any]) -> dict[str, Any]:
+    """Let the keys in ``settings`` be used without the session token of the environment, which obstore would add.
+
+    That token belongs to the environment's own keys; the server refuses it with any others.
+    """
+    keys = {short: settings[name] for name in settings if (short := name.lower().removeprefix("aws_")) in _KEY_PAIR}
+    rest = {name: value for name, value in settings.items() if name.lower().removeprefix("aws_") not in _KEY_PAIR}
+    return {**rest, "credential_provider": lambda: {**keys, "expires_at": None}}
 
 
 def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:

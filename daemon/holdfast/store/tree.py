@@ -94,7 +94,7 @@ class Tree:
         left = [path]
         while left:
             directory = left.pop()
-            for child, stat in self._children(directory):
+            for child, stat in self.children(directory):
                 is_directory = stat_module.S_ISDIR(stat.st_mode)
                 if is_directory:
                     left.append(child)
@@ -108,10 +108,10 @@ class Tree:
         while left:
             directory = left.pop()
             found.append(directory)
-            left += [child for child, stat in self._children(directory) if stat_module.S_ISDIR(stat.st_mode)]
+            left += [child for child, stat in self.children(directory) if stat_module.S_ISDIR(stat.st_mode)]
         return [(directory, inode) for directory in reversed(found) if (inode := self._remove_if_empty(directory))]
 
-    def _children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
+    def children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
         """Return path and lstat of each entry of the directory at ``path``; nothing if it is gone or unreadable."""
         found = []
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # what this user may not read is not served

@@ -55,7 +55,7 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The zone's name: ``checkpoints`` or ``blobs``."""
+        """The store's name, which is its zone's too."""
         return self.access.name
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import trio
 
-from holdfast.config import RoleSection
 from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
@@ -49,7 +48,7 @@ class Workdirs:
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
-        self._settings = parts.config.workdirs
+        self._config = parts.config
         self._events = parts.events
         self._nodes = base.nodes
         self._records = Records(parts.index.workdirs, parts.store.tree, boot_id())
@@ -294,14 +293,10 @@ class Workdirs:
         self._records.discard(path)
 
     def _retain_seconds(self, role: str) -> float:
-        section = self._settings
-        special = section.roles.get(role, RoleSection()).retain_seconds
-        return section.retain_seconds if special is None else special
+        return self._config.role(role).retain_seconds
 
     def _path_of(self, name: WorkdirName) -> bytes:
-        section = self._settings
-        base = section.roles.get(name.role, RoleSection()).base or section.base
-        return base.encode() + b"/" + name.encoded()
+        return self._config.role(name.role).base.encode() + b"/" + name.encoded()
 
     def _describe(self, path: bytes, record: WorkdirRecord) -> Workdir:
         holder = self._holder(path, record)

@@ -3,11 +3,12 @@
 from holdfast.zones.kinds import KindPolicy, NameKind
 from holdfast.zones.names import NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
-from holdfast.zones.zone import Zone, ZoneKind, ZoneMap, ZonePath
+from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath
 
 __all__ = [
     "SKELETON",
     "VOLATILE",
+    "Fallbacks",
     "KindPolicy",
     "NameKind",
     "NameTable",

@@ -1,8 +1,9 @@
 """After a lost index: every file in the sending zones is looked at once, so that the index knows it again.
 
-Marked files go to the backlog, the others are compared with the store (``Verifier``). A file that is opened before its turn
-is looked at then; so nothing has to wait for this, and it may be cut off at any point: what has no entry is found again by
-the next rebuild, or by the next open.
+Marked files go to the backlog, the others are compared with the store (``Verifier``). Of files of a store that is not
+configured those that are marked are noted as unsent, for the daemon that has the store again. A file that is opened before
+its turn is looked at then; so nothing has to wait for this, and it may be cut off at any point: what has no entry is found
+again by the next rebuild, or by the next open.
 """
 
 from __future__ import annotations
@@ -65,17 +66,20 @@ class IndexRebuild:
             if is_unsent(fd):
                 self._updates.mark_dirty(stat, path)
                 self._queue.add(path)
-            elif self._index.entries.get(stat.st_ino) is None:
+            elif self._zone_sends(path) and self._index.entries.get(stat.st_ino) is None:
                 await self._verifier.check_before_use(path, fd)
         finally:
             os.close(fd)
 
     def _files(self) -> list[bytes]:
         found = []
-        for top in self._zones.top_names:
-            for path, _ in self._tree.walk(top):
-                parent, _, name = path.rpartition(b"/")
-                place = self._zones.place_of(parent)
-                if place is not None and self._policy.sends(place, name):
-                    found.append(path)
+        for path, _ in self._tree.walk(b""):
+            parent, _, name = path.rpartition(b"/")
+            place = self._zones.place_of(parent)
+            if place is None or self._policy.sends(place, name):
+                found.append(path)
         return found
+
+    def _zone_sends(self, path: bytes) -> bool:
+        place = self._zones.place_of(path.rpartition(b"/")[0])
+        return place is not None and place.zone.sends

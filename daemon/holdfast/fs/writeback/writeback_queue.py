@@ -117,15 +117,25 @@ class WritebackQueue:
         return False
 
     async def _send_marked(self, path: bytes, fd: int, mark: bytes) -> bool:
-        """Send a file under all its names; the mark goes when the store has the bytes under each of them."""
+        """Send a file under all its names; the mark goes when the store has the bytes under each of them.
+
+        Names of a store that is not configured wait for the daemon to which it is.
+        """
         inode = os.fstat(fd).st_ino
-        sents = [sent for name in self._names_of(inode, path) if (sent := await self._send_as(name, fd, inode)) is not None]
+        names = self._names_of(inode, path)
+        reachable = [name for name in names if self._has_store(name)]
+        sents = [sent for name in reachable if (sent := await self._send_as(name, fd, inode)) is not None]
         if not sents:
             return True
         stable = all(sent.stable for sent in sents)
-        others_unsent = not (stable and unmark_unsent(fd, mark))  # or it has got another name, or other bytes, meanwhile
+        all_sent = stable and reachable == names
+        others_unsent = not (all_sent and unmark_unsent(fd, mark))  # or it has got another name, or other bytes, meanwhile
         self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
+
+    def _has_store(self, path: bytes) -> bool:
+        place = self._zones.place_of(path.rpartition(b"/")[0])
+        return place is not None and place.zone.remote is not None
 
     async def _send_as(self, path: bytes, fd: int, inode: int) -> Sent | None:
         parent, _, name = path.rpartition(b"/")
