@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 from holdfast.capacity import Limits, Room
+from holdfast.checkpoints.formats import FORMATS
 from holdfast.config import Config, ZoneSection
 from holdfast.errors import RemoteUnavailableError, StoreUnsuitableError
 from holdfast.fs.core import Core
@@ -54,7 +55,7 @@ async def assembled(
     )
     fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
     _restore_deletions(store, index, zones, remotes)
-    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
+    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind}, FORMATS.name_kinds)
     return Core(
         config,
         store,

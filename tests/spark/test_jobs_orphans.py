@@ -8,16 +8,16 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from holdfast.checkpoints.hooks.stored import StoredPlan
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from holdfast.remote import RemoteStore
 from holdfast_spark.jobs import inventory, orphans
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import plan_of, run
 from tests.support import garbage
 from tests.support.checkpoint_roots import JOB, below, job
-from tests.support.hooks import HooksOver
 from tests.support.node import Node
+from tests.support.sweeps import SweepsOver
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -27,7 +27,7 @@ STRICT = Policy(grace_ns=DAY_NS, abandoned_ns=7 * DAY_NS, min_batches_to_retain=
 
 def on_one_node(store: RemoteStore, root: str, policy: Policy, directory: Path) -> StoredPlan:
     async def plan() -> StoredPlan:
-        return await HooksOver(store, directory).hooks.plan_sweep("checkpoints", root, policy)
+        return await SweepsOver(store, directory).sweeps.plan_sweep("checkpoints", root, policy)
 
     return trio.run(plan)
 

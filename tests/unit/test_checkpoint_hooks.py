@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints.hooks.shelf import PlanShelf, new_id
-from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
-from holdfast.checkpoints.hooks.streams import ObjectStream
-from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.object_stream import ObjectStream
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
+from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.errors import ObjectChangedError, PlanError, PlanOutdatedError, RemoteRefusedError
 from tests.support import samples
 from tests.support.checkpoint_roots import JOB, digest
-from tests.support.hooks import HooksOver
 from tests.support.root_store import RootStore
 from tests.support.roots import DAY, HOUR, SECOND, Root
+from tests.support.sweeps import SweepsOver
 from tests.unit.test_checkpoint_sweep_spark import add_state, location
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
@@ -52,8 +52,8 @@ def store(root: Root) -> RootStore:
 
 
 @pytest.fixture
-def node(store: RootStore, tmp_path: Path) -> HooksOver:
-    return HooksOver(store, tmp_path / "plans")
+def node(store: RootStore, tmp_path: Path) -> SweepsOver:
+    return SweepsOver(store, tmp_path / "plans")
 
 
 def names(root: Root) -> set[str]:
@@ -67,8 +67,8 @@ def planned(plan: StoredPlan) -> set[str]:
 # --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_sweep_takes_what_was_planned_and_tells_the_node(node: HooksOver, root: Root) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_sweep_takes_what_was_planned_and_tells_the_node(node: SweepsOver, root: Root) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     assert planned(plan) == GARBAGE
     assert plan.header.kept == []
     before = names(root)
@@ -79,11 +79,11 @@ async def test_a_sweep_takes_what_was_planned_and_tells_the_node(node: HooksOver
     assert (node.counters.objects_swept, node.counters.bytes_swept) == (3, 6)
     (event,) = [event.fields for event in node.events.since(0) if event.kind == "swept"]
     assert (event["removed"], event["bytes"], event["root"]) == (3, 6, "flink")
-    assert (await node.hooks.plan_sweep("checkpoints", "flink", POLICY)).items == ()
+    assert (await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)).items == ()
 
 
-async def test_a_plan_that_is_carried_out_at_once_costs_no_second_listing(node: HooksOver, store: RootStore) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_plan_that_is_carried_out_at_once_costs_no_second_listing(node: SweepsOver, store: RootStore) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     listings = store.requests["list"]
     await node.carry_out(plan, at_once=True)
     assert store.requests["list"] == listings
@@ -91,18 +91,18 @@ async def test_a_plan_that_is_carried_out_at_once_costs_no_second_listing(node: 
 
 
 async def test_another_daemon_lists_again_whatever_it_is_told(
-    node: HooksOver, store: RootStore, root: Root, tmp_path: Path
+    node: SweepsOver, store: RootStore, root: Root, tmp_path: Path
 ) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     root.write(f"flink/{JOB}/shared/{digest(1)}", b"another")
-    later = HooksOver(store, tmp_path / "plans")
+    later = SweepsOver(store, tmp_path / "plans")
     with pytest.raises(PlanOutdatedError, match="the world has changed"):
-        await later.carry_out(later.shelf.get(plan.header.id), at_once=True)
+        await later.carry_out(later.plan_store.get(plan.header.id), at_once=True)
 
 
 @pytest.mark.parametrize("change", ["replaced", "referred to"])
-async def test_a_plan_is_refused_when_the_world_has_changed(node: HooksOver, root: Root, change: str) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_plan_is_refused_when_the_world_has_changed(node: SweepsOver, root: Root, change: str) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     orphan = f"flink/{JOB}/shared/{digest(1)}"
     if change == "replaced":
         root.write(orphan, b"54321", age_ns=2 * DAY)
@@ -113,105 +113,105 @@ async def test_a_plan_is_refused_when_the_world_has_changed(node: HooksOver, roo
     with pytest.raises(PlanOutdatedError, match=r"1 of 3 would not go any more .*nothing was touched"):
         await node.carry_out(plan)
     assert names(root) == before
-    assert node.shelf.outcome(plan.header.id).state == "waiting"
+    assert node.plan_store.outcome(plan.header.id).state == "waiting"
 
 
-async def test_a_sweep_that_is_cut_off_is_carried_on(node: HooksOver, root: Root, store: RootStore, tmp_path: Path) -> None:
+async def test_a_sweep_that_is_cut_off_is_carried_on(node: SweepsOver, root: Root, store: RootStore, tmp_path: Path) -> None:
     for number in range(2500):
         root.write(f"flink/{JOB}/shared/{digest(10_000 + number)}", age_ns=3 * DAY)
     before = names(root)
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     store.failures = [None, RemoteRefusedError("no more today")]
     with pytest.raises(RemoteRefusedError):
         await node.carry_out(plan)
-    assert node.shelf.outcome(plan.header.id).state == "executing"
+    assert node.plan_store.outcome(plan.header.id).state == "executing"
     assert len(before) - len(names(root)) == 1000
-    restarted = HooksOver(store, tmp_path / "plans")
-    outcome = await restarted.carry_out(restarted.shelf.get(plan.header.id))
+    restarted = SweepsOver(store, tmp_path / "plans")
+    outcome = await restarted.carry_out(restarted.plan_store.get(plan.header.id))
     assert (outcome.state, outcome.gone, outcome.removed) == ("done", 1000, 1503)
     assert names(root) == before - planned(plan)
 
 
-async def test_a_sweep_cut_off_before_its_directories_still_takes_them(node: HooksOver, root: Root) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_sweep_cut_off_before_its_directories_still_takes_them(node: SweepsOver, root: Root) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     root.delete(name.encode() for name in GARBAGE if "/chk-3" not in name)
     root.mkdir(f"flink/{JOB}/chk-3")
     await node.carry_out(plan)
     assert not GARBAGE & names(root)
 
 
-async def test_a_directory_that_somebody_writes_to_stays(node: HooksOver, root: Root) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_directory_that_somebody_writes_to_stays(node: SweepsOver, root: Root) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     written = root.write(f"flink/{JOB}/chk-3/new").decode()
     await node.carry_out(plan)
     assert {written, f"flink/{JOB}/chk-3"} <= names(root)
 
 
 async def test_two_sweepers_do_not_hurt_each_other(store: RootStore, root: Root, tmp_path: Path) -> None:
-    nodes = [HooksOver(store, tmp_path / name) for name in "ab"]
-    plans = [await node.hooks.plan_sweep("checkpoints", "flink", POLICY) for node in nodes]
+    nodes = [SweepsOver(store, tmp_path / name) for name in "ab"]
+    plans = [await node.sweeps.plan_sweep("checkpoints", "flink", POLICY) for node in nodes]
     before = names(root)
-    steps = [node.hooks.execute(plan, at_once=False) for node, plan in zip(nodes, plans, strict=True)]
+    steps = [node.sweeps.execute(plan, at_once=False) for node, plan in zip(nodes, plans, strict=True)]
     await anext(steps[0])  # the first has confirmed its plan, and has deleted some
     outcomes = [[step.outcome async for step in rest][-1] for rest in reversed(steps)]
     assert [outcome.state for outcome in outcomes] == ["done", "done"]
     assert names(root) == before - GARBAGE
 
 
-async def test_what_this_node_is_writing_stays(node: HooksOver, root: Root) -> None:
+async def test_what_this_node_is_writing_stays(node: SweepsOver, root: Root) -> None:
     orphan = f"flink/{JOB}/shared/{digest(1)}"
     node.copies.busy.add(orphan)
-    outcome = await node.carry_out(await node.hooks.plan_sweep("checkpoints", "flink", POLICY))
+    outcome = await node.carry_out(await node.sweeps.plan_sweep("checkpoints", "flink", POLICY))
     assert outcome.in_use == 1
     assert orphan in names(root)
 
 
-async def test_a_plan_is_carried_out_once(node: HooksOver) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_plan_is_carried_out_once(node: SweepsOver) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     await node.carry_out(plan)
     with pytest.raises(PlanOutdatedError, match="has been carried out"):
         await node.carry_out(plan)
 
 
-async def test_a_plan_is_not_carried_out_twice_at_a_time(node: HooksOver) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
-    first = node.hooks.execute(plan, at_once=True)
+async def test_a_plan_is_not_carried_out_twice_at_a_time(node: SweepsOver) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
+    first = node.sweeps.execute(plan, at_once=True)
     await anext(first)
     with pytest.raises(PlanError, match="at this moment"):
         await node.carry_out(plan)
     assert [step.outcome.state async for step in first][-1] == "done"
 
 
-async def test_another_stores_plan_is_refused(node: HooksOver, store: RootStore) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_another_stores_plan_is_refused(node: SweepsOver, store: RootStore) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     store.url = "test://another"
     with pytest.raises(PlanError, match="is for test://root, which is not"):
         await node.carry_out(plan)
 
 
-async def test_what_can_not_be_read_is_said_and_keeps_everything(node: HooksOver, root: Root) -> None:
+async def test_what_can_not_be_read_is_said_and_keeps_everything(node: SweepsOver, root: Root) -> None:
     root.write(f"flink/{JOB}/chk-8/_metadata", b"\x00" * 100, age_ns=2 * DAY)
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     assert {item.phase for item in plan.items} == {"directory"}
     assert [kept.scope for kept in plan.header.kept] == [f"{JOB}/chk-8/_metadata"]
 
 
-async def test_a_store_that_does_not_answer_is_an_error_and_not_an_empty_root(node: HooksOver, store: RootStore) -> None:
+async def test_a_store_that_does_not_answer_is_an_error_and_not_an_empty_root(node: SweepsOver, store: RootStore) -> None:
     class Refusing(RootStore):
         def read(self, *arguments: object) -> object:  # type: ignore[override]
             raise RemoteRefusedError("403")
 
     store.__class__ = Refusing
     with pytest.raises(RemoteRefusedError, match="403"):
-        await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
-    assert node.shelf.ids() == []
+        await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
+    assert node.plan_store.ids() == []
 
 
 @pytest.mark.parametrize("name", [name for name in samples.names() if "versions" not in name])
 async def test_a_plan_of_a_store_is_that_of_its_listing(name: str, tmp_path: Path) -> None:
     root = Root.of_sample(samples.sample(name))
-    node = HooksOver(RootStore(root), tmp_path / "plans")
-    plan = await node.hooks.plan_sweep("checkpoints", "", POLICY)
+    node = SweepsOver(RootStore(root), tmp_path / "plans")
+    plan = await node.sweeps.plan_sweep("checkpoints", "", POLICY)
     expected = root.sweep(POLICY)
     assert [item.name.encode() for item in plan.items] == [entry.name for entry in expected.entries]
     outcome = await node.carry_out(plan)
@@ -221,26 +221,26 @@ async def test_a_plan_of_a_store_is_that_of_its_listing(name: str, tmp_path: Pat
 # --- drops ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_drop_takes_the_metadata_first_and_all_that_is_exclusive(node: HooksOver, root: Root) -> None:
-    plan = await node.hooks.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
+async def test_a_drop_takes_the_metadata_first_and_all_that_is_exclusive(node: SweepsOver, root: Root) -> None:
+    plan = await node.sweeps.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
     assert (plan.header.root, plan.header.checkpoints) == ("flink", [f"{JOB}/chk-7"])
     assert [item.name for item in plan.items] == [f"{JOB}/chk-7/_metadata", f"{JOB}/exclusive/chk-7-state", f"{JOB}/chk-7"]
     told = node.copies.told
-    async for _ in node.hooks.execute(plan, at_once=False):
+    async for _ in node.sweeps.execute(plan, at_once=False):
         assert told[:1] == [f"flink/{JOB}/chk-7/_metadata"]
     assert f"flink/{JOB}/shared/{digest(7)}" in names(root), "a sweep takes it"
     assert f"flink/{JOB}/chk-8/_metadata" in names(root)
 
 
-async def test_a_drop_of_all_up_to_a_checkpoint(node: HooksOver, root: Root) -> None:
-    plan = await node.hooks.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=True)
+async def test_a_drop_of_all_up_to_a_checkpoint(node: SweepsOver, root: Root) -> None:
+    plan = await node.sweeps.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=True)
     assert plan.header.checkpoints == [f"{JOB}/chk-3", f"{JOB}/chk-7"]
     await node.carry_out(plan)
     assert not [name for name in names(root) if "chk-3" in name or "chk-7" in name]
 
 
-async def test_a_drop_cut_off_after_the_metadata_is_carried_on(node: HooksOver, root: Root, store: RootStore) -> None:
-    plan = await node.hooks.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
+async def test_a_drop_cut_off_after_the_metadata_is_carried_on(node: SweepsOver, root: Root, store: RootStore) -> None:
+    plan = await node.sweeps.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
     store.failures = [None, RemoteRefusedError("no more today")]
     with pytest.raises(RemoteRefusedError):
         await node.carry_out(plan)
@@ -250,20 +250,20 @@ async def test_a_drop_cut_off_after_the_metadata_is_carried_on(node: HooksOver, 
     assert not [name for name in names(root) if "chk-7" in name]
 
 
-async def test_what_a_sibling_job_has_claimed_stays(node: HooksOver, root: Root) -> None:
+async def test_what_a_sibling_job_has_claimed_stays(node: SweepsOver, root: Root) -> None:
     metadata = own_metadata(OwnMetadata(1, (OwnFile("exclusive/chk-7-state", 1, ""),)))
     root.write(f"flink/{'b' * 32}/chk-1/_metadata", metadata, age_ns=DAY)
-    plan = await node.hooks.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
+    plan = await node.sweeps.plan_drop("checkpoints", f"flink/{JOB}/chk-7", None, all_before=False)
     assert [item.name for item in plan.items] == [f"{JOB}/chk-7/_metadata", f"{JOB}/chk-7"]
 
 
 async def test_batches_of_spark_are_dropped_with_all_before(tmp_path: Path) -> None:
     root = location(range(10))
     add_state(root, *(f"{version}.zip" for version in range(1, 11)))
-    node = HooksOver(RootStore(root), tmp_path / "plans")
+    node = SweepsOver(RootStore(root), tmp_path / "plans")
     with pytest.raises(PlanError, match="use --up-to"):
-        await node.hooks.plan_drop("checkpoints", "q/commits/5", None, all_before=False)
-    plan = await node.hooks.plan_drop("checkpoints", "q/offsets/5", None, all_before=True)
+        await node.sweeps.plan_drop("checkpoints", "q/commits/5", None, all_before=False)
+    plan = await node.sweeps.plan_drop("checkpoints", "q/offsets/5", None, all_before=True)
     assert plan.header.root == "q"
     await node.carry_out(plan)
     assert {name for name in names(root) if "/commits/" in name} == {f"q/commits/{batch}" for batch in range(6, 10)}
@@ -279,25 +279,25 @@ async def test_batches_of_spark_are_dropped_with_all_before(tmp_path: Path) -> N
         ("q/commits/5", "there is no batch 5"),
     ],
 )
-async def test_what_is_no_checkpoint_can_not_be_dropped(node: HooksOver, name: str, message: str) -> None:
+async def test_what_is_no_checkpoint_can_not_be_dropped(node: SweepsOver, name: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        await node.hooks.plan_drop("checkpoints", name, None, all_before=True)
+        await node.sweeps.plan_drop("checkpoints", name, None, all_before=True)
 
 
-async def test_a_census_is_of_what_lies_below(node: HooksOver) -> None:
-    found = await node.hooks.census("checkpoints", f"flink/{JOB}")
+async def test_a_census_is_of_what_lies_below(node: SweepsOver) -> None:
+    found = await node.sweeps.census("checkpoints", f"flink/{JOB}")
     assert [each.name for each in found if each.what == "checkpoint"] == [b"chk-3", b"chk-7", b"chk-8"]
 
 
 # --- plans that are kept ----------------------------------------------------------------------------------------------
 
 
-async def test_the_format_of_a_plan(node: HooksOver, root: Root, tmp_path: Path) -> None:
+async def test_the_format_of_a_plan(node: SweepsOver, root: Root, tmp_path: Path) -> None:
     """Others write plans too: PySpark jobs, scripts."""
     root.files = {name: each for name, each in root.files.items() if b"shared" in name or b"chk-8" in name}
     root.directories.clear()
     root.delete([f"flink/{JOB}/exclusive/chk-8-state".encode(), f"flink/{JOB}/shared/{digest(7)}".encode()])
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     text = (tmp_path / "plans" / f"{plan.header.id}.plan").read_text()
     orphan = plan.items[0]
     assert text == (
@@ -308,7 +308,7 @@ async def test_the_format_of_a_plan(node: HooksOver, root: Root, tmp_path: Path)
         f'{{"name":"{JOB}/shared/{digest(1)}","reason":"unreferenced","about":"shared of {JOB}","size_bytes":5,'
         f'"mtime_ns":{orphan.mtime_ns},"etag":"{orphan.etag}","phase":"file"}}\n'
     )
-    assert node.shelf.get(plan.header.id) == plan
+    assert node.plan_store.get(plan.header.id) == plan
     assert orphan.why == f"shared file that nobody refers to: shared of {JOB}"
 
 
@@ -325,8 +325,8 @@ def test_what_is_no_plan_is_refused(text: bytes, message: str) -> None:
         read_plan(io.BytesIO(text))
 
 
-async def test_a_plan_that_is_cut_off_damaged_or_of_another_format_is_refused(node: HooksOver) -> None:
-    plan = await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+async def test_a_plan_that_is_cut_off_damaged_or_of_another_format_is_refused(node: SweepsOver) -> None:
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     lines = list(plan.lines())
     for damaged in (
         lines[:-1],
@@ -338,42 +338,42 @@ async def test_a_plan_that_is_cut_off_damaged_or_of_another_format_is_refused(no
             read_plan(io.BytesIO(b"".join(damaged)))
 
 
-async def test_only_the_newest_plans_are_kept(node: HooksOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.checkpoints.hooks.shelf._KEPT_PLANS", 2)
+async def test_only_the_newest_plans_are_kept(node: SweepsOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.checkpoints.sweeps.plan_store._KEPT_PLANS", 2)
     ids = []
     for number in range(3):
-        monkeypatch.setattr("holdfast.checkpoints.hooks.execution.new_id", lambda n=number: f"20200101-00000{n}-aaaaaa")
-        ids.append((await node.hooks.plan_sweep("checkpoints", "flink", POLICY)).header.id)
-    assert node.shelf.ids() == ids[1:]
+        monkeypatch.setattr("holdfast.checkpoints.sweeps.execution.new_id", lambda n=number: f"20200101-00000{n}-aaaaaa")
+        ids.append((await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)).header.id)
+    assert node.plan_store.ids() == ids[1:]
     assert sorted(file.name for file in (tmp_path / "plans").iterdir()) == [f"{each}.plan" for each in ids[1:]]
 
 
-async def test_what_crashes_have_left_goes_and_what_another_writes_stays(node: HooksOver, tmp_path: Path) -> None:
+async def test_what_crashes_have_left_goes_and_what_another_writes_stays(node: SweepsOver, tmp_path: Path) -> None:
     (tmp_path / "plans").mkdir()
     left_over, under_way = (tmp_path / "plans" / f".new-{each}.plan" for each in ("20200101-000000-aaaaaa", new_id()))
     left_over.write_text("half of one")
     os.utime(left_over, (0, 0))
     under_way.write_text("the first half of one")
-    await node.hooks.plan_sweep("checkpoints", "flink", POLICY)
+    await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     assert (left_over.exists(), under_way.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("plan_id", ["", "../../etc/passwd", "20200101-000000-AAAAAA", "x"])
 def test_an_id_leads_nowhere_else(tmp_path: Path, plan_id: str) -> None:
     with pytest.raises(PlanError, match="no id of a plan"):
-        PlanShelf(tmp_path).get(plan_id)
+        PlanStore(tmp_path).get(plan_id)
 
 
 def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="there is no plan"):
-        PlanShelf(tmp_path).get(new_id())
+        PlanStore(tmp_path).get(new_id())
 
 
 # --- streams over objects ---------------------------------------------------------------------------------------------
 
 
 def test_a_stream_asks_for_what_is_read_only(root: Root, store: RootStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.checkpoints.hooks.streams._BLOCK_BYTES", 10)
+    monkeypatch.setattr("holdfast.checkpoints.sweeps.object_stream._BLOCK_BYTES", 10)
     content = bytes(range(95))
     root.write("large", content)
     stream = ObjectStream(store, "large")

@@ -6,10 +6,10 @@ import socket
 
 import trio
 
-from holdfast.checkpoints.hooks.execution import Hooks
-from holdfast.checkpoints.hooks.periodic import PeriodicSweeps, Sweeper
-from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.execution import StoreSweeps
+from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
+from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.errors import ConfigurationError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.swept import SweptObjects
@@ -19,23 +19,23 @@ _SECOND_NS = 10**9
 
 
 class Upkeep:
-    """``hooks`` are for the stores' zones, ``workdirs`` for the bases of working directories, ``sweepers`` for each its own.
+    """``sweeps`` are of the stores' zones, ``workdirs`` of the bases of working directories, ``sweepers`` has both by name.
 
     Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
     """
 
     def __init__(self, files: FileSystem, workdirs: Workdirs) -> None:
         core = files.core
-        self.shelf = PlanShelf(core.store.path / "plans")
+        self.plan_store = PlanStore(core.store.path / "plans")
         self._stores = {name: remote.access for name, remote in core.remotes.items()}
         self._settings = core.config.sweep
         self._events = core.events
         local = SweptObjects(core, files.presence)
-        self.hooks = Hooks(self._stores, self.shelf, local, core.events, core.counters)
-        self.workdirs = WorkdirSweeps(files, workdirs, self.shelf)
+        self.sweeps = StoreSweeps(self._stores, self.plan_store, local, core.events, core.counters)
+        self.workdirs = WorkdirSweeps(files, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),
-            **dict.fromkeys(self.hooks.zones, self.hooks),
+            **dict.fromkeys(self.sweeps.zones, self.sweeps),
         }
         self.policy()
         self._roots = self._checked_roots()

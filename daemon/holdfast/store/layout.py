@@ -7,7 +7,7 @@
     tree/           the backing tree, in the shape of the mount
     fetching/  orphans/  trash/  quarantine/
     index/          LMDB
-    plans/          of sweeps (checkpoints.hooks.shelf), as soon as there is one
+    plans/          of sweeps (checkpoints.sweeps.plan_store), as soon as there is one
 
 The format version changes whenever an older daemon would misread what a newer one wrote.
 """

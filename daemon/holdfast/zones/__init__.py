@@ -1,6 +1,6 @@
 """From names to policies: which zone a path lies in, and of which kind a name is. Pure: nothing here touches a disk."""
 
-from holdfast.zones.names import NameKind, NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
+from holdfast.zones.names import NameKind, NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import Place, Zone, ZoneKind, ZoneMap
 
@@ -14,8 +14,6 @@ __all__ = [
     "Zone",
     "ZoneKind",
     "ZoneMap",
-    "checkpoint_of_log",
     "sidecar_of",
     "sidecar_owner",
-    "temporary_target",
 ]
