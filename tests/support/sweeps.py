@@ -1,4 +1,4 @@
-"""The daemon's cleanup hooks over a root in memory, for tests without a mount."""
+"""The daemon's sweeps over a root in memory, for tests without a mount."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import trio
 
+from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from holdfast.checkpoints.sweeps.plan_store import Outcome, PlanStore
@@ -32,9 +33,9 @@ class NoCopies:
 
 
 class SweepsOver:
-    """Hooks of one node over ``store``."""
+    """Sweeps of one node over ``store``."""
 
-    def __init__(self, store: RemoteStore, directory: Path) -> None:
+    def __init__(self, store: RemoteStore, directory: Path, formats: Formats = FORMATS) -> None:
         self.events = EventLog(lambda: 0.0)
         self.counters = Counters()
         self.copies = NoCopies()
@@ -49,7 +50,7 @@ class SweepsOver:
         )
         self.plan_store = PlanStore(directory)
         self.stores = {"checkpoints": access}
-        self.sweeps = StoreSweeps(self.stores, self.plan_store, self.copies, self.events, self.counters)
+        self.sweeps = StoreSweeps(self.stores, self.plan_store, self.copies, self.events, self.counters, formats)
 
     async def carry_out(self, plan: StoredPlan, *, at_once: bool = False) -> Outcome:
         outcome = Outcome()
