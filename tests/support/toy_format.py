@@ -38,6 +38,7 @@ from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
 from holdfast.checkpoints.references import Reference, ReferenceKind
 from holdfast.errors import PlanError
 from holdfast.zones import NameKind
+from tests.support.roots import DAY, Root
 
 FIRST_LINE = b"toy 1\n"
 _MANIFEST = re.compile(rb"(?P<job>.+)/ckpt-(?P<number>[0-9]+)/MANIFEST")
@@ -231,3 +232,26 @@ TOY = Format(
 
 WITH_TOY = Formats(*FORMATS.formats, TOY)
 """The registry, with one line more."""
+
+
+TOYS_GO = {"toy/data/orphan", "toy/ckpt-1", "tables/t/part-0/1", "toy/scratch/old"}
+"""What of ``toys`` no checkpoint needs."""
+
+
+def toys() -> Root:
+    """Return the root of a toy job with two checkpoints, and of a toy table, each with garbage that is days old."""
+    root = Root()
+    for name in ("a", "b", "c", "orphan"):
+        root.write(f"toy/data/{name}", age_ns=5 * DAY)
+    root.write("toy/data/young")
+    root.write("toy/ckpt-2/MANIFEST", manifest("a", "b"), age_ns=3 * DAY)
+    root.write("toy/ckpt-3/MANIFEST", manifest("b", "c"), age_ns=2 * DAY)
+    root.write("toy/scratch/old", age_ns=3 * DAY)
+    root.write("toy/scratch/new", age_ns=2 * DAY)
+    for directory in ("toy/ckpt-1", "toy/ckpt-2", "toy/ckpt-3"):
+        root.mkdir(directory, age_ns=4 * DAY)
+    root.write("tables/t/TABLE")
+    for version in (1, 2):
+        root.write(f"tables/t/log/{version}", age_ns=2 * DAY)
+        root.write(f"tables/t/part-0/{version}", age_ns=3 * DAY)
+    return root

@@ -29,30 +29,14 @@ from tests.support.divided_sweep import divided_sweep, rows_of, warmed
 from tests.support.root_store import RootStore
 from tests.support.roots import DAY, HOUR, Root, reasons
 from tests.support.sweeps import SweepsOver
-from tests.support.toy_format import TOY, WITH_TOY, ToyManifest, manifest
+from tests.support.toy_format import TOY, TOYS_GO, WITH_TOY, ToyManifest, manifest, toys
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
-GOES = {"toy/data/orphan", "toy/ckpt-1", "tables/t/part-0/1", "toy/scratch/old"}
 
 
 @pytest.fixture
 def root() -> Root:
-    """Return the root of a toy job with two checkpoints, a toy table, and an orphan in each."""
-    root = Root()
-    for name in ("a", "b", "c", "orphan"):
-        root.write(f"toy/data/{name}", age_ns=5 * HOUR)
-    root.write("toy/data/young")
-    root.write("toy/ckpt-2/MANIFEST", manifest("a", "b"), age_ns=3 * HOUR)
-    root.write("toy/ckpt-3/MANIFEST", manifest("b", "c"), age_ns=2 * HOUR)
-    root.write("toy/scratch/old", age_ns=3 * HOUR)
-    root.write("toy/scratch/new", age_ns=2 * HOUR)
-    for directory in ("toy/ckpt-1", "toy/ckpt-2", "toy/ckpt-3"):
-        root.mkdir(directory, age_ns=4 * HOUR)
-    root.write("tables/t/TABLE")
-    for version in (1, 2):
-        root.write(f"tables/t/log/{version}", age_ns=2 * HOUR)
-        root.write(f"tables/t/part-0/{version}", age_ns=3 * HOUR)
-    return root
+    return toys()
 
 
 # --- reachability -----------------------------------------------------------------------------------------------------
@@ -80,7 +64,7 @@ def test_a_sweep_reads_its_manifests_and_takes_what_they_do_not_refer_to(root: R
     assert all(isinstance(answer, ToyManifest) for answer in answers.values())
     examination.supply(answers)
     plan = examination.result
-    assert set(reasons(plan)) == GOES
+    assert set(reasons(plan)) == TOYS_GO
     assert {b"toy/data/a", b"toy/data/b", b"toy/data/c"} <= plan.retained
     assert root.carry_out(sweep(root.listing(), POLICY, root.now_ns)).entries == (), "who does not know it keeps it"
 
@@ -89,7 +73,7 @@ def test_a_manifest_that_can_not_be_read_stops_its_own_layout_only(root: Root) -
     root.write("toy/ckpt-4/MANIFEST", b"no toy", age_ns=HOUR)
     plan = root.carry_out(sweep(root.listing(), POLICY, root.now_ns, WITH_TOY))
     assert [kept.scope for kept in plan.kept] == [b"toy/ckpt-4/MANIFEST"]
-    assert set(reasons(plan)) == GOES - {"toy/data/orphan"}
+    assert set(reasons(plan)) == TOYS_GO - {"toy/data/orphan"}
     assert divided_sweep(root, POLICY, WITH_TOY).kept == {"toy/ckpt-4/MANIFEST"}
 
 
@@ -102,7 +86,7 @@ def test_a_drop_takes_its_manifests_and_what_its_other_checkpoints_do_not_need_i
     ]
     root.execute(plan)
     swept = root.carry_out(sweep(root.listing(), POLICY, root.now_ns, WITH_TOY))
-    assert set(reasons(swept)) == GOES | {"toy/data/a"}
+    assert set(reasons(swept)) == TOYS_GO | {"toy/data/a"}
 
 
 def test_a_batch_of_its_locations_can_be_dropped(root: Root) -> None:
@@ -130,7 +114,7 @@ async def test_the_daemon_sweeps_and_drops_it(root: Root, tmp_path: Path) -> Non
     found = await node.sweeps.census("checkpoints", "tables/t")
     assert [each.name for each in found] == [b"log/1", b"log/2"]
     plan = await node.sweeps.plan_sweep("checkpoints", "", POLICY)
-    assert {item.name for item in plan.items} == GOES
+    assert {item.name for item in plan.items} == TOYS_GO
     await node.carry_out(plan)
     plan = await node.sweeps.plan_drop("checkpoints", "toy/ckpt-3", None, all_before=True)
     assert [item.name for item in plan.items][:2] == ["toy/ckpt-2/MANIFEST", "toy/ckpt-3/MANIFEST"]
@@ -179,7 +163,7 @@ def test_whoever_creates_by_its_conventions_is_known() -> None:
 
 def test_the_jobs_divide_it_and_come_to_the_same_plan(root: Root) -> None:
     plan = divided_sweep(root, POLICY, WITH_TOY)
-    assert set(plan.entries) == GOES
+    assert set(plan.entries) == TOYS_GO
     assert divided_sweep(root, POLICY, FORMATS).entries == {}
 
 

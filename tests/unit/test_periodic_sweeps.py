@@ -15,7 +15,7 @@ from holdfast.errors import RemoteRefusedError
 from tests.support.root_store import RootStore
 from tests.support.roots import DAY, HOUR, SECOND, Root
 from tests.support.sweeps import SweepsOver
-from tests.unit.test_checkpoint_hooks import GARBAGE, names, root
+from tests.unit.test_checkpoint_sweeps import GARBAGE, names, root
 
 __all__ = ["root"]
 
