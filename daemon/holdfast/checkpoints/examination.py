@@ -1,7 +1,7 @@
-"""Questions and answers without I/O: whoever judges a listing says which manifests it needs, and goes on when it has them.
+"""Judging a listing without I/O: a judge asks for the manifests it needs, and its caller fetches them.
 
-A judge is a generator that yields what it wants and is sent what was read. ``Examination`` puts a plain face on one; the
-caller fetches all that is wanted, in parallel and however it likes, and reads each with its ``kind``.
+A judge is a generator. It yields the manifests it wants (``Wanted``) and is sent what was read. ``Examination`` wraps one:
+the caller fetches all that is wanted, in parallel or one by one, and reads each with its ``kind``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def missing(name: bytes) -> Unreadable:
 
 
 def together(parts: Sequence[Asking[_T]]) -> Asking[list[_T]]:
-    """Run several judges in step: what all of them want is asked for at once."""
+    """Run several judges side by side: what all of them want is asked for at once."""
     results: dict[int, _T] = {}
     waiting: dict[int, Sequence[Wanted]] = {}
 
@@ -55,7 +55,7 @@ def together(parts: Sequence[Asking[_T]]) -> Asking[list[_T]]:
 
 
 class Examination(Generic[_T]):
-    """A judge at work. While ``wanted`` is not empty, supply an answer for each; then there is a ``result``."""
+    """A judge at work. While ``wanted`` is not empty, supply an answer for each; after that there is a ``result``."""
 
     def __init__(self, asking: Asking[_T]) -> None:
         self._asking = asking
@@ -64,12 +64,12 @@ class Examination(Generic[_T]):
         self._advance(None)
 
     def supply(self, answers: Answers) -> None:
-        """Go on with what was read; what has gone meanwhile is answered by ``missing``."""
+        """Continue with what was read. The answer for a manifest that has gone meanwhile is ``missing``."""
         self._advance(answers)
 
     @property
     def result(self) -> _T:
-        """What came out. Only when nothing is wanted any more."""
+        """The result. Available once nothing is wanted any more."""
         return self._results[0]
 
     def _advance(self, answers: Answers | None) -> None:

@@ -1,6 +1,6 @@
-"""What would go, and why: the model of a plan. Nothing is deleted here.
+"""The model of a plan: what would go, and why. Nothing is deleted here.
 
-A plan is made of one listing. Between that and its execution the world goes on: who executes it makes a second plan from a
+A plan is made of one listing, and the store changes before the plan is executed. So an execution makes a second plan from a
 new listing, and deletes only what stands in both with the same size and time (``sweeps.revalidation``).
 """
 

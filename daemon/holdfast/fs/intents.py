@@ -16,7 +16,7 @@ state. So a belief is good enough only for the thread that is plainly creating:
 A thread that has made the directory, or created names of the kind, may also be waiting for a name that another node
 creates. It shows by asking for the same name again after a while: the store is asked then.
 What temporary names and logs look like is told by the checkpoint formats.
-Threads in process namespaces that the daemon doesn't see all have the number 0: they count as nobody.
+Threads in process namespaces that the daemon doesn't see all have the number 0. They are never known.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Intents:
         self._makers.note(directory, thread)
 
     def directory_gone(self, directory: bytes) -> None:
-        """The directory was removed: who has made it, or created names in it, is no longer about to create more."""
+        """The directory was removed: the threads that made it, or created names in it, are not about to create more."""
         self._makers.forget(directory)
         for kind in _SECONDS:
             self._authors.forget((directory, kind))

@@ -33,7 +33,7 @@ class NameKind(enum.Enum):
 
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
-"""Of Hadoop's local file system, whoever writes through it."""
+"""Of Hadoop's local file system, whatever engine writes through it."""
 
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _WORDS = {"*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}

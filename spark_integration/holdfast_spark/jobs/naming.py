@@ -29,7 +29,7 @@ because this manifest is there) and ``is_appended`` are of trees."""
 
 
 class Namer:
-    """Reads names, by the checkpoint formats that there are. Travels to executors."""
+    """Reads names, by the given checkpoint formats. Travels to executors."""
 
     def __init__(self, formats: Formats = FORMATS) -> None:
         self._formats = formats

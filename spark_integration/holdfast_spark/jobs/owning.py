@@ -1,4 +1,4 @@
-"""Whose an object is, and what it is for, in words for people: what executors tell for a report on usage."""
+"""Owners and purposes of objects, for the report on usage: what executors compute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWNED = Form(owner="string", purpose="string", size_bytes="bigint")
 
 
 class Owners:
-    """Tells owners, by the checkpoint formats that there are. Travels to executors."""
+    """Tells owners, by the given checkpoint formats. Travels to executors."""
 
     def __init__(self, formats: Formats = FORMATS) -> None:
         self._formats = formats
@@ -27,7 +27,7 @@ class Owners:
             yield from OWNED.batches((*self.owner_of(*row[:3]), row[3]) for row in PLACED.rows(batch))
 
     def owner_of(self, location: str | None, layout: int | None, name: str) -> tuple[str, str]:
-        """Return whose ``name`` is and what it is for: a query's (by its location), a job's, else its first directory's."""
+        """Return owner and purpose of ``name``. The owner is a query's location, a job, or else the first directory."""
         if location is not None:
             below = name[len(location) + 1 if location else 0 :]
             return location or ".", self._formats.locations[layout or 0].purpose_of(below.encode())

@@ -27,7 +27,7 @@ class Formats:
     """The formats that this Holdfast knows, in the order in which they are asked.
 
     ``locations``, ``groups`` and ``trees`` are their layouts, each once; rows of Spark's jobs name a layout by its position.
-    Raises ``ConfigurationError`` when two have one name, or one has a tree whose manifests nobody reads.
+    Raises ``ConfigurationError`` when two have one name, or none reads the manifests of a tree.
     """
 
     def __init__(self, *formats: Format) -> None:
@@ -61,7 +61,7 @@ class Formats:
 
     @property
     def named_by(self) -> str:
-        """How checkpoints are named that are to be dropped, for people."""
+        """How users name checkpoints that are to be dropped."""
         return ", or ".join([*(tree.named_by for tree in self.trees), *(layout.named_by for layout in self.locations)])
 
     def temporary_target(self, name: bytes) -> bytes | None:

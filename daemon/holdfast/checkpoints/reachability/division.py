@@ -1,8 +1,8 @@
 """Which layout each name of a listing is judged by: what each name says by itself, and a listing divided by that.
 
 A directory is a checkpoint location if names with all marks of a layout show so; a name belongs to the innermost location
-above it. Outside of locations a name is an upload of Holdfast's own, or of the first tree that knows it, or of the first
-group; or nobody's that is known: then it stays.
+above it. Outside of locations it is a staged upload of Holdfast's, or it belongs to the first tree or else the first group
+that knows it. A name that none of them knows stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
 _STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+)")
-"""Objects on their way, and the claims of those who led past sweeps."""
+"""Staged uploads, and the claims by which nodes led past sweeps."""
 
 
 class Part(enum.Enum):

@@ -1,4 +1,4 @@
-"""The plan of a drop: checkpoints that somebody has named, with all that only they need."""
+"""The plan of a drop: named checkpoints, with all that only they need."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Named(NamedTuple):
 def root_of_drop(name: bytes, root: bytes | None, formats: Formats = FORMATS) -> bytes:
     """Return the directory that has to be listed to drop the checkpoint ``name``: others below it may refer to its files.
 
-    ``root`` is what somebody has asked for. By default it is the directory of the job's directory, in which its siblings
-    lie; a batch of a query is dropped by the query's location alone. Raises ``PlanError`` when ``name`` is no checkpoint's,
-    or does not lie below ``root``.
+    ``root`` is what the caller asks for. By default it is the directory of the job's directory, in which its siblings lie.
+    A batch of a query always takes the query's location. Raises ``PlanError`` when ``name`` is no checkpoint's, or does not
+    lie below ``root``.
     """
     checkpoint = _named(name, formats).checkpoint
     if isinstance(checkpoint, Batch):

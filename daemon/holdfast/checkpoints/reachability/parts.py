@@ -1,11 +1,11 @@
-"""A sweep in parts, for listings that no single machine holds: whoever splits one up judges each part by the same rules.
+"""A sweep in parts, for listings that are too large for one machine: each part is judged by the same rules.
 
-- ``evidence_of`` and ``part_of`` (``division``) say of each name, on its own, what it takes to split the listing;
+- ``evidence_of`` and ``part_of`` (``division``) say what is needed to split the listing, of each name by itself;
 - ``sweep_location`` judges one checkpoint location, ``sweep_group`` one group;
 - ``read_references`` says what one manifest of a tree refers to, ``plan_alone`` judges what nothing refers to.
 
-What remains for the caller is what takes the whole listing: which names are referred to, which directories stay occupied.
-``sweep`` does all of it in one place; both must give the same plan (``tests/spark/test_jobs_orphans.py``).
+The caller does what takes the whole listing: it joins references with names, and finds the directories that stay occupied.
+``sweep`` does all of it in one place. Both must give the same plan (``tests/unit/test_checkpoint_formats.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan of a sweep: of everything below a root, what no retained checkpoint needs and nobody is going to need."""
+"""The plan of a sweep: what no retained checkpoint below a root needs, and no checkpoint under way is going to need."""
 
 from __future__ import annotations
 

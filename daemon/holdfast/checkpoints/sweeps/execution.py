@@ -1,8 +1,8 @@
 """Plans carried out: in bulk, manifests first, and only what is still as it was when the plan was made.
 
-An execution lists the root once more and makes the plan anew. What has gone meanwhile was taken by somebody else, or by an
-earlier execution that was cut off, and is no matter. What is still there but would not go any more, or is another version,
-means that the world has changed: nothing is touched then. A plan that was made a moment ago by this daemon may be carried
+An execution lists the root once more and makes the plan anew. What has gone meanwhile was taken by another node, or by an
+earlier execution that was cut off, and does not matter. If anything is still there but would not go any more, or is another
+version, the store has changed and nothing is touched. A plan that was made a moment ago by this daemon may be carried
 out without a second listing (``at_once``): its listing is as new as a second one would be when a large plan is half done.
 
 Two executions side by side delete the same things twice, which no store minds. An execution that is cut off leaves what it
@@ -39,7 +39,7 @@ class LocalCopies(Protocol):
     """What this node has of a store's objects, and believes of them."""
 
     def in_use(self, zone: str, key: str) -> bool:
-        """Say whether somebody here is writing the object, or its bytes are only here."""
+        """Whether the object is being written here, or its bytes are only here."""
         ...
 
     async def gone(self, zone: str, keys: list[str]) -> None:
@@ -47,7 +47,7 @@ class LocalCopies(Protocol):
         ...
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
-        """The store has no directory ``key`` any more, if it was empty; ``for_good``: nobody is going to write there."""
+        """The store has no directory ``key`` any more, if it was empty; ``for_good``: nothing will be written there."""
         ...
 
 
@@ -138,7 +138,7 @@ class StoreSweeps:
         return item.step() is not Phase.DIRECTORY and self._local.in_use(header.zone, key_below(header.root, item.name))
 
     async def _prune(self, access: RemoteAccess, zone: str, keys: list[str]) -> None:
-        """Remove directories, deepest first; one into which somebody has written meanwhile stays."""
+        """Remove directories, deepest first; one that is not empty any more stays."""
         for key in keys:
             await access.prune(key)
             await self._local.directory_gone(zone, key, for_good=False)

@@ -2,7 +2,7 @@
 
 Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<period>`` leads:
 it sweeps the store, and the others do not. The claim expires with its period, for the next one has another name; so a leader
-that dies is succeeded without anybody having to judge whether it is dead, and no claim is ever taken over. Old claims are
+that dies is succeeded without anyone having to judge whether it is dead, and no claim is ever taken over. Old claims are
 swept like everything else. Working directories are each node's own.
 
 Were there two leaders, as on a store that can't create conditionally, they would only do the same work twice.
@@ -28,7 +28,7 @@ _RETRY_SECONDS = 60.0
 
 
 class Sweeper(Protocol):
-    """Who plans and carries out sweeps of some zones."""
+    """Plans and carries out sweeps of some zones."""
 
     async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
         """Make and store the plan of a sweep."""
@@ -94,7 +94,7 @@ class PeriodicSweeps:
         try:
             return await access.claim(f"sweep-{period}", claim)
         except RemoteError:
-            return False  # it may have been created all the same: nobody sweeps in this period
+            return False  # the claim may have been created all the same: no node sweeps in this period
 
     async def _until_the_next_period(self, zone: str) -> int:
         if zone not in self._stores:

@@ -1,4 +1,4 @@
-"""A plan as it is stored: JSON lines, so that anybody can make one, read one, or have one executed.
+"""A plan as it is stored: JSON lines, so that any program can make one, read one, or have one executed.
 
 The first line is the header, each further line one thing that would go, in the order of deletion. ``docs/checkpoints.md``,
 "The format of a plan", describes the fields; they are only ever added. Nothing here does more than bytes to structs.
@@ -153,7 +153,7 @@ def read_plan(stream: BinaryIO) -> StoredPlan:
 
 
 def _checked(item: Item) -> Item:
-    """Return the item. Raises ``KeyError`` for a reason or a phase that nobody knows."""
+    """Return the item. Raises ``KeyError`` for an unknown reason or phase."""
     Reason[item.reason.upper()], item.step()
     return item
 

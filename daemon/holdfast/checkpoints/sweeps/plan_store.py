@@ -86,7 +86,7 @@ class PlanStore:
     def executing(self, plan_id: str) -> Iterator[None]:
         """Carry a plan out within the block.
 
-        Raises ``PlanError`` when somebody is at it, ``PlanOutdatedError`` when it is done.
+        Raises ``PlanError`` when it is being carried out already, ``PlanOutdatedError`` when that is done.
         """
         if plan_id in self._executing:
             raise PlanError(f"the plan {plan_id} is being carried out at this moment")

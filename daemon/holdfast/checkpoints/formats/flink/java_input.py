@@ -1,4 +1,4 @@
-"""Java's ``DataInput`` over a stream of known length, for bytes that nobody vouches for.
+"""Java's ``DataInput`` over a stream of known length, for untrusted bytes.
 
 Big-endian numbers, and texts in modified UTF-8 behind a length of two bytes. Nothing is read or skipped that is not there:
 every count is checked against the bytes that are left before anything is allocated for it. Holds one buffer of 64 KiB.

@@ -1,7 +1,7 @@
-"""Passes over one object in Java's serialization format, to find where it ends. Nothing of it is kept or made.
+"""Skips one object in Java's serialization format, to find where it ends. Nothing of it is kept or instantiated.
 
-Flink ends its ``_metadata`` with a serialized ``CheckpointProperties``. What it says is of no use here, but only who knows
-where it ends can tell a whole file from a cut one, and from one with something behind it. Read: objects, class descriptions,
+Flink ends its ``_metadata`` with a serialized ``CheckpointProperties``. Its content is of no use here, but where it ends
+must be known to tell a whole file from a truncated one, and from one with trailing bytes. Read: objects, class descriptions,
 strings, enums, null and references, with fields of primitive types and objects, as ObjectOutputStream writes them for
 classes without ``writeObject`` (Java Object Serialization Specification, chapter 6). Anything else is an unknown tag.
 """

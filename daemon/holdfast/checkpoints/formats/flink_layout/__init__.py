@@ -1,7 +1,7 @@
 """What the checkpoints of Flink and Holdfast's own have in common: directories, names, and when a file may go.
 
-Only the metadata differs, and its first byte tells whose it is; a job of either kind may refer to files of the other. Not a
-format: ``flink`` and ``own`` plug their readers of metadata into it.
+Only the metadata differs, and its first bytes tell which format it is of. A job of either kind may refer to files of the
+other. This is no format: ``flink`` and ``own`` plug their readers of metadata into it.
 """
 
 from holdfast.checkpoints.formats.flink_layout.layout import LAYOUT, FlinkLayout

@@ -1,4 +1,4 @@
-"""When a file in Flink's layout may go, and what people are told of it.
+"""When a file in Flink's layout may go, and what users are told of it.
 
 Jobs refer to each other's files: with CLAIM a job goes on from another's checkpoint, and its first ones share that one's
 files. So a single manifest that can't be read stops the judgement of everything below the root. References are compared by
@@ -114,7 +114,7 @@ class FlinkLayout(TreeLayout[FlinkName]):
         return counted(files)
 
     def usage_of(self, name: FlinkName) -> tuple[bytes, str] | None:
-        """Say whose a file is: its job's, or its savepoint's."""
+        """Return the job or savepoint that owns a file, and the file's purpose."""
         if name.kind is FlinkKind.OTHER_METADATA:
             return None
         return name.job or name.directory.partition(b"/")[0], _PURPOSES.get(name.kind, TEMPORARY)

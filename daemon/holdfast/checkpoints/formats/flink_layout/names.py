@@ -42,7 +42,7 @@ class FlinkKind(enum.Enum):
     """Anything in a savepoint's directory."""
     SAVEPOINT_METADATA = "savepoint metadata"
     OTHER_METADATA = "other metadata"
-    """A ``_metadata`` in a directory of another name: a checkpoint or savepoint that somebody has copied or renamed."""
+    """A ``_metadata`` in a directory of another name: a checkpoint or savepoint that was copied or renamed."""
     CHECKPOINT_DIRECTORY = "checkpoint directory"
     SEGMENTS_DIRECTORY = "segments directory"
 

@@ -1,4 +1,4 @@
-"""What a checkpoint format is to the rest of Holdfast: all that depends on which engine wrote a checkpoint.
+"""The interface of checkpoint formats: all that depends on which engine wrote a checkpoint.
 
 A ``Format`` brings its conventions for names, and one or more layouts. A layout says what names mean and judges what it
 knows; the drivers in ``reachability``, the daemon and Spark's jobs know only these interfaces. There are three:

@@ -44,7 +44,7 @@ class LocationLayout(ABC):
     title: str
     """What a location is called, for people."""
     named_by: str
-    """How a checkpoint is named that is to be dropped, for people."""
+    """How users name a checkpoint that is to be dropped."""
     marks: frozenset[str]
     """A directory is a location if there is evidence of each of these."""
     purposes: tuple[str, ...]
@@ -64,7 +64,7 @@ class LocationLayout(ABC):
 
     @abstractmethod
     def batch_of(self, name: bytes) -> Batch | None:
-        """Return the batch that somebody has named to be dropped; None for other names."""
+        """Return the batch that a user means by ``name``; None for other names."""
 
     @abstractmethod
     def batches_to_drop(self, listing: Iterable[Listed], number: int, *, all_before: bool) -> tuple[bytes, ...]:

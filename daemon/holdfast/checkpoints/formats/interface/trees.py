@@ -92,7 +92,7 @@ class TreeLayout(ABC, Generic[N]):
     """Files that are needed as long as a manifest refers to them."""
 
     named_by: str
-    """How a checkpoint is named that is to be dropped, for people."""
+    """How users name a checkpoint that is to be dropped."""
     manifest: str
     """What its manifests are called, for people."""
     purposes: tuple[str, ...]
@@ -104,7 +104,7 @@ class TreeLayout(ABC, Generic[N]):
 
     @abstractmethod
     def checkpoint_named(self, name: bytes) -> N | None:
-        """Return the manifest of the checkpoint that somebody has named to be dropped; None for other names."""
+        """Return the manifest of the checkpoint that a user means by ``name``; None for other names."""
 
     @abstractmethod
     def references_of(self, name: N, manifest: Manifest) -> Collection[Reference] | Kept:
@@ -133,4 +133,4 @@ class TreeLayout(ABC, Generic[N]):
 
     @abstractmethod
     def usage_of(self, name: N) -> tuple[bytes, str] | None:
-        """Say whose a file is, and what it is for; None where the name does not tell."""
+        """Return the owner of a file and its purpose; None where the name does not tell."""

@@ -1,4 +1,4 @@
-"""Batches of a Spark query that somebody wants to be gone before Spark purges them: all up to one, never the newest two.
+"""Batches of a Spark query that are dropped before Spark purges them: all up to one, never the newest two.
 
 A query's logs must have no gaps (SPARK-38033), so a batch goes with all before it; and Spark reads the offsets of the two
 newest batches when it starts (S ``MicroBatchExecution.populateStartOffsets``). Commits go first, then offsets and those

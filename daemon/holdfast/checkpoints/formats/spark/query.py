@@ -28,7 +28,7 @@ from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
 
 _STORES_AT_ONCE = 8
-"""Whose snapshots are read side by side; all of a thousand partitions would fill the memory."""
+"""The snapshots of so many are read side by side; those of a thousand partitions would fill the memory."""
 _COMMITS_AT_ONCE = 4
 """The oldest commit's state may be gone, Spark keeps one version less than batches; the second one nearly always answers."""
 

@@ -29,7 +29,7 @@ _FIRST_VERSION = 1
 """Version 0 is empty: nothing is written for it."""
 
 Attempt = tuple[int, bytes]
-"""A version and the unique id of who wrote it."""
+"""A version, and the unique id of the attempt that wrote it."""
 
 
 @dataclass(slots=True)

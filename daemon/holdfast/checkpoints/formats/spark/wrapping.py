@@ -17,7 +17,7 @@ from holdfast.zones import sidecar_owner
 TEMPORARY_NAME = re.compile(rb"\.(.+)\.%s(?:\.TID\d+)?\.tmp" % UUID, re.DOTALL)
 _CHECKSUM = b".crc"
 _MOST_LAYERS = 4
-"""Spark and Hadoop make three (a sidecar of a temporary file of a checksum); more is somebody else's name."""
+"""Spark and Hadoop make three (a sidecar of a temporary file of a checksum); more is no name of theirs."""
 
 
 class Layer(enum.Enum):

@@ -8,7 +8,7 @@ In the directory of the job, in the store's zone of the mount::
     chk-7/_metadata           what the checkpoint consists of
 
 The same names in ``localState/`` hold this node's copies. Order: local copies, objects, metadata. A crash before the
-metadata leaves files that nobody refers to; a sweep takes them.
+metadata leaves files without references; a sweep takes them.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Checkpoint:
     def restore(self, into: Path) -> None:
         """Make all its files in the directory ``into``, under the names that they had for the process.
 
-        Shared files are hard-linked if they are here, and fetched otherwise: nobody may write to them. The others are
+        Shared files are hard-linked if they are here, and fetched otherwise: they must not be written to. The others are
         copies. Raises ``CheckpointError`` when it is not complete, or names what leads elsewhere; ``FileExistsError``.
         """
         if not self.is_complete:

@@ -20,7 +20,7 @@ _EXCLUSIVE = re.compile(r"chk-(0|[1-9][0-9]{0,18})-.+")
 class Job:
     """The checkpoints in ``checkpoints/NAME`` of the mount that ``workdir``, a working directory, lies in.
 
-    One process at a time commits: whoever holds the working directory. ``checkpoints`` is another directory to keep jobs in.
+    Only the process that holds the working directory commits. ``checkpoints`` is another directory to keep jobs in.
     """
 
     def __init__(self, workdir: Path, name: str, checkpoints: Path | None = None) -> None:
@@ -63,7 +63,7 @@ class Job:
         for file in metadata.files:
             if file.name.startswith("exclusive/"):
                 (self.directory / file.name).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody has left something in it
+        with suppress(OSError):  # something else was left in it
             (self.directory / f"chk-{checkpoint}").rmdir()
 
     def retain(self, count: int) -> None:

@@ -61,7 +61,7 @@ def place(source: Path, target: Path, temporary_name: str) -> None:
 def restore(local: Path, remote: Path, target: Path, *, lasting: bool) -> None:
     """Make ``target`` a file with the bytes of ``local`` or, where that is not there, of ``remote``.
 
-    What is ``lasting`` is linked: nothing is copied, and nobody may write to it. Raises ``OSError``.
+    A ``lasting`` file is linked, not copied, and must not be written to. Raises ``OSError``.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for source in (local, remote):
