@@ -10,17 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.checkpoints.own import Checkpoint as Checkpoint
-    from holdfast.checkpoints.own import Job as Job
+    from holdfast.checkpoints.formats.own.writer import Checkpoint as Checkpoint
+    from holdfast.checkpoints.formats.own.writer import Job as Job
     from holdfast.control.client import ControlClient as ControlClient
 
 __version__ = "0.1.0"
 __all__ = ["Checkpoint", "ControlClient", "Job", "__version__"]
 
 _WHERE = {
-    "Checkpoint": "holdfast.checkpoints.own",
+    "Checkpoint": "holdfast.checkpoints.formats.own.writer",
     "ControlClient": "holdfast.control.client",
-    "Job": "holdfast.checkpoints.own",
+    "Job": "holdfast.checkpoints.formats.own.writer",
 }
 
 

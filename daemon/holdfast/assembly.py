@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import trio
 
+from holdfast.checkpoints.formats import FORMATS
 from holdfast.config import Config, WorkdirsSection, ZoneSection
 from holdfast.errors import HoldfastError, RemoteUnavailableError, StoreUnsuitableError
 from holdfast.fs.foundation import Parts
@@ -45,7 +46,7 @@ async def opened(
     await _probe(remotes)
     _make_zone_roots(config, store, zones)
     _restore_deletions(store, index, zones, remotes)
-    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind})
+    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind}, FORMATS.name_kinds)
     return Parts(config, store, index, tables, zones, names, remotes, events, counters)
 
 

@@ -14,6 +14,7 @@ _TYPES = {
     "int": pyarrow.int32(),
     "boolean": pyarrow.bool_(),
     "array<bigint>": pyarrow.list_(pyarrow.int64()),
+    "array<string>": pyarrow.list_(pyarrow.string()),
 }
 _ROWS_PER_BATCH = 10_000
 
@@ -59,5 +60,6 @@ OBJECTS = Form(key="string", size_bytes="bigint", modified_ns="bigint", etag="st
 LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="string", is_directory="boolean")
 """The same for a sweep: names are relative to its root, and everything has a time."""
 
-PLACED = Form(location="string", name="string", size_bytes="bigint")
-"""Files, and the checkpoint location of Spark's that each lies in (``locating``); both are relative to the root."""
+PLACED = Form(location="string", location_layout="bigint", name="string", size_bytes="bigint")
+"""Files, and the checkpoint location that each lies in (``locating``), with the position of its layout in the registry of
+checkpoint formats; names and locations are relative to the root."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from holdfast_spark.jobs import inventory, orphans, scrub, usage, warm
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from tests.benchmarks.jobs_plot import plot

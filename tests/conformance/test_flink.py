@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints.manifests import FlinkMetadata, ReferenceKind, read_flink_metadata
+from holdfast.checkpoints.formats.flink import FlinkMetadata, read_flink_metadata
+from holdfast.checkpoints.references import ReferenceKind
 from holdfast.control.messages import PlanInfo, SweepRequest
 from tests.conftest import NodeFactory
 from tests.support.checkpoint_roots import below, put

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast.checkpoints.layouts import FlinkKind, FlinkName, parse_flink
+from holdfast.checkpoints.formats.flink_layout import FlinkKind, FlinkName, parse_flink
 from holdfast.checkpoints.reachability import Examination, Plan, Policy, sweep
 from tests.support.flink_history import Job, World
 from tests.support.roots import DAY, HOUR, SECOND

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from holdfast.checkpoints.layouts import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
+from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.reachability import Examination, Plan, Policy, sweep
 from tests.support.roots import DAY, HOUR, SECOND
 from tests.support.spark_history import Query, Shape

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from holdfast.checkpoints.hooks.stored import StoredPlan
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from tests.model import test_checkpoint_histories_flink as flink
 from tests.model import test_checkpoint_histories_spark as spark
 from tests.support.fleet import Fleet

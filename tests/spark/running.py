@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.checkpoints.hooks.stored import StoredPlan, read_plan
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
 from holdfast_spark.jobs import orphans
 
 

@@ -8,16 +8,22 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from holdfast.checkpoints.hooks.stored import StoredPlan
+from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from holdfast.remote import RemoteStore
 from holdfast_spark.jobs import inventory, orphans
+from holdfast_spark.jobs.inventories import Inventory
+from holdfast_spark.jobs.judging import Judge
+from holdfast_spark.jobs.sweeping import swept
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import plan_of, run
-from tests.support import garbage
+from tests.support import garbage, samples
 from tests.support.checkpoint_roots import JOB, below, job
-from tests.support.hooks import HooksOver
 from tests.support.node import Node
+from tests.support.roots import Root
+from tests.support.sweeps import SweepsOver
+from tests.support.toy_format import TOYS_GO, WITH_TOY, toys
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -25,9 +31,9 @@ DAY_NS = 86400 * 10**9
 STRICT = Policy(grace_ns=DAY_NS, abandoned_ns=7 * DAY_NS, min_batches_to_retain=2)
 
 
-def on_one_node(store: RemoteStore, root: str, policy: Policy, directory: Path) -> StoredPlan:
+def on_one_node(store: RemoteStore, root: str, policy: Policy, directory: Path, formats: Formats = FORMATS) -> StoredPlan:
     async def plan() -> StoredPlan:
-        return await HooksOver(store, directory).hooks.plan_sweep("checkpoints", root, policy)
+        return await SweepsOver(store, directory, formats).sweeps.plan_sweep("checkpoints", root, policy)
 
     return trio.run(plan)
 
@@ -71,3 +77,20 @@ def test_a_daemon_executes_the_plan(spark: SparkSession, node: Node, remote_file
         steps = list(client.execute(plans[0].id))
         assert steps[-1].removed == len(gone)
     assert below(remote_files / JOB) == before - gone
+
+
+def test_a_format_that_is_new_to_the_registry_is_divided_too(
+    spark: SparkSession, store_directory: Path, workspace: Path
+) -> None:
+    garbage.write(toys(), store_directory / "good/toys")
+    for name in samples.names()[:2]:
+        garbage.write(Root.of_sample(samples.sample(name)), store_directory / "good" / name)
+    run(inventory, spark, f"file://{store_directory}", workspace / "inventory")
+    address = StoreAddress(f"file://{store_directory}")
+    taken = Inventory(spark, str(workspace / "inventory"))
+    judge = Judge(address, "good", STRICT, taken.about.began_ns, WITH_TOY)
+    with swept(taken.listed("good"), judge) as plan:
+        found = {row["name"]: row["reason"].lower() for row in plan.entries.collect()}
+    expected = on_one_node(address.open(), "good", STRICT, workspace / "plans", WITH_TOY)
+    assert found == {item.name: item.reason for item in expected.items}
+    assert {f"toys/{name}" for name in TOYS_GO} <= set(found)

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from holdfast.store import LONGEST_TICK_NS
 
 DAY_SECONDS = 86400.0

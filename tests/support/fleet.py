@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from holdfast.checkpoints.hooks import execution
-from holdfast.checkpoints.hooks.stored import StoredPlan
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps import execution
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from holdfast.errors import PlanOutdatedError, RemoteRefusedError
-from tests.support.hooks import HooksOver
 from tests.support.root_store import RootStore
 from tests.support.roots import SECOND, Root
+from tests.support.sweeps import SweepsOver
 
 _BATCH = 3
 """So small that the few files of a test take several requests."""
@@ -32,14 +32,14 @@ class Fleet:
         self._directory = tempfile.TemporaryDirectory()
         self._patches = pytest.MonkeyPatch()
         self._patches.setattr(execution, "_BATCH", _BATCH)
-        self.nodes = [HooksOver(self._store, Path(self._directory.name, name)) for name in "ab"]
+        self.nodes = [SweepsOver(self._store, Path(self._directory.name, name)) for name in "ab"]
 
     def end(self) -> None:
         self._patches.undo()
         self._directory.cleanup()
 
     def plan(self, policy: Policy) -> StoredPlan:
-        return trio.run(self.nodes[0].hooks.plan_sweep, "checkpoints", "", policy)
+        return trio.run(self.nodes[0].sweeps.plan_sweep, "checkpoints", "", policy)
 
     def sweep(self, policy: Policy, cut_after: int | None = None) -> StoredPlan:
         """Plan, and carry it out at once; the node dies after so many requests."""
@@ -48,7 +48,7 @@ class Fleet:
         return plan
 
     def drop(self, name: str, *, all_before: bool, cut_after: int | None = None) -> None:
-        plan = trio.run(lambda: self.nodes[0].hooks.plan_drop("checkpoints", name, "", all_before=all_before))
+        plan = trio.run(lambda: self.nodes[0].sweeps.plan_drop("checkpoints", name, "", all_before=all_before))
         self.execute(plan, cut_after)
 
     def execute(self, plan: StoredPlan, cut_after: int | None = None) -> None:
@@ -69,8 +69,8 @@ class Fleet:
         trio.run(self._sweep_twice, policy, between)
 
     async def _sweep_twice(self, policy: Policy, between: Callable[[], None]) -> None:
-        plans = [await node.hooks.plan_sweep("checkpoints", "", policy) for node in self.nodes]
-        first = self.nodes[0].hooks.execute(plans[0], at_once=True)
+        plans = [await node.sweeps.plan_sweep("checkpoints", "", policy) for node in self.nodes]
+        first = self.nodes[0].sweeps.execute(plans[0], at_once=True)
         await anext(first)
         between()
         await self.nodes[1].carry_out(plans[1], at_once=True)

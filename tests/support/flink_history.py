@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from tests.support import flink_metadata
 from tests.support.roots import Root, uuid
 

@@ -14,9 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, cast
 
-from holdfast.checkpoints.hooks.streams import ObjectStream
-from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable, read_manifest
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, SNAPSHOT
+from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable
+from holdfast.checkpoints.sweeps.object_stream import ObjectStream
 from holdfast.remote.file_store import FileStore
+
+KINDS = {kind.name: kind for kind in (*FORMATS.manifests, SNAPSHOT, CHANGELOG)}
 
 
 class LimitedReader:
@@ -46,7 +50,7 @@ class LimitedReader:
         self._process.stdin.flush()
         answer = self._process.stdout.readline().strip()
         if not answer:
-            raise AssertionError(f"reading {kind.value} ended the process:\n{self._end()[-3000:]}")
+            raise AssertionError(f"reading {kind.name} ended the process:\n{self._end()[-3000:]}")
         return answer
 
     def _end(self) -> str:
@@ -65,13 +69,13 @@ def main(directory: Path, limit_bytes: int) -> None:
     limit = pages * resource.getpagesize() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for line in sys.stdin:
-        kind = ManifestKind[line.strip()]
+        kind = KINDS[line.strip()]
         path = directory / "manifest"
         with path.open("rb") as file:
-            from_file = _outcome(read_manifest(kind, file, path.stat().st_size))
+            from_file = _outcome(kind.read(file, path.stat().st_size))
         if path.stat().st_size:
             stream = ObjectStream(store, "manifest")
-            from_store = _outcome(read_manifest(kind, cast(BinaryIO, stream), stream.size_bytes))
+            from_store = _outcome(kind.read(cast(BinaryIO, stream), stream.size_bytes))
             assert from_store == from_file
         sys.stdout.write(f"{from_file}\n")
         sys.stdout.flush()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.checkpoints.manifests import Manifest, read_manifest
+from holdfast.checkpoints.manifests import Manifest
 from holdfast.checkpoints.reachability import Examination, Listed, Plan, Policy, Reason, Wanted, examined, sweep
 from tests.support.samples import Sample
 
@@ -78,7 +78,7 @@ class Root:
         return io.BytesIO(self.files[name][0])
 
     def answers(self, wanted: Iterable[Wanted]) -> dict[bytes, Manifest]:
-        return {each.name: read_manifest(each.kind, self.open(each.name), each.size_bytes) for each in wanted}
+        return {each.name: each.kind.read(self.open(each.name), each.size_bytes) for each in wanted}
 
     def sweep(self, policy: Policy) -> Plan:
         return self.carry_out(sweep(self.listing(), policy, self.now_ns))

@@ -10,15 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.checkpoints.manifests import (
-    LineageItem,
-    SparkChangelog,
-    SparkCommit,
-    SparkSnapshot,
-    read_spark_changelog,
-    read_spark_commit,
-    read_spark_snapshot,
-)
+from holdfast.checkpoints.formats.spark.batch_log import SparkCommit, read_spark_commit
+from holdfast.checkpoints.formats.spark.changelog import LineageItem, SparkChangelog, read_spark_changelog
+from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot, read_spark_snapshot
 from tests.support.roots import Root
 
 _STORE = re.compile(rb"(?P<store>(?:.*/)?state/(?P<operator>\d+)/(?P<partition>\d+)(?:/[^/]+)?)/\d+(?:_[^/]*)?\.[a-z]+")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.checkpoints.reachability import Phase, Plan, Reason, batch_of, census, drop_batches
+from holdfast.checkpoints.formats.spark.drop import batch_of
+from holdfast.checkpoints.reachability import Phase, Plan, Reason, census, drop
 from holdfast.errors import PlanError
 from tests.support import samples
 from tests.support.roots import Root, uuid
@@ -13,7 +14,8 @@ from tests.unit.test_checkpoint_sweep_spark import SAMPLES, add_state, location
 
 
 def dropped(root: Root, last: int, where: bytes = b"") -> Plan:
-    return root.carry_out(drop_batches(root.listing(), where, last, root.now_ns))
+    name = b"%s/commits/%d" % (where, last) if where else b"commits/%d" % last
+    return root.carry_out(drop(root.listing(), [name], root.now_ns))
 
 
 def batches(root: Root, log: bytes) -> list[int]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoints.layouts import FlinkKind, FlinkName, Unknown, parse_flink, parse_flink_directory
+from holdfast.checkpoints.formats.flink_layout import FlinkKind, FlinkName, parse_flink, parse_flink_directory
+from holdfast.checkpoints.formats.interface import Unknown
 from tests.support import samples
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"

@@ -6,16 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.checkpoints.layouts import (
-    DEFAULT_STORE,
-    Layer,
-    SparkKind,
-    SparkName,
-    StoreId,
-    Unknown,
-    parse_spark,
-    unwrapped,
-)
+from holdfast.checkpoints.formats.interface import Unknown
+from holdfast.checkpoints.formats.spark.names import DEFAULT_STORE, SparkKind, SparkName, StoreId, parse_spark
+from holdfast.checkpoints.formats.spark.wrapping import Layer, unwrapped
 from tests.support import samples
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"

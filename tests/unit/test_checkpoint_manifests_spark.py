@@ -13,31 +13,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.checkpoints import is_manifest, references
-from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
-from holdfast.checkpoints.manifests import (
-    LineageItem,
-    Manifest,
-    ManifestKind,
-    OwnFile,
-    OwnMetadata,
-    SparkChangelog,
-    SparkCommit,
-    SparkOffsets,
-    SparkSnapshot,
-    Trouble,
-    Unreadable,
-    own_metadata,
-    read_manifest,
-)
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.interface import FetchReferences
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.spark.batch_log import SparkCommit, SparkOffsets
+from holdfast.checkpoints.formats.spark.changelog import LineageItem, SparkChangelog
+from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, COMMIT, OFFSETS, SNAPSHOT
+from holdfast.checkpoints.formats.spark.names import SparkKind, SparkName, parse_spark
+from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
+from holdfast.checkpoints.manifests import Manifest, ManifestKind, Trouble, Unreadable
+from holdfast.fs.file_io.prefetch import names_behind
 from tests.support import samples, spark_files
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+METADATA = FORMATS.manifests[0]
 KINDS = {
-    SparkKind.ZIP: ManifestKind.SPARK_SNAPSHOT,
-    SparkKind.CHANGELOG: ManifestKind.SPARK_CHANGELOG,
-    SparkKind.COMMIT: ManifestKind.SPARK_COMMIT,
-    SparkKind.OFFSETS: ManifestKind.SPARK_OFFSETS,
+    SparkKind.ZIP: SNAPSHOT,
+    SparkKind.CHANGELOG: CHANGELOG,
+    SparkKind.COMMIT: COMMIT,
+    SparkKind.OFFSETS: OFFSETS,
 }
 LIMIT_BYTES = 4 * 2**20
 
@@ -55,11 +49,11 @@ def entries(name: str, kind: SparkKind) -> dict[int, list[SparkName]]:
 
 def read_sample(name: str, entry: SparkName) -> Manifest:
     sample = samples.sample(name)
-    return read_manifest(KINDS[entry.kind], sample.open(entry.name), sample.files[entry.name].size_bytes)
+    return KINDS[entry.kind].read(sample.open(entry.name), sample.files[entry.name].size_bytes)
 
 
 def read(kind: ManifestKind, data: bytes) -> Manifest:
-    return read_manifest(kind, io.BytesIO(data), len(data))
+    return kind.read(io.BytesIO(data), len(data))
 
 
 def trouble(kind: ManifestKind, data: bytes) -> Trouble:
@@ -159,7 +153,7 @@ def test_a_changelog_in_another_codec_is_not_read() -> None:
 
 def test_a_snapshot_of_ssts_and_logs() -> None:
     data = spark_files.snapshot([f"000008-{U}.sst"], [f"000004-{U}.log"])
-    result = read(ManifestKind.SPARK_SNAPSHOT, data)
+    result = read(SNAPSHOT, data)
     assert isinstance(result, SparkSnapshot)
     assert [file.name.decode() for file in result.files] == [f"SSTs/000008-{U}.sst", f"logs/000004-{U}.log"]
 
@@ -174,12 +168,12 @@ def test_a_snapshot_of_ssts_and_logs() -> None:
     ],
 )
 def test_changelogs_of_all_versions(version: int, lineage: list[tuple[int, str]] | None, expected: SparkChangelog) -> None:
-    assert read(ManifestKind.SPARK_CHANGELOG, spark_files.changelog(lineage, version)) == expected
+    assert read(CHANGELOG, spark_files.changelog(lineage, version)) == expected
 
 
 def test_a_lineage_that_fills_several_blocks() -> None:
     lineage = [(number, U) for number in range(1, 800)]
-    result = read(ManifestKind.SPARK_CHANGELOG, spark_files.changelog(lineage))
+    result = read(CHANGELOG, spark_files.changelog(lineage))
     assert isinstance(result, SparkChangelog)
     assert result.lineage is not None
     assert len(result.lineage) == 799
@@ -187,9 +181,7 @@ def test_a_lineage_that_fills_several_blocks() -> None:
 
 def test_a_first_record_that_looks_like_a_text_is_version_1() -> None:
     for records in (b"\xff\xff\xff\xff", b"\x00\x02v)", b"\x00\x05abcde", b""):
-        assert read(ManifestKind.SPARK_CHANGELOG, spark_files.changelog(version=1, records=records)) == SparkChangelog(
-            1, None
-        )
+        assert read(CHANGELOG, spark_files.changelog(version=1, records=records)) == SparkChangelog(1, None)
 
 
 @pytest.mark.parametrize(
@@ -203,12 +195,12 @@ def test_a_first_record_that_looks_like_a_text_is_version_1() -> None:
     ],
 )
 def test_commits_of_all_versions(data: bytes, expected: SparkCommit) -> None:
-    assert read(ManifestKind.SPARK_COMMIT, data) == expected
+    assert read(COMMIT, data) == expected
 
 
 # --- what is not read: everything stays -------------------------------------------------------------------------------
 
-ZIP, CHANGELOG, COMMIT = ManifestKind.SPARK_SNAPSHOT, ManifestKind.SPARK_CHANGELOG, ManifestKind.SPARK_COMMIT
+ZIP = SNAPSHOT
 
 
 @pytest.mark.parametrize(
@@ -250,8 +242,8 @@ ZIP, CHANGELOG, COMMIT = ManifestKind.SPARK_SNAPSHOT, ManifestKind.SPARK_CHANGEL
         (COMMIT, b'v2\n{"stateUniqueIds":[]}', Trouble.MALFORMED),
         (COMMIT, b'v2\n{"stateUniqueIds":{"0":[["\xff"]]}}', Trouble.MALFORMED),
         (COMMIT, b'v2\n{"more":' + b"[" * 100_000, Trouble.TOO_DEEP),
-        (ManifestKind.SPARK_OFFSETS, b"v3\n{}", Trouble.UNKNOWN_VERSION),
-        (ManifestKind.SPARK_OFFSETS, b"v1\n[]", Trouble.MALFORMED),
+        (OFFSETS, b"v3\n{}", Trouble.UNKNOWN_VERSION),
+        (OFFSETS, b"v1\n[]", Trouble.MALFORMED),
     ],
 )
 def test_what_can_not_be_read_says_why(kind: ManifestKind, data: bytes, expected: Trouble) -> None:
@@ -259,8 +251,8 @@ def test_what_can_not_be_read_says_why(kind: ManifestKind, data: bytes, expected
 
 
 def test_objects_larger_than_any_of_their_kind_are_not_read() -> None:
-    for kind in (ZIP, COMMIT, ManifestKind.SPARK_OFFSETS):
-        result = read_manifest(kind, io.BytesIO(b"v1\n{}"), 2**40)
+    for kind in (ZIP, COMMIT, OFFSETS):
+        result = kind.read(io.BytesIO(b"v1\n{}"), 2**40)
         assert isinstance(result, Unreadable)
         assert result.trouble is Trouble.TOO_LARGE
 
@@ -288,12 +280,12 @@ WHOLE: dict[ManifestKind, Callable[[], bytes]] = {
         if path.endswith(b".changelog") and (content := file.content) is not None
     ),
     COMMIT: lambda: spark_files.commit({0: [[U, U], [U]]}),
-    ManifestKind.SPARK_OFFSETS: lambda: b'v1\n{"conf":{"a":"b"}}\n{"logOffset":1}',
-    ManifestKind.CHECKPOINT: lambda: own_metadata(OwnMetadata(3, (OwnFile("shared/a", 5, "00"),))),
+    OFFSETS: lambda: b'v1\n{"conf":{"a":"b"}}\n{"logOffset":1}',
+    METADATA: lambda: own_metadata(OwnMetadata(3, (OwnFile("shared/a", 5, "00"),))),
 }
 
 
-@given(st.sampled_from(sorted(WHOLE, key=lambda kind: kind.value)), st.data())
+@given(st.sampled_from(sorted(WHOLE, key=lambda kind: kind.name)), st.data())
 @settings(max_examples=400, deadline=None)
 def test_mutated_manifests_are_read_or_refused_within_bounds(kind: ManifestKind, data: st.DataObject) -> None:
     content = bytearray(WHOLE[kind]())
@@ -305,7 +297,7 @@ def test_mutated_manifests_are_read_or_refused_within_bounds(kind: ManifestKind,
     within_bounds(kind, bytes(content))
 
 
-@given(st.sampled_from(list(ManifestKind)), st.binary(max_size=200))
+@given(st.sampled_from(list(WHOLE)), st.binary(max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_noise_is_refused_or_read_within_bounds(kind: ManifestKind, noise: bytes) -> None:
     within_bounds(kind, noise)
@@ -322,7 +314,7 @@ OWN_BYTES = (
 
 def test_the_bytes_of_holdfasts_own_metadata_never_change() -> None:
     assert own_metadata(OWN) == OWN_BYTES
-    result = read(ManifestKind.CHECKPOINT, OWN_BYTES)
+    result = read(METADATA, OWN_BYTES)
     assert result == OWN
     assert isinstance(result, OwnMetadata)
     assert {reference.path for reference in result.references} == {b"exclusive/chk-7-a", b"shared/b"}
@@ -340,10 +332,20 @@ def test_the_bytes_of_holdfasts_own_metadata_never_change() -> None:
     ],
 )
 def test_other_bytes_are_not_holdfasts_own(data: bytes, expected: Trouble) -> None:
-    assert trouble(ManifestKind.CHECKPOINT, data) is expected
+    assert trouble(METADATA, data) is expected
 
 
 # --- for fetching ahead -----------------------------------------------------------------------------------------------
+
+
+def is_manifest(name: bytes) -> bool:
+    return isinstance(FORMATS.read_ahead(name), FetchReferences)
+
+
+def references(fd: int) -> list[bytes]:
+    ahead = FORMATS.read_ahead(b"1.zip")
+    assert isinstance(ahead, FetchReferences)
+    return names_behind(ahead, fd)
 
 
 def test_a_snapshot_lists_others_and_its_neighbours_do_not() -> None:

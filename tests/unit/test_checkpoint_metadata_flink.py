@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.checkpoints.manifests import FlinkMetadata, Trouble, Unreadable, read_flink_metadata
+from holdfast.checkpoints.formats.flink import FlinkMetadata, read_flink_metadata
+from holdfast.checkpoints.manifests import Trouble, Unreadable
 from tests.support import flink_metadata as write
 from tests.support import samples
 

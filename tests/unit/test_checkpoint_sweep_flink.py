@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.checkpoints.hooks.confirming import confirmed
-from holdfast.checkpoints.hooks.planning import Question, stored
-from holdfast.checkpoints.hooks.stored import SWEEP
-from holdfast.checkpoints.hooks.survey import Survey
-from holdfast.checkpoints.manifests import OwnFile, OwnMetadata, Trouble, own_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.manifests import Trouble
 from holdfast.checkpoints.reachability import (
     Listed,
     Phase,
@@ -22,6 +19,10 @@ from holdfast.checkpoints.reachability import (
     sweep,
     up_to,
 )
+from holdfast.checkpoints.sweeps.plan_format import SWEEP
+from holdfast.checkpoints.sweeps.planning import Question, stored
+from holdfast.checkpoints.sweeps.revalidation import confirmed
+from holdfast.checkpoints.sweeps.root_listing import RootListing
 from holdfast.errors import ConfigurationError, PlanOutdatedError
 from tests.support import flink_metadata, samples
 from tests.support.roots import DAY, HOUR, START, Root, reasons, uuid
@@ -339,7 +340,7 @@ def test_a_plan_says_what_why_how_large_and_how_old(root: Root) -> None:
 
 def test_only_what_a_later_plan_has_too_is_confirmed(root: Root) -> None:
     names = [root.write(f"{JOB}/shared/{uuid(number)}", age_ns=2 * DAY + 1) for number in (7, 8, 9)]
-    survey = Survey(root.now_ns, root.listing(), {})
+    survey = RootListing(root.now_ns, root.listing(), {})
     plan = stored(root.sweep(POLICY), survey, Question(SWEEP, "", POLICY), plan_id="1", zone="checkpoints", store="")
     root.write(names[0], b"written again", age_ns=2 * DAY)
     root.write(f"{JOB}/chk-6/_metadata", flink_metadata.with_files([names[1]], 6))

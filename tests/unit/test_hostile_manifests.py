@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, SNAPSHOT
 from holdfast.checkpoints.manifests import ManifestKind, Trouble
 from holdfast.checkpoints.reachability import Policy, sweep
 from tests.support import flink_metadata, hostile_zips, samples, spark_files
@@ -23,7 +25,7 @@ from tests.support.roots import Root
 LIMIT_BYTES = 96 * 2**20
 READ = "read"
 ANSWERS = {READ, *(trouble.value for trouble in Trouble)}
-ZIP, CHANGELOG, METADATA = ManifestKind.SPARK_SNAPSHOT, ManifestKind.SPARK_CHANGELOG, ManifestKind.CHECKPOINT
+ZIP, METADATA = SNAPSHOT, FORMATS.manifests[0]
 ENDINGS = {b".zip": ZIP, b".changelog": CHANGELOG, b"/_metadata": METADATA}
 WRITTEN = [
     (kind, file.content)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast_spark.jobs.owning import owner_of
+from holdfast_spark.jobs.owning import Owners
 from holdfast_spark.jobs.plots import lines
 from holdfast_spark.jobs.report import Amount, Usage, report
 from holdfast_spark.jobs.words import counted, table
@@ -91,7 +91,7 @@ def test_no_point_lies_outside_the_plot(values: tuple[int, int]) -> None:
     ],
 )
 def test_owners(location: str | None, name: str, expected: tuple[str, str]) -> None:
-    assert owner_of(location, name) == expected
+    assert Owners().owner_of(location, None if location is None else 0, name) == expected
 
 
 def test_words() -> None:

@@ -7,7 +7,8 @@ import sys
 
 _PROGRAM = """
 import io, sys, threading
-from holdfast.checkpoints.manifests import read_own_metadata, read_spark_commit, read_spark_offsets
+from holdfast.checkpoints.formats.own import read_own_metadata
+from holdfast.checkpoints.formats.spark.batch_log import read_spark_commit, read_spark_offsets
 
 sys.setswitchinterval(1e-6)
 texts = [

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.checkpoints.formats import FORMATS
 from holdfast.errors import ConfigurationError
-from holdfast.zones import NameKind, NameTable, sidecar_of, sidecar_owner, temporary_target
+from holdfast.zones import NameKind, NameTable, sidecar_of, sidecar_owner
 
 TEMPORARY, SIDECAR, WRITE_ONCE, IMMUTABLE, REPLACEABLE = NameKind
 UUID = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
@@ -97,7 +98,7 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def built_in() -> NameTable:
-    return NameTable({})
+    return NameTable({}, FORMATS.name_kinds)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,13 +108,13 @@ def test_real_names(built_in: NameTable, name: str) -> None:
 
 @given(st.binary())
 def test_any_name_has_a_kind(name: bytes) -> None:
-    assert NameTable({}).kind_of(name) in NameKind
+    assert NameTable({}, FORMATS.name_kinds).kind_of(name) in NameKind
 
 
 @given(st.binary().filter(lambda name: b"/" not in name))
 def test_a_temporary_directory_makes_everything_in_it_temporary(name: bytes) -> None:
     if name:
-        assert NameTable({}).kind_of(b"out/_temporary/0/" + name) is TEMPORARY
+        assert NameTable({}, FORMATS.name_kinds).kind_of(b"out/_temporary/0/" + name) is TEMPORARY
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_a_temporary_directory_makes_everything_in_it_temporary(name: bytes) -> 
     ],
 )
 def test_what_patterns_fit(pattern: str, fits: list[str], does_not_fit: list[str]) -> None:
-    table = NameTable({IMMUTABLE: [pattern]})
+    table = NameTable({IMMUTABLE: [pattern]}, FORMATS.name_kinds)
     assert {name: table.kind_of(name.encode()) for name in fits} == dict.fromkeys(fits, IMMUTABLE)
     others = {name: table.kind_of(name.encode()) for name in does_not_fit}
     assert IMMUTABLE not in others.values(), others
@@ -162,12 +163,14 @@ def test_what_patterns_fit(pattern: str, fits: list[str], does_not_fit: list[str
 )
 def test_a_pattern_that_can_not_be_is_refused_with_its_reason(pattern: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        NameTable({TEMPORARY: [pattern]})
+        NameTable({TEMPORARY: [pattern]}, FORMATS.name_kinds)
     assert f"names: {pattern!r}: {message}" in str(caught.value)
 
 
 def test_what_is_configured_goes_before_what_is_built_in() -> None:
-    table = NameTable({REPLACEABLE: ["**/offsets/<n>"], WRITE_ONCE: ["**/manifest"], TEMPORARY: ["**/*.part"]})
+    table = NameTable(
+        {REPLACEABLE: ["**/offsets/<n>"], WRITE_ONCE: ["**/manifest"], TEMPORARY: ["**/*.part"]}, FORMATS.name_kinds
+    )
     assert table.kind_of(b"q/offsets/5") is REPLACEABLE
     assert table.kind_of(b"q/commits/5") is WRITE_ONCE
     assert table.kind_of(b"q/manifest") is WRITE_ONCE
@@ -175,12 +178,12 @@ def test_what_is_configured_goes_before_what_is_built_in() -> None:
 
 
 def test_among_the_configured_the_first_kind_counts() -> None:
-    table = NameTable({REPLACEABLE: ["a"], TEMPORARY: ["a"], IMMUTABLE: ["a"]})
+    table = NameTable({REPLACEABLE: ["a"], TEMPORARY: ["a"], IMMUTABLE: ["a"]}, FORMATS.name_kinds)
     assert table.kind_of(b"a") is TEMPORARY
 
 
 def test_patterns_that_are_no_utf8_come_from_the_environment_as_they_are() -> None:
-    assert NameTable({IMMUTABLE: ["\udcff*"]}).kind_of(b"\xffx") is IMMUTABLE
+    assert NameTable({IMMUTABLE: ["\udcff*"]}, FORMATS.name_kinds).kind_of(b"\xffx") is IMMUTABLE
 
 
 # --- what a name says about another -----------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def test_patterns_that_are_no_utf8_come_from_the_environment_as_they_are() -> No
     ],
 )
 def test_a_temporary_name_tells_what_it_is_for(name: str, target: str | None) -> None:
-    assert temporary_target(name.encode()) == (None if target is None else target.encode())
+    assert FORMATS.temporary_target(name.encode()) == (None if target is None else target.encode())
 
 
 @pytest.mark.parametrize(
@@ -216,4 +219,4 @@ def test_a_sidecar_tells_whose_it_is(name: str, owner: str | None) -> None:
 @given(st.binary(min_size=1).filter(lambda name: b"/" not in name))
 def test_the_owner_of_a_sidecar_has_that_sidecar(name: bytes) -> None:
     assert sidecar_owner(sidecar_of(name)) == name
-    assert NameTable({}).kind_of(sidecar_of(name)) in (SIDECAR, TEMPORARY)
+    assert NameTable({}, FORMATS.name_kinds).kind_of(sidecar_of(name)) in (SIDECAR, TEMPORARY)

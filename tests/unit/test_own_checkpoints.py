@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from holdfast import Checkpoint, Job
-from holdfast.checkpoints.layouts import FlinkKind, FlinkName, parse_flink
-from holdfast.checkpoints.own import transfers
+from holdfast.checkpoints.formats.flink_layout import FlinkKind, FlinkName, parse_flink
+from holdfast.checkpoints.formats.own.writer import transfers
 from holdfast.errors import CheckpointError, UnreadableManifestError, WriteOnceError
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from holdfast.checkpoints.hooks.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.errors import RemoteRefusedError
-from tests.support.hooks import HooksOver
 from tests.support.root_store import RootStore
 from tests.support.roots import DAY, HOUR, SECOND, Root
-from tests.unit.test_checkpoint_hooks import GARBAGE, names, root
+from tests.support.sweeps import SweepsOver
+from tests.unit.test_checkpoint_sweeps import GARBAGE, names, root
 
 __all__ = ["root"]
 
@@ -30,22 +30,22 @@ def store(root: Root) -> RootStore:
 
 
 @pytest.fixture
-def nodes(store: RootStore, tmp_path: Path) -> list[HooksOver]:
-    return [HooksOver(store, tmp_path / name) for name in "ab"]
+def nodes(store: RootStore, tmp_path: Path) -> list[SweepsOver]:
+    return [SweepsOver(store, tmp_path / name) for name in "ab"]
 
 
 def sweeps(
-    node: HooksOver, name: str = "a", roots: Sequence[tuple[str, str]] = ROOTS, every_seconds: float = 3600.0
+    node: SweepsOver, name: str = "a", roots: Sequence[tuple[str, str]] = ROOTS, every_seconds: float = 3600.0
 ) -> PeriodicSweeps:
-    sweepers: dict[str, Sweeper] = {"checkpoints": node.hooks}
+    sweepers: dict[str, Sweeper] = {"checkpoints": node.sweeps}
     return PeriodicSweeps(node.stores, sweepers, roots, POLICY, every_seconds, name, node.events)
 
 
-def swept(node: HooksOver) -> list[object]:
+def swept(node: SweepsOver) -> list[object]:
     return [event.fields["removed"] for event in node.events.since(0) if event.kind == "swept"]
 
 
-async def test_one_node_sweeps_in_each_period(nodes: list[HooksOver], store: RootStore, root: Root) -> None:
+async def test_one_node_sweeps_in_each_period(nodes: list[SweepsOver], store: RootStore, root: Root) -> None:
     a, b = (sweeps(node, name) for node, name in zip(nodes, "ab", strict=True))
     assert [await a.sweep_zone("checkpoints"), await b.sweep_zone("checkpoints")] == [True, False]
     assert not GARBAGE & names(root)
@@ -59,7 +59,7 @@ async def test_one_node_sweeps_in_each_period(nodes: list[HooksOver], store: Roo
 
 
 async def test_a_leader_that_dies_is_succeeded_in_the_next_period(
-    nodes: list[HooksOver], store: RootStore, root: Root
+    nodes: list[SweepsOver], store: RootStore, root: Root
 ) -> None:
     store.failures = [RemoteRefusedError("the leader has lost its rights")]
     with pytest.raises(RemoteRefusedError):
@@ -70,7 +70,7 @@ async def test_a_leader_that_dies_is_succeeded_in_the_next_period(
     assert not GARBAGE & names(root)
 
 
-async def test_several_roots_take_one_claim(nodes: list[HooksOver], store: RootStore) -> None:
+async def test_several_roots_take_one_claim(nodes: list[SweepsOver], store: RootStore) -> None:
     periodic = sweeps(nodes[0], roots=[("checkpoints", "flink"), ("checkpoints", "elsewhere")])
     assert await periodic.sweep_zone("checkpoints")
     assert len(store.private) == 1
@@ -85,12 +85,12 @@ async def running(periodic: PeriodicSweeps) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-async def next_event(node: HooksOver, number: int) -> str:
+async def next_event(node: SweepsOver, number: int) -> str:
     await node.events.wait_beyond(number)
     return node.events.since(number)[0].kind
 
 
-async def test_it_goes_on_period_by_period(nodes: list[HooksOver], store: RootStore, root: Root) -> None:
+async def test_it_goes_on_period_by_period(nodes: list[SweepsOver], store: RootStore, root: Root) -> None:
     periodic = sweeps(nodes[0], every_seconds=0.001)
     async with running(periodic):
         assert await next_event(nodes[0], 0) == "swept"
@@ -99,7 +99,7 @@ async def test_it_goes_on_period_by_period(nodes: list[HooksOver], store: RootSt
     assert len(store.private) >= 2
 
 
-async def test_a_fault_is_an_event_and_not_the_end(nodes: list[HooksOver], store: RootStore, root: Root) -> None:
+async def test_a_fault_is_an_event_and_not_the_end(nodes: list[SweepsOver], store: RootStore, root: Root) -> None:
     store.failures = [RemoteRefusedError("403")]
     async with running(sweeps(nodes[0], every_seconds=0.001)):
         assert await next_event(nodes[0], 0) == "remote-down"

@@ -1,9 +1,11 @@
-"""Checkpoints of Spark, Flink and Holdfast: what their names say, what refers to what, and what may go.
+"""Checkpoints: what their names say, what refers to what, and what may go.
 
-``layouts`` reads names, ``manifests`` reads the files that list others, ``reachability`` makes plans of both. All of it is
-pure: listings and bytes come in, plans go out.
+Lowest first:
+
+- ``manifests``, ``references``, ``examination``, ``plans``: the words in which formats and drivers speak to each other;
+- ``formats``: one package for each format, behind one interface, and the registry of them;
+- ``reachability``: sweeps, drops and the census of a listing, for whatever formats there are;
+- ``sweeps``: plans that are made of a store, kept, shown and carried out.
+
+All but ``sweeps`` is pure: listings and bytes come in, plans go out.
 """
-
-from holdfast.checkpoints.references import is_manifest, references
-
-__all__ = ["is_manifest", "references"]

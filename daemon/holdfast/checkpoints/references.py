@@ -1,29 +1,72 @@
-"""Names that list others: opening one of them says which files will be asked for next. Only a hint, for fetching ahead."""
+"""What a manifest refers to, and the bounded set in which a reader collects it."""
 
 from __future__ import annotations
 
-import os
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from holdfast.checkpoints.layouts import SparkKind, SparkName, parse_spark
-from holdfast.checkpoints.manifests import SparkSnapshot, read_spark_snapshot
+from holdfast.checkpoints.manifests import BrokenError, Trouble
 
-_ANY_STORE = b"state/0/0/"
-
-
-def is_manifest(name: bytes) -> bool:
-    """Say whether a file of this name, without its directory, may list others."""
-    entry = parse_spark(_ANY_STORE + name)
-    return isinstance(entry, SparkName) and entry.kind is SparkKind.ZIP and not entry.layers
+_LARGEST_BYTES = 256 * 2**20
+"""About a million references; the largest jobs known have some hundred thousand files a checkpoint."""
+_BYTES_BESIDE_PATH = 200
+"""What one reference costs in memory beside its path (CPython 3.11: object, bytes header, place in a set)."""
 
 
-def references(fd: int) -> list[bytes]:
-    """Return the paths, relative to the directory of the manifest behind ``fd``, that it names; close ``fd``.
+class ReferenceKind(enum.Enum):
+    """How a manifest names a file or directory."""
 
-    Nothing when it can't be read, whatever the reason: the open that needs the files will tell.
-    """
-    try:
-        with open(fd, "rb") as file:
-            snapshot = read_spark_snapshot(file, os.fstat(fd).st_size)
-    except OSError:
-        return []
-    return [each.name for each in snapshot.files] if isinstance(snapshot, SparkSnapshot) else []
+    FILE = "file"
+    """By an absolute URI."""
+    SEGMENT = "segment"
+    """A part of a physical file, by that file's absolute URI."""
+    DIRECTORY = "directory"
+    """A directory of file merging, by its absolute URI: all that is in it."""
+    RELATIVE = "relative"
+    """By a name relative to the directory of this manifest, or to one that the format knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One file or directory that a checkpoint needs. ``path`` is a URI or a relative name, as the manifest has it."""
+
+    kind: ReferenceKind
+    path: bytes
+
+    @property
+    def last_component(self) -> bytes:
+        """The name without its directories: it tells the file wherever the root is mounted now, if names are unique."""
+        return self.path.rstrip(b"/").rpartition(b"/")[2]
+
+
+class References:
+    """The references found so far, each once, within a limit of memory."""
+
+    def __init__(self) -> None:
+        self._found: set[Reference] = set()
+        self._bytes = 0
+
+    def add(self, kind: ReferenceKind, path: bytes) -> None:
+        """Note a reference. Raises ``BrokenError`` when there are too many, or when it names nothing."""
+        reference = Reference(kind, path)
+        if not reference.last_component:
+            raise BrokenError(Trouble.MALFORMED, f"a {kind.value} without a name")
+        if reference not in self._found:
+            self._bytes += len(path) + _BYTES_BESIDE_PATH
+            if self._bytes > _LARGEST_BYTES:
+                raise BrokenError(Trouble.TOO_LARGE, f"more than {len(self._found)} references")
+            self._found.add(reference)
+
+    def __iter__(self) -> Iterator[Reference]:
+        return iter(self._found)
+
+
+class Referring(Protocol):
+    """A manifest that names the files of its checkpoint."""
+
+    @property
+    def references(self) -> frozenset[Reference]:
+        """What the checkpoint needs."""
+        ...

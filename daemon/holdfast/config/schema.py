@@ -60,7 +60,7 @@ class ZoneSection(Section, frozen=True):
 
 
 class NamesSection(Section, frozen=True):
-    """``[names]``: which names are of which kind, added to the built-in patterns (``zones.names``)."""
+    """``[names]``: which names are of which kind, added to the built-in patterns (``checkpoints.formats``)."""
 
     temporary: list[str] = msgspec.field(default_factory=list)
     sidecar: list[str] = msgspec.field(default_factory=list)

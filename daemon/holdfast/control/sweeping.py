@@ -12,9 +12,9 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.checkpoints.hooks.confirming import Step
-from holdfast.checkpoints.hooks.shelf import new_id
-from holdfast.checkpoints.hooks.stored import Item, StoredPlan, read_plan
+from holdfast.checkpoints.sweeps.plan_format import Item, StoredPlan, read_plan
+from holdfast.checkpoints.sweeps.plan_store import new_id
+from holdfast.checkpoints.sweeps.revalidation import Step
 from holdfast.control.messages import (
     CheckpointInfo,
     DropRequest,
@@ -36,7 +36,7 @@ class SweepRoutes:
 
     def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
         self._upkeep = upkeep
-        self._hooks = upkeep.hooks
+        self._sweeps = upkeep.sweeps
         self._sweepers = upkeep.sweepers
         self._paths = paths
         self.reading: dict[str, Handler] = {
@@ -53,8 +53,8 @@ class SweepRoutes:
 
     async def _census(self, request: Request) -> Response:
         path = required_path(request)
-        zone, root = self._place(path, self._hooks.zones)
-        found = await self._hooks.census(zone, root)
+        zone, root = self._place(path, self._sweeps.zones)
+        found = await self._sweeps.census(zone, root)
         return reply(
             [
                 CheckpointInfo(
@@ -71,8 +71,8 @@ class SweepRoutes:
 
     async def _plans(self, request: Request) -> Response:
         del request
-        shelf = self._upkeep.shelf
-        plans = await trio.to_thread.run_sync(lambda: [shelf.get(plan_id) for plan_id in shelf.ids()])
+        plan_store = self._upkeep.plan_store
+        plans = await trio.to_thread.run_sync(lambda: [plan_store.get(plan_id) for plan_id in plan_store.ids()])
         return reply([self._info(plan, 0) for plan in plans])
 
     async def _plan(self, request: Request) -> Response:
@@ -89,9 +89,9 @@ class SweepRoutes:
 
     async def _drop(self, request: Request) -> Response:
         wanted = await body(request, DropRequest)
-        zone, name = self._place(wanted.path, self._hooks.zones)
+        zone, name = self._place(wanted.path, self._sweeps.zones)
         root = None if wanted.root is None else self._place(wanted.root, [zone])[1]
-        return reply(self._info(await self._hooks.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
+        return reply(self._info(await self._sweeps.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
 
     async def _submit(self, request: Request) -> Response:
         """Keep a plan that somebody else has made: its bytes are the body. It gets an id of its own."""
@@ -99,17 +99,17 @@ class SweepRoutes:
         plan = StoredPlan(msgspec.structs.replace(plan.header, id=new_id()), plan.items)
         if plan.header.zone not in self._sweepers:
             raise PlanError(f"the plan is for the zone {plan.header.zone}, which this daemon does not have")
-        await trio.to_thread.run_sync(self._upkeep.shelf.put, plan)
+        await trio.to_thread.run_sync(self._upkeep.plan_store.put, plan)
         return reply(self._info(plan, 0))
 
     async def _execute(self, request: Request) -> Response:
         wanted = await body(request, ExecuteRequest)
         plan = await self._stored(wanted.plan)
-        sweeper = self._sweepers.get(plan.header.zone, self._hooks)
+        sweeper = self._sweepers.get(plan.header.zone, self._sweeps)
         return await stream(_progress(sweeper.execute(plan, at_once=wanted.at_once)))
 
     async def _stored(self, plan_id: str) -> StoredPlan:
-        return await trio.to_thread.run_sync(self._upkeep.shelf.get, plan_id)
+        return await trio.to_thread.run_sync(self._upkeep.plan_store.get, plan_id)
 
     def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
         """Return zone and key of a path in the mount. Raises ``OutsideMountError`` when it is in none of ``zones``."""
@@ -124,7 +124,7 @@ class SweepRoutes:
 
     def _info(self, plan: StoredPlan, limit: int | None) -> PlanInfo:
         header = plan.header
-        outcome = self._upkeep.shelf.outcome(header.id)
+        outcome = self._upkeep.plan_store.outcome(header.id)
         return PlanInfo(
             id=header.id,
             kind=header.kind,

@@ -7,10 +7,10 @@ import socket
 
 import trio
 
-from holdfast.checkpoints.hooks.execution import Hooks
-from holdfast.checkpoints.hooks.periodic import PeriodicSweeps, Sweeper
-from holdfast.checkpoints.hooks.shelf import PlanShelf
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.execution import StoreSweeps
+from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
+from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.errors import ConfigurationError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
@@ -22,14 +22,14 @@ _log = logging.getLogger("holdfast.maintenance")
 
 
 class Upkeep:
-    """``hooks`` are for the stores' zones, ``workdirs`` for the bases of working directories, ``sweepers`` for each its own.
+    """``sweeps`` are of the stores' zones, ``workdirs`` of the bases of working directories, ``sweepers`` has both by name.
 
     Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
     """
 
     def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
         parts = base.parts
-        self.shelf = PlanShelf(parts.store.path / "plans")
+        self.plan_store = PlanStore(parts.store.path / "plans")
         self._stores = {name: remote.access for name, remote in parts.remotes.items()}
         self._parts = parts
         self._settings = parts.config.sweep
@@ -37,11 +37,11 @@ class Upkeep:
         local = DeletedObjects(
             parts.remotes, base.nodes, parts.store.tree, parts.index, base.copies, base.fetcher, base.invalidation
         )
-        self.hooks = Hooks(self._stores, self.shelf, local, parts.events, parts.counters)
-        self.workdirs = WorkdirSweeps(base, workdirs, self.shelf)
+        self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
+        self.workdirs = WorkdirSweeps(base, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),
-            **dict.fromkeys(self.hooks.zones, self.hooks),
+            **dict.fromkeys(self.sweeps.zones, self.sweeps),
         }
         self.policy()
         self._roots = self._checked_roots()

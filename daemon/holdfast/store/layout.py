@@ -7,7 +7,7 @@
     tree/           the backing tree, in the shape of the mount
     fetching/  orphans/  trash/  quarantine/
     index/          LMDB
-    plans/          plans of sweeps (checkpoints.hooks.shelf), created with the first one
+    plans/          plans of sweeps (checkpoints.sweeps.plan_store), created with the first one
 
 The format version changes whenever an older daemon would misread what a newer one wrote.
 """

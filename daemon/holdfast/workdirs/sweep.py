@@ -15,10 +15,10 @@ from itertools import islice
 
 import trio
 
-from holdfast.checkpoints.hooks.confirming import Execution, Step, confirmed
-from holdfast.checkpoints.hooks.shelf import PlanShelf, new_id
-from holdfast.checkpoints.hooks.stored import WORKDIRS, Header, Item, StoredPlan, StoredPolicy, items_of
 from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
+from holdfast.checkpoints.sweeps.plan_format import WORKDIRS, Header, Item, StoredPlan, StoredPolicy, items_of
+from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
+from holdfast.checkpoints.sweeps.revalidation import Execution, Step, confirmed
 from holdfast.errors import PlanError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
@@ -33,8 +33,8 @@ _IN_ONE_GO = 100
 class WorkdirSweeps:
     """Plans for the working directories of a mount. A zone is the name of a base, a root that of a directory in it."""
 
-    def __init__(self, base: Foundation, workdirs: Workdirs, shelf: PlanShelf) -> None:
-        self.shelf = shelf
+    def __init__(self, base: Foundation, workdirs: Workdirs, plan_store: PlanStore) -> None:
+        self.plan_store = plan_store
         self._parts = base.parts
         self._nodes = base.nodes
         self._workdirs = workdirs
@@ -62,19 +62,19 @@ class WorkdirSweeps:
             size_bytes=sum(item.size_bytes for item in items),
         )
         stored = StoredPlan(header, items)
-        await trio.to_thread.run_sync(self.shelf.put, stored)
+        await trio.to_thread.run_sync(self.plan_store.put, stored)
         return stored
 
     async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
-        """Carry a stored plan out. Raises as ``checkpoints.hooks.Hooks.execute`` does. It is always looked at again."""
+        """Carry a stored plan out. Raises as ``StoreSweeps.execute`` does. It is always looked at again."""
         del at_once
         header = plan.header
         if header.store != self._parts.store.store_id:
             raise PlanError(f"the plan {header.id} is another node's: what it names is not here")
-        with self.shelf.executing(header.id):
+        with self.plan_store.executing(header.id):
             later, names = await self._plan(header.zone, header.root, header.policy.policy(), time.time_ns())
             items = confirmed(plan, later, names, {})
-            execution = Execution(plan, self.shelf, self._parts.counters, self._parts.events)
+            execution = Execution(plan, self.plan_store, self._parts.counters, self._parts.events)
             execution.begin(items)
             left = iter(items)
             while group := list(islice(left, _IN_ONE_GO)):

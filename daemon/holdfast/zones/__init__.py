@@ -1,7 +1,7 @@
 """From names to policies: which zone a path lies in, and of which kind a name is. Pure: nothing here touches a disk."""
 
 from holdfast.zones.kinds import KindPolicy, NameKind
-from holdfast.zones.names import NameTable, checkpoint_of_log, sidecar_of, sidecar_owner, temporary_target
+from holdfast.zones.names import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath
 
@@ -17,8 +17,6 @@ __all__ = [
     "ZoneKind",
     "ZoneMap",
     "ZonePath",
-    "checkpoint_of_log",
     "sidecar_of",
     "sidecar_owner",
-    "temporary_target",
 ]

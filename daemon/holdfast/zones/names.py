@@ -1,10 +1,9 @@
-"""Kinds of names among objects, from what Spark and Flink do with them.
+"""Kinds of names among objects: what engines do with a name, told by patterns.
 
 A pattern is a path below the zone. In a component ``*`` stands for any characters, ``<n>`` for a number, ``<hex>`` for
 hexadecimal digits, ``<uuid>`` for a UUID; the component ``**`` stands for any directories, or at the end for everything
-below. The first kind that fits counts, in the order of ``NameKind``; what fits nothing is replaceable. Sources: Spark's
-CheckpointFileManager, RocksDBFileManager, HDFSMetadataLog; Flink's FsCheckpointStorageAccess, BlobUtils; Hadoop's
-ChecksumFileSystem.
+below. The first kind that fits counts, in the order of ``NameKind``; what fits nothing is replaceable. The patterns come
+from the checkpoint formats (``checkpoints.formats``) and Hadoop's ChecksumFileSystem.
 """
 
 from __future__ import annotations
@@ -17,56 +16,27 @@ from functools import lru_cache
 from holdfast.errors import ConfigurationError
 from holdfast.zones.kinds import NameKind
 
-BUILT_IN: Mapping[NameKind, Sequence[str]] = {
-    NameKind.TEMPORARY: ("**/*.tmp", "**/_temporary/**", "**/*.inprogress.*", "**/incoming/temp-<n>"),
-    NameKind.SIDECAR: ("**/.*.crc",),
-    NameKind.WRITE_ONCE: (
-        "**/offsets/<n>",
-        "**/commits/<n>",
-        "**/sources/<n>/<n>",
-        "**/sources/<n>/<n>.compact",
-        "**/_spark_metadata/<n>",
-        "**/_spark_metadata/<n>.compact",
-        "**/metadata",
-        "**/_metadata/**",
-        "**/_stateSchema/**",
-        "**/chk-<n>/_metadata",
-        "**/savepoint-*/_metadata",
-    ),
-    NameKind.IMMUTABLE: (
-        "**/SSTs/*-<uuid>.sst",
-        "**/logs/*-<uuid>.log",
-        "**/<n>_<uuid>.*",
-        "**/shared/<uuid>",
-        "**/taskowned/<uuid>",
-        "**/chk-<n>/<uuid>",
-        "**/savepoint-*/<uuid>",
-        "**/blob_p-<hex>-<hex>",
-        "**/blob_t-<hex>-<hex>",
-    ),
-}
+_HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
+"""Of Hadoop's local file system, whatever engine writes through it."""
 
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _WORDS = {"*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}
 _TOKENS = re.compile(r"\*|<[^<>]*>?|[^*<]+")
-_LOG_OF_SPARK = re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+)", re.DOTALL)
-_TEMPORARY_OF_SPARK = re.compile(rb"\.(.+)\." + _UUID.encode() + rb"(?:\.TID\d+)?\.tmp", re.DOTALL)
-_TEMPORARY_OF_FLINK = re.compile(rb"\.(.+)\.inprogress\..+", re.DOTALL)
 _SIDECAR = re.compile(rb"\.(.+)\.crc", re.DOTALL)
 
 
 class NameTable:
-    """The patterns in force: the built-in ones and those of the configuration, which go first.
+    """The patterns in force: those of the configuration (``added``), then those of the checkpoint formats (``built_in``).
 
     Raises ``ConfigurationError`` for a pattern that can't be.
     """
 
-    def __init__(self, added: Mapping[NameKind, Sequence[str]]) -> None:
+    def __init__(self, added: Mapping[NameKind, Sequence[str]], built_in: Mapping[NameKind, Sequence[str]]) -> None:
         self._kinds: list[NameKind] = []
         groups = []
-        for source in (added, BUILT_IN):
+        for sources in ((added,), (built_in, _HADOOP)):
             for kind in NameKind:
-                patterns = source.get(kind, ())
+                patterns = [pattern for source in sources for pattern in source.get(kind, ())]
                 if patterns:
                     self._kinds.append(kind)
                     groups.append("(" + "|".join(_to_regex(pattern) for pattern in patterns) + ")")
@@ -79,18 +49,6 @@ class NameTable:
         if match is None or match.lastindex is None:
             return NameKind.REPLACEABLE
         return self._kinds[match.lastindex - 1]
-
-
-def temporary_target(name: bytes) -> bytes | None:
-    """Return the final name that a temporary file is made for, where its name tells (Spark, Flink); else None."""
-    match = _TEMPORARY_OF_SPARK.fullmatch(name) or _TEMPORARY_OF_FLINK.fullmatch(name)
-    return match[1] if match else None
-
-
-def checkpoint_of_log(directory: bytes) -> bytes | None:
-    """Return the checkpoint that a directory is a log of, whose write-once names one driver makes (Spark); else None."""
-    match = _LOG_OF_SPARK.fullmatch(directory)
-    return match[1] if match else None
 
 
 def sidecar_owner(name: bytes) -> bytes | None:

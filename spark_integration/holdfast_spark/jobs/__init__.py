@@ -3,6 +3,6 @@
 ``inventory`` lists a store into Parquet; the others work from that: ``orphans`` plans a sweep, ``scrub`` checks digests,
 ``warm`` says which node should hold what, ``usage`` who uses how much. ``docs/jobs.md`` shows them.
 
-What a store's objects *are* is told by the same pure code that the daemon uses (``holdfast.checkpoints``); what is
-distributed is only who runs it. Nothing here collects objects on the driver.
+What a store's objects *are* is told by the same pure code that the daemon uses (``holdfast.checkpoints``), run by
+executors. Nothing here collects objects on the driver.
 """

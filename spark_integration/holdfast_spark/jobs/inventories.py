@@ -1,7 +1,7 @@
 """An inventory as it lies there: ``objects/``, what the store held, and ``about/``, one row on the whole, written last.
 
 Both are Parquet, on any file system that Spark knows. Without ``about/`` an inventory is not complete: a job that was cut
-off leaves none, and nobody takes its part for the whole.
+off leaves none, so that its part is not taken for the whole.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""What executors judge of a sweep: one query of Spark's, one directory of a sink, files outside of both.
+"""What executors judge of a sweep: one checkpoint location, one group, one manifest, single files that nothing refers to.
 
 The judges are the daemon's own (``holdfast.checkpoints.reachability.parts``); here rows become what they take, and what they
-plan becomes rows. One query is judged in one piece: a task holds the names of one checkpoint location.
+plan becomes rows. A location is judged in one piece: a task holds the names of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.checkpoints.hooks.stored import text_of
-from holdfast.checkpoints.layouts import FlinkName, parse_flink
-from holdfast.checkpoints.manifests import ManifestKind, ReferenceKind
-from holdfast.checkpoints.reachability import Kept, Listed, Plan, PlanBuilder, PlanEntry, Policy, Wanted
-from holdfast.checkpoints.reachability.flink_tree import references_of
-from holdfast.checkpoints.reachability.parts import plan_directory_of_a_sink, plan_outside, sweep_query
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.reachability import Kept, Plan, PlanBuilder, PlanEntry, Policy
+from holdfast.checkpoints.reachability.parts import plan_alone, read_references, sweep_group, sweep_location
+from holdfast.checkpoints.references import ReferenceKind
+from holdfast.checkpoints.sweeps.plan_format import text_of
 from holdfast_spark.forms import LISTED, Form
 from holdfast_spark.jobs.naming import listed_of
-from holdfast_spark.jobs.reading import reader_below
+from holdfast_spark.jobs.reading import examined, reader_below
 from holdfast_spark.stores import StoreAddress, in_parallel
 
 PLANNED = Form(
@@ -32,40 +31,50 @@ PLANNED = Form(
 )
 """An entry of a plan; or, with ``kept_because``, the name of what could not be judged, and nothing else."""
 
-REFERENCES = Form(component="string", is_directory="boolean", name="string", kept_because="string")
-"""The last component of something that is referred to; or the ``name`` of metadata that can't be read."""
+MANIFESTS = LISTED.with_columns(layout="bigint")
+"""Manifests, with the positions of the trees that they belong to."""
+
+REFERENCES = Form(layout="bigint", component="string", is_directory="boolean", name="string", kept_because="string")
+"""The last component of something that is referred to; or the ``name`` of a manifest that the layout can't do without."""
 
 UNREFERRED = LISTED.with_columns(numbers="array<bigint>", times="array<bigint>", silent_since_ns="bigint")
-"""A file that nobody refers to, with the complete checkpoints of its job and the times at which they were completed."""
+"""A file that nothing refers to, with the complete checkpoints of its job and the times at which they were completed."""
 
 
 class Judge:
     """Judges what lies below ``root`` of a store, with ages as of ``now_ns``. Travels to executors."""
 
-    def __init__(self, address: StoreAddress, root: str, policy: Policy, now_ns: int) -> None:
+    def __init__(self, address: StoreAddress, root: str, policy: Policy, now_ns: int, formats: Formats = FORMATS) -> None:
+        self.formats = formats
         self._address = address
         self._root = root
         self._policy = policy
         self._now_ns = now_ns
 
     def references(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Read Flink's and Holdfast's metadata (``LISTED`` in, ``REFERENCES`` out)."""
-        rows = (row for batch in batches for row in LISTED.rows(batch))
+        """Read what manifests refer to (``MANIFESTS`` in, ``REFERENCES`` out)."""
+        rows = (row for batch in batches for row in MANIFESTS.rows(batch))
         yield from REFERENCES.batches(self._references(rows))
 
-    def place(self, key: tuple[Any, ...], table: Any) -> Any:
-        """Judge one checkpoint location of Spark's, or one ``_spark_metadata`` (``LISTED`` in, ``PLANNED`` out)."""
-        place, is_query = (each.as_py() for each in key)
+    def unit(self, key: tuple[Any, ...], table: Any) -> Any:
+        """Judge one checkpoint location or one group (``LISTED`` in, ``PLANNED`` out).
+
+        ``key``: its name, whether it is a location, the position of its layout.
+        """
+        name, is_location, layout = (each.as_py() for each in key)
         rows = list(LISTED.rows(table))
         etags = {row[0]: row[3] for row in rows}
-        if is_query:
-            return PLANNED.table(_planned(self._query(place, map(listed_of, rows)), etags))
-        builder = PlanBuilder(self._policy, self._now_ns)
-        plan_directory_of_a_sink(map(listed_of, rows), builder)
-        return PLANNED.table(_planned(builder.plan(), etags))
+        listing = map(listed_of, rows)
+        if is_location:
+            examination = sweep_location(layout, name.encode(), listing, self._policy, self._now_ns, self.formats)
+        else:
+            examination = sweep_group(layout, listing, self._policy, self._now_ns, self.formats)
+        if examination.wanted:
+            examined(examination, reader_below(self._address, self._root))
+        return PLANNED.table(_planned(examination.result, etags))
 
     def alone(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Judge what nobody refers to (``UNREFERRED`` in, ``PLANNED`` out)."""
+        """Judge what nothing refers to (``UNREFERRED`` in, ``PLANNED`` out)."""
         for batch in batches:
             builder = PlanBuilder(self._policy, self._now_ns)
             etags = {}
@@ -73,32 +82,23 @@ class Judge:
                 listed = listed_of(tuple(row))
                 etags[row[0]] = row[3]
                 completed = dict(zip(numbers or (), times or (), strict=True))
-                plan_outside(listed, completed, silent_since_ns or 0, builder)
+                plan_alone(listed, completed, silent_since_ns or 0, builder, self.formats)
             yield from PLANNED.batches(_planned(builder.plan(), etags))
 
-    def _query(self, location: str, listing: Iterable[Listed]) -> Plan:
-        examination = sweep_query(location.encode(), listing, self._policy, self._now_ns)
-        read = reader_below(self._address, self._root)
-        while wanted := examination.wanted:
-            answers = in_parallel(read, wanted)
-            examination.supply({each.name: answer for each, answer in zip(wanted, answers, strict=True)})
-        return examination.result
-
-    def _references(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    def _references(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         read = reader_below(self._address, self._root)
 
         def references(row: tuple[Any, ...]) -> Any:
-            name = parse_flink(row[0].encode())
-            wanted = Wanted(name.name, ManifestKind.CHECKPOINT, row[1])
-            return references_of(name, read(wanted)) if isinstance(name, FlinkName) else ()
+            *listed, layout = row
+            return layout, examined(read_references(layout, listed_of(tuple(listed)), self.formats), read)
 
-        for found in in_parallel(references, rows):
+        for layout, found in in_parallel(references, rows):
             if isinstance(found, Kept):
-                yield None, None, found.scope.decode(), found.why
+                yield layout, None, None, found.scope.decode(), found.why
                 continue
             for component, is_directory in {(each.last_component, each.kind is ReferenceKind.DIRECTORY) for each in found}:
                 if (text := text_of(component)) is not None:  # or no listed name can equal it
-                    yield text, is_directory, None, None
+                    yield layout, text, is_directory, None, None
 
 
 def _planned(plan: Plan, etags: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Which checkpoint location of Spark's each object lies in: the innermost above it that has ``metadata`` and a log.
+"""Which checkpoint location each object lies in: the innermost above it that names with all marks of a layout show.
 
 The objects are looked at once; after that only their directories are, which are far fewer.
 """
@@ -8,24 +8,31 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from holdfast_spark.jobs.naming import NAMED, name_all
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast_spark.jobs.naming import NAMED, Namer
 
 
-def named(listed: DataFrame) -> DataFrame:
+def named(listed: DataFrame, formats: Formats = FORMATS) -> DataFrame:
     """Return a listing (``LISTED``) with what its names say (``NAMED``)."""
-    return listed.mapInArrow(name_all, NAMED.ddl)
+    return listed.mapInArrow(Namer(formats).name_all, NAMED.ddl)
 
 
-def located(objects: DataFrame) -> DataFrame:
-    """Return ``NAMED`` rows with a column ``location``, relative to the root; null for what lies in none."""
-    claimed = objects.where(f.col("claims").isNotNull()).groupBy(f.col("claims").alias("location"))
-    both = claimed.agg(f.bool_or("claims_metadata").alias("by_metadata"), f.bool_and("claims_metadata").alias("by_no_log"))
-    locations = both.where("by_metadata and not by_no_log").select("location")
+def located(objects: DataFrame, formats: Formats = FORMATS) -> DataFrame:
+    """Return ``NAMED`` rows with ``location``, relative to the root, and ``location_layout``; null for what lies in none."""
+    claims = objects.where(f.size("claims") > 0).select(
+        f.explode(f.arrays_zip("claims", "claim_layouts", "marks")).alias("one")
+    )
+    of_layout = claims.groupBy(f.col("one.claims").alias("location"), f.col("one.claim_layouts").alias("location_layout"))
+    shown = of_layout.agg(f.count_distinct("one.marks").alias("marks"))
+    wanted = f.array([f.lit(len(layout.marks)) for layout in formats.locations])
+    whole = shown.where(f.col("marks") == f.element_at(wanted, f.col("location_layout").cast("int") + 1))
+    locations = whole.groupBy("location").agg(f.min("location_layout").alias("location_layout"))
     above = objects.select("directory").distinct().withColumn("location", f.explode(with_parents(f.col("directory"))))
     innermost = (
-        above.join(locations, "location", "left_semi")
+        above.join(locations, "location")
         .groupBy("directory")
-        .agg(f.max_by("location", f.length("location")).alias("location"))
+        .agg(f.max_by(f.struct("location", "location_layout"), f.length("location")).alias("found"))
+        .select("directory", "found.location", "found.location_layout")
     )
     return objects.join(innermost, "directory", "left")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from holdfast.checkpoints.hooks.stored import Header
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.plan_format import Header
 from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
 from holdfast_spark.jobs.judging import Judge
 from holdfast_spark.jobs.planning import header_of, write

@@ -1,4 +1,4 @@
-"""A rate that is kept: whoever is ahead of it waits. Safe to use from several threads."""
+"""A rate limit: callers that are ahead of it wait. Safe to use from several threads."""
 
 from __future__ import annotations
 

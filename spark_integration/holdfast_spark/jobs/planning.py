@@ -9,9 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from holdfast.checkpoints.hooks.shelf import new_id, write_whole
-from holdfast.checkpoints.hooks.stored import SWEEP, Header, Item, StoredKept, StoredPolicy, lines
 from holdfast.checkpoints.reachability import Phase, Policy, Reason
+from holdfast.checkpoints.sweeps.plan_format import SWEEP, Header, Item, StoredKept, StoredPolicy, lines
+from holdfast.checkpoints.sweeps.plan_store import new_id, write_whole
 from holdfast.errors import ConfigurationError
 from holdfast_spark.jobs.inventories import About
 from holdfast_spark.jobs.sweeping import Swept

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast_spark.jobs.owning import PURPOSES
+from holdfast.checkpoints.formats import FORMATS
 from holdfast_spark.jobs.plots import bars, lines
 from holdfast_spark.jobs.words import moment, size
 
@@ -72,7 +72,12 @@ def report(usage: Usage) -> str:
         f"<h1>{title}</h1>",
         f"<p>{size(usage.total())} as of {moment(usage.times[-1])}.{_growth(usage)}</p>",
         "<h2>Who uses how much</h2>",
-        bars([(owner, [(purpose, usage.total(owner, purpose=purpose)) for purpose in PURPOSES]) for owner in usage.owners]),
+        bars(
+            [
+                (owner, [(purpose, usage.total(owner, purpose=purpose)) for purpose in FORMATS.purposes])
+                for owner in usage.owners
+            ]
+        ),
     ]
     if len(usage.times) > 1:
         series = [("all", [usage.total(None, time) for time in usage.times])]
@@ -94,7 +99,7 @@ def _growth(usage: Usage) -> str:
 
 
 def _table(usage: Usage) -> str:
-    purposes = [purpose for purpose in PURPOSES if usage.total(purpose=purpose)]
+    purposes = [purpose for purpose in FORMATS.purposes if usage.total(purpose=purpose)]
     grows = len(usage.times) > 1
     titles = ["owner", "objects", "size", *(["growth"] if grows else []), *purposes]
     rows = []

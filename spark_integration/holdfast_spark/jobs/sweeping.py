@@ -1,9 +1,9 @@
 """The plan of a sweep, of a listing that is a DataFrame: mark, then take what is not marked.
 
-Queries of Spark's are judged one by one, each by a task, for nothing outside of one refers into it. Flink's files may be
-referred to by any job below the root: so all metadata is read, and an anti-join leaves what nobody refers to. The judges are
-the daemon's (``judging``), and so the plan is the one that ``holdfast checkpoint sweep`` makes. What is written out between
-the steps lies on the executors' disks.
+Checkpoint locations and groups are judged one by one, each by a task, for nothing outside of one refers into it. Files of
+trees may be referred to by any job below the root: so all manifests are read, and an anti-join leaves what nothing refers
+to. The judges are the daemon's (``judging``), and so the plan is the one that ``holdfast checkpoint sweep`` makes. What is
+written out between the steps lies on the executors' disks.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from holdfast.checkpoints.layouts import FlinkKind
+from holdfast.checkpoints.formats.interface import Role
 from holdfast.checkpoints.reachability import Reason
-from holdfast.checkpoints.reachability.flink_tree import JUDGED, METADATA
-from holdfast.checkpoints.reachability.roots import Part
+from holdfast.checkpoints.reachability.division import Part
 from holdfast_spark.forms import LISTED
 from holdfast_spark.jobs.holding import holding
-from holdfast_spark.jobs.judging import PLANNED, REFERENCES, UNREFERRED, Judge
+from holdfast_spark.jobs.judging import MANIFESTS, PLANNED, REFERENCES, UNREFERRED, Judge
 from holdfast_spark.jobs.locating import located, named, with_parents
 
 _LISTED = list(LISTED.columns)
@@ -43,12 +42,12 @@ class Swept(NamedTuple):
 def swept(listed: DataFrame, judge: Judge) -> Iterator[Swept]:
     """Plan the sweep of a listing (``forms.LISTED``). The plan can be read within the block."""
     with holding() as hold:
-        objects = hold(located(hold(named(listed))))
+        objects = hold(located(hold(named(listed, judge.formats)), judge.formats))
         outside = objects.where("location is null")
         references = hold(_references(outside, judge))
         unreadable = _kept(references)
-        alone = [_directories(outside), _staged(outside), *([] if unreadable else [_unreferred(outside, references)])]
-        judged = hold(_places(objects, judge).unionByName(_alone(alone, judge)))
+        alone = [_directories(outside), _staged(outside), _unreferred(outside, references)]
+        judged = hold(_units(objects, judge).unionByName(_alone(alone, judge)))
         by_reason = _by_reason(judged)
         kept = _kept(judged) if by_reason.pop(None, None) else []
         entries = judged.where("kept_because is null")
@@ -59,34 +58,43 @@ def swept(listed: DataFrame, judge: Judge) -> Iterator[Swept]:
 
 
 def _references(outside: DataFrame, judge: Judge) -> DataFrame:
-    """Read all metadata: ``REFERENCES``."""
-    metadata = outside.where(f.col("kind").isin([kind.value for kind in METADATA]) & ~f.col("is_directory"))
+    """Read all manifests: ``REFERENCES``."""
+    manifests = outside.where((f.col("role") == Role.MANIFEST.value) & ~f.col("is_directory"))
     tasks = outside.sparkSession.sparkContext.defaultParallelism
-    return metadata.select(*_LISTED).repartition(tasks).mapInArrow(judge.references, REFERENCES.ddl)
+    return manifests.select(*MANIFESTS.columns).repartition(tasks).mapInArrow(judge.references, REFERENCES.ddl)
 
 
-def _places(objects: DataFrame, judge: Judge) -> DataFrame:
-    """Judge the queries of Spark's, and the logs of its file sinks, each as a whole: ``PLANNED``."""
-    place = f.when(f.col("location").isNotNull(), f.col("location"))
-    place = place.when(f.col("part") == Part.SINK_LOG.value, f.col("directory"))
-    files = objects.where("not is_directory").withColumn("place", place).where("place is not null")
-    by_place = files.select("place", f.expr("location is not null").alias("is_query"), *_LISTED).groupBy("place", "is_query")
-    return by_place.applyInArrow(lambda key, rows: judge.place(key, rows), PLANNED.ddl)
+def _units(objects: DataFrame, judge: Judge) -> DataFrame:
+    """Judge checkpoint locations and groups, each as a whole: ``PLANNED``."""
+    is_location = f.col("location").isNotNull()
+    of_group = f.when(f.col("part") == Part.GROUP.value, f.col("unit"))
+    place = f.when(is_location, f.col("location")).otherwise(of_group)
+    layout = f.when(is_location, f.col("location_layout")).otherwise(f.col("layout"))
+    columns: list[Column | str] = [
+        place.alias("place"),
+        is_location.alias("is_location"),
+        layout.alias("place_layout"),
+        *_LISTED,
+    ]
+    files = objects.where("not is_directory").select(*columns).where("place is not null")
+    by_place = files.groupBy("place", "is_location", "place_layout")
+    return by_place.applyInArrow(lambda key, rows: judge.unit(key, rows), PLANNED.ddl)
 
 
 def _unreferred(outside: DataFrame, references: DataFrame) -> DataFrame:
-    """Return those of Flink's files that nobody refers to, with what else it takes to judge them."""
-    kinds = [kind.value for kind in (*JUDGED, FlinkKind.UNFINISHED_METADATA)]
-    files = outside.where(f.col("kind").isin(kinds))
-    components = references.where("not is_directory").select("component")
-    unnamed = files.withColumn("component", f.substring_index("name", "/", -1)).join(components, "component", "left_anti")
-    directories = references.where("is_directory").select("component")
-    above = files.select("directory").distinct().withColumn("component", f.explode(f.split("directory", "/")))
-    reached = above.join(directories, "component", "left_semi").select("directory")
-    segments = files.where(f.col("kind") == FlinkKind.SHARED_SEGMENTS.value)
-    silent = segments.groupBy("directory").agg(f.max("mtime_ns").alias("silent_since_ns"))
-    unreferred = unnamed.join(reached, "directory", "left_anti").join(silent, "directory", "left")
-    return unreferred.join(_completed(outside), "job", "left")
+    """Return the candidates that nothing refers to, of trees whose manifests were all read, with what it takes to judge."""
+    stopped = references.where("kept_because is not null").select("layout").distinct()
+    files = outside.where(f.col("role") == Role.CANDIDATE.value).join(f.broadcast(stopped), "layout", "left_anti")
+    components = references.where("not is_directory").select("layout", "component")
+    named_alone = files.withColumn("component", f.substring_index("name", "/", -1))
+    unnamed = named_alone.join(components, ["layout", "component"], "left_anti")
+    directories = references.where("is_directory").select("layout", "component")
+    above = files.select("layout", "directory").distinct().withColumn("component", f.explode(f.split("directory", "/")))
+    reached = above.join(directories, ["layout", "component"], "left_semi").select("layout", "directory")
+    appended = files.where("is_appended")
+    silent = appended.groupBy("layout", "directory").agg(f.max("mtime_ns").alias("silent_since_ns"))
+    unreferred = unnamed.join(reached, ["layout", "directory"], "left_anti").join(silent, ["layout", "directory"], "left")
+    return unreferred.join(_completed(outside), ["layout", "unit"], "left")
 
 
 def _staged(outside: DataFrame) -> DataFrame:
@@ -96,9 +104,10 @@ def _staged(outside: DataFrame) -> DataFrame:
 
 
 def _directories(outside: DataFrame) -> DataFrame:
-    """Return Flink's directories."""
-    directories = outside.where((f.col("part") == Part.FLINK.value) & f.col("is_directory"))
-    return directories.join(_completed(outside), "job", "left").withColumn("silent_since_ns", f.lit(None))
+    """Return the directories of trees."""
+    directories = outside.where((f.col("part") == Part.TREE.value) & f.col("is_directory"))
+    completed = directories.join(_completed(outside), ["layout", "unit"], "left")
+    return completed.withColumn("silent_since_ns", f.lit(None))
 
 
 def _alone(parts: Sequence[DataFrame], judge: Judge) -> DataFrame:
@@ -116,9 +125,10 @@ def _without_occupied(entries: DataFrame, objects: DataFrame) -> DataFrame:
 
 def _completed(outside: DataFrame) -> DataFrame:
     """Return the complete checkpoints of each job: ``numbers`` and ``times``."""
-    complete = outside.where((f.col("kind") == FlinkKind.METADATA.value) & ~f.col("is_directory"))
-    pairs = complete.groupBy("job").agg(f.collect_list(f.struct("checkpoint", "mtime_ns")).alias("pairs"))
-    return pairs.select("job", f.col("pairs.checkpoint").alias("numbers"), f.col("pairs.mtime_ns").alias("times"))
+    complete = outside.where("completes is not null").groupBy("layout", "unit")
+    pairs = complete.agg(f.collect_list(f.struct("completes", "mtime_ns")).alias("pairs"))
+    numbers, times = f.col("pairs.completes").alias("numbers"), f.col("pairs.mtime_ns").alias("times")
+    return pairs.select("layout", "unit", numbers, times)
 
 
 def _kept(frame: DataFrame) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from holdfast_spark.jobs.command import made, parser_of, positive, run
 from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.inventories import Inventory
 from holdfast_spark.jobs.locating import located, named
-from holdfast_spark.jobs.owning import OWNED, own
+from holdfast_spark.jobs.owning import OWNED, Owners
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.report import Amount, Usage, report
 from holdfast_spark.jobs.words import moment, size, table
@@ -55,7 +55,7 @@ def amounts(spark: SparkSession, paths: Sequence[str], hold: Hold) -> tuple[list
 
 def _owned(inventory: Inventory, hold: Hold) -> DataFrame:
     files = located(hold(named(inventory.listed(inventory.about.prefix)))).where("not is_directory")
-    owned = files.select(*PLACED.columns).mapInArrow(own, OWNED.ddl)
+    owned = files.select(*PLACED.columns).mapInArrow(Owners().own, OWNED.ddl)
     sums = owned.groupBy("owner", "purpose").agg(f.count("*").alias("objects"), f.sum("size_bytes").alias("bytes"))
     return sums.withColumn("began_ns", f.lit(inventory.about.began_ns))
 

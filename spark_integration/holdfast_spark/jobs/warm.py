@@ -1,4 +1,4 @@
-r"""Say which node should hold what: the state that Spark's queries go on from, spread over nodes, as lists for a prefetch.
+r"""Say which node should hold what: the state that streaming queries go on from, spread over nodes, as lists for a prefetch.
 
 A partition's state belongs to one node (or to several, --copies), by a rendezvous of both their names: it is the same in
 every run, and when a node comes or goes, only that node's share moves. On each node then:
@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
 from holdfast_spark.forms import PLACED
-from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser, state_of
+from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser
 from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.holding import Hold, holding
 from holdfast_spark.jobs.locating import located, named
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def needed(listed: DataFrame, chooser: Chooser, hold: Hold) -> DataFrame:
     """Return the files (``choosing.UNIT``) that the queries in a listing (``forms.LISTED``) need to go on."""
     files = located(hold(named(listed))).where("location is not null and not is_directory")
-    state = hold(files.select(*PLACED.columns).mapInArrow(state_of, STATE.ddl))
-    commits = state.where("operator is null").groupBy("location").agg((f.max("number") + 1).alias("version"))
-    stores = state.where("operator is not null").join(commits, "location").select(*STATE.columns, "version")
+    state = hold(files.select(*PLACED.columns).mapInArrow(chooser.state_of, STATE.ddl))
+    finished = state.where("operator is null").groupBy("location").agg(f.max("finished").alias("version"))
+    stores = state.where("operator is not null").join(finished, "location").select(*STATE.columns, "version")
     return stores.groupBy(*_PARTITION).applyInArrow(lambda rows: chooser.choose(rows), UNIT.ddl)
 
 

@@ -1,14 +1,15 @@
 """What a retained checkpoint reaches, and what may go: plans for sweeps and drops. Nothing here does any I/O.
 
 ``sweep(listing, policy, now_ns)`` returns an ``Examination``: while it has ``wanted`` manifests, fetch them, read each with
-``read_manifest`` and ``supply`` the answers; its ``result`` is a ``Plan``.
+its ``kind`` and ``supply`` the answers; its ``result`` is a ``Plan``. Nothing here knows any format: ``formats`` does.
 """
 
-from holdfast.checkpoints.reachability.asking import Examination, Wanted, examined, missing
-from holdfast.checkpoints.reachability.census import Found, census
-from holdfast.checkpoints.reachability.plan import Kept, Listed, Phase, Plan, PlanBuilder, PlanEntry, Policy, Reason
-from holdfast.checkpoints.reachability.spark_drop import batch_of
-from holdfast.checkpoints.reachability.sweep import drop, drop_batches, sweep, up_to
+from holdfast.checkpoints.examination import Examination, Wanted, examined, missing
+from holdfast.checkpoints.formats.interface import Found
+from holdfast.checkpoints.plans import Kept, Listed, Phase, Plan, PlanBuilder, PlanEntry, Policy, Reason
+from holdfast.checkpoints.reachability.census import census
+from holdfast.checkpoints.reachability.drop import checkpoints_to_drop, drop, root_of_drop, up_to
+from holdfast.checkpoints.reachability.sweep import sweep
 
 __all__ = [
     "Examination",
@@ -22,12 +23,12 @@ __all__ = [
     "Policy",
     "Reason",
     "Wanted",
-    "batch_of",
     "census",
+    "checkpoints_to_drop",
     "drop",
-    "drop_batches",
     "examined",
     "missing",
+    "root_of_drop",
     "sweep",
     "up_to",
 ]

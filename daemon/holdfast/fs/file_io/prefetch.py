@@ -1,8 +1,7 @@
-"""Asking ahead for what is needed next. It is only a hint: who really needs what fails here tries again, and reports.
+"""Fetching ahead what an open leads to: files that a manifest names, directories to be listed. The formats tell.
 
-When a name that lists others is opened, all of those are fetched at once: Spark asks for one SST at a time, and together
-they take as long as the largest. When a query of Spark's begins, which it does by opening its checkpoint's ``metadata``, its
-logs are listed at once: it lists one after the other, within the same second.
+Engines ask for one after the other; together they take as long as the slowest. A failure here is not reported: the request
+that really needs the file or directory tries again, and gets the error.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import os
 
 import trio
 
-from holdfast.checkpoints import is_manifest, references
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -21,13 +21,9 @@ from holdfast.store import Tree
 from holdfast.transfer import Fetcher
 from holdfast.zones import ZoneMap, ZonePath
 
-_BEGINNING = b"metadata"
-_OFFSETS = b"offsets"
-_LOGS = (_OFFSETS, b"commits", b"sources/0", b"state")
-
 
 class Prefetcher:
-    """Fetches what opened manifests refer to, and lists the logs of queries that begin. ``run`` serves them."""
+    """Fetches and lists what opens lead to, while ``run`` runs."""
 
     def __init__(
         self,
@@ -38,6 +34,7 @@ class Prefetcher:
         tree: Tree,
         fetcher: Fetcher,
         ttl_seconds: float,
+        formats: Formats = FORMATS,
     ) -> None:
         self._view = view
         self._policy = policy
@@ -46,6 +43,7 @@ class Prefetcher:
         self._tree = tree
         self._fetcher = fetcher
         self._ttl_seconds = ttl_seconds
+        self._formats = formats
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -61,23 +59,25 @@ class Prefetcher:
         place = self._directories.place(node.parent)
         if not place.zone.is_store:
             return
-        if is_manifest(node.name):
-            self._nursery.start_soon(self._fetch_references, place, os.dup(fd))
-        elif node.name == _BEGINNING:
-            self._nursery.start_soon(self._list_logs, place)
+        match self._formats.read_ahead(node.name):
+            case FetchReferences() as ahead:
+                self._nursery.start_soon(self._fetch_references, place, ahead, os.dup(fd))
+            case ListDirectories() as ahead:
+                self._nursery.start_soon(self._list_directories, place, ahead)
 
-    async def _list_logs(self, place: ZonePath) -> None:
+    async def _list_directories(self, place: ZonePath, ahead: ListDirectories) -> None:
+        shown_by = ahead.evidence
         try:
-            has_logs = self._view.listing(place).has_directory(_OFFSETS) or self._tree.inode(place.child_path(_OFFSETS))
+            is_there = self._view.listing(place).has_directory(shown_by) or self._tree.inode(place.child_path(shown_by))
         except (HoldfastError, OSError):
             return
-        if has_logs:
+        if is_there:
             async with trio.open_nursery() as nursery:
-                for log in _LOGS:
-                    nursery.start_soon(self._list, self._zones.place_of(place.child_path(log)))
+                for name in ahead.names:
+                    nursery.start_soon(self._list, self._zones.place_of(place.child_path(name)))
 
     async def _list(self, place: ZonePath | None) -> bool:
-        """Bring the belief about a directory up to date; say whether it is."""
+        """Bring the belief about a directory up to date; return whether that succeeded."""
         if place is None:
             return False
         try:
@@ -86,8 +86,8 @@ class Prefetcher:
             return False
         return True
 
-    async def _fetch_references(self, place: ZonePath, fd: int) -> None:
-        names = await trio.to_thread.run_sync(references, fd)
+    async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
+        names = await trio.to_thread.run_sync(names_behind, ahead, fd)
         missing: dict[bytes, list[bytes]] = {}
         for name in names:
             directory, _, last = name.rpartition(b"/")
@@ -106,3 +106,12 @@ class Prefetcher:
             path = place.child_path(name)
             if known is not None and not self._tree.inode(path):
                 self._fetcher.fetch(self._view.object_at(place, name), known)
+
+
+def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
+    """Return the names that the manifest behind ``fd`` refers to, none if it can't be read; close ``fd``."""
+    try:
+        with open(fd, "rb") as file:
+            return ahead.names(file, os.fstat(fd).st_size)
+    except OSError:
+        return []

@@ -1,21 +1,22 @@
-"""Who is about to create what: which lookups need not ask the store, because the creation that follows will.
+"""Which thread is about to create what: its lookups need not ask the store, because the creation that follows will.
 
-Before Spark creates a file it looks whether it is there, often twice. Asking the store each time would double the requests,
-and answering from a belief could tell a reader that a file of another node does not exist, which Spark takes
-for lost state. So a belief is good enough only for the thread that is plainly creating:
+Before an engine creates a file it looks whether it is there, often twice. Asking the store each time would double the
+requests. Answering from a belief could tell a reader that a file of another node does not exist, which it may take for lost
+state. So a belief is good enough only for the thread that is plainly creating:
 
-- the thread that has a temporary file ``.NAME.<uuid>.tmp`` open in the directory, for ``NAME``;
+- the thread that has a temporary file open in the directory, for the name that the file is going to have;
 - the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
   creation is conditional too, so a second writer is found out by the PUT);
-- the thread that has won a name in one log of a checkpoint of Spark's, in its other logs that were listed lately: it is the
-  driver, which begins by listing them, and one that has lost its checkpoint does not win ``sources/0/7``;
+- the thread that has won a name in one log of a checkpoint, in its other logs that were listed lately: it is the driver,
+  which begins by listing them, and one that has lost its checkpoint wins no further name;
 - the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
 - the thread that has just made the directory, which the store did not have;
 - the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
 
-Who only expects further names, in a directory that it has made or of a kind it has created, and goes on asking for one of
-them, is waiting for somebody else's: the store is asked then.
-Threads in process namespaces that the daemon doesn't see all have the number 0: they count as nobody.
+A thread that has made the directory, or created names of the kind, may also be waiting for a name that another node
+creates. It shows by asking for the same name again after a while: the store is asked then.
+What temporary names and logs look like is told by the checkpoint formats.
+Threads in process namespaces that the daemon doesn't see all have the number 0. They are never known.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.zones import NameKind, checkpoint_of_log, temporary_target
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.zones import NameKind
 
 _K = TypeVar("_K")
 _MOST = 4096
@@ -61,7 +63,8 @@ class _Recent(Generic[_K]):
 class CreateHints:
     """Recent doings by thread. ``clock`` is monotonic, in seconds. Directories are given by their paths in the tree."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], formats: Formats = FORMATS) -> None:
+        self._formats = formats
         self._temporaries: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
         self._drivers: _Recent[bytes] = _Recent(clock)
@@ -71,20 +74,20 @@ class CreateHints:
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` created the temporary file ``name``."""
-        target = temporary_target(name)
+        target = self._formats.temporary_target(name)
         if target is not None:
             self._temporaries.note((directory, target), thread)
 
     def temporary_gone(self, directory: bytes, name: bytes) -> None:
         """The temporary file ``name`` was renamed or removed."""
-        target = temporary_target(name)
+        target = self._formats.temporary_target(name)
         if target is not None:
             self._temporaries.forget((directory, target))
 
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
         """``thread`` created a name of ``kind`` in the store's directory."""
         self._authors.note((directory, kind), thread)
-        checkpoint = checkpoint_of_log(directory)
+        checkpoint = self._formats.checkpoint_of_log(directory)
         if checkpoint is not None and kind.policy.created_once:
             self._drivers.note(checkpoint, thread)
 
@@ -93,7 +96,7 @@ class CreateHints:
         self._makers.note(directory, thread)
 
     def directory_gone(self, directory: bytes) -> None:
-        """The directory was removed: who has made it, or created names in it, is no longer about to create more."""
+        """The directory was removed: the threads that made it, or created names in it, are not about to create more."""
         self._makers.forget(directory)
         for kind in NameKind:
             self._authors.forget((directory, kind))
@@ -118,7 +121,7 @@ class CreateHints:
             return True
         if self._authors.was((directory, kind), thread, kind.policy.creator_seconds):
             return belief_seconds < math.inf
-        checkpoint = checkpoint_of_log(directory)
+        checkpoint = self._formats.checkpoint_of_log(directory)
         if checkpoint is None or not kind.policy.created_once or belief_seconds > _LATELY_SECONDS:
             return False
         return self._drivers.was(checkpoint, thread, kind.policy.creator_seconds)

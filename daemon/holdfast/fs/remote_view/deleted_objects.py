@@ -20,7 +20,7 @@ _IN_ONE_GO = 50
 
 
 class DeletedObjects:
-    """This node's side of ``checkpoints.hooks``: zones are the stores' names, keys those of their objects."""
+    """This node's side of ``checkpoints.sweeps``: zones are the stores' names, keys those of their objects."""
 
     def __init__(
         self,

@@ -1,0 +1,129 @@
+"""When a file in Flink's layout may go, and what users are told of it.
+
+Jobs refer to each other's files: with CLAIM a job goes on from another's checkpoint, and its first ones share that one's
+files. So a single manifest that can't be read stops the judgement of everything below the root. References are compared by
+their last component, a UUID: metadata holds absolute URIs, and the root may be mounted, copied or reached by another name
+now. After a CLAIM restore from a native savepoint, names that were meant relative to the savepoint are read as relative to
+the checkpoint (FLINK-39964, to Flink 2.3).
+
+Never judged: ``taskowned/`` and ``dstl/``, savepoints, unknown names, and anything outside a job's directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import cast
+
+from holdfast.checkpoints.formats.flink_layout.census import counted
+from holdfast.checkpoints.formats.flink_layout.names import (
+    METADATA_NAME,
+    FlinkKind,
+    FlinkName,
+    parse_flink,
+    parse_flink_directory,
+)
+from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Counted, TreeLayout
+from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
+from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder, Reason
+from holdfast.checkpoints.references import Reference, Referring
+
+_JOB_ID = re.compile(rb"(?:.*/)?[0-9a-f]{32}", re.DOTALL)
+_PURPOSES = {
+    FlinkKind.SHARED: "shared",
+    FlinkKind.SHARED_SEGMENTS: "shared",
+    FlinkKind.EXCLUSIVE: "exclusive",
+    FlinkKind.TASK_OWNED: "task-owned",
+    FlinkKind.SAVEPOINT: "savepoints",
+    FlinkKind.SAVEPOINT_METADATA: "savepoints",
+    FlinkKind.METADATA: "metadata",
+    FlinkKind.OTHER_METADATA: "metadata",
+}
+
+
+class FlinkLayout(TreeLayout[FlinkName]):
+    """Jobs with checkpoints ``chk-<n>``, and savepoints."""
+
+    named_by = "the directory chk-<n> of a job (savepoints are never touched)"
+    manifest = "checkpoint metadata"
+    purposes = tuple(dict.fromkeys(_PURPOSES.values()))
+
+    def parse(self, listed: Listed) -> FlinkName | None:
+        """Say what a name is."""
+        name = parse_flink_directory(listed.name) if listed.is_directory else parse_flink(listed.name)
+        return name if isinstance(name, FlinkName) else None
+
+    def checkpoint_named(self, name: bytes) -> FlinkName | None:
+        """Return the metadata of ``<job>/chk-<n>``."""
+        metadata = parse_flink(b"%s/%s" % (name, METADATA_NAME))
+        return metadata if isinstance(metadata, FlinkName) and metadata.kind is FlinkKind.METADATA else None
+
+    def references_of(self, name: FlinkName, manifest: Manifest) -> Collection[Reference] | Kept:
+        """Return what metadata refers to, or why nothing below the root can be judged."""
+        if not isinstance(manifest, Unreadable):
+            return cast(Referring, manifest).references
+        if manifest.trouble is Trouble.FOREIGN and name.kind is FlinkKind.OTHER_METADATA:
+            return ()  # outside checkpoints and savepoints it is another program's, Parquet's for one
+        return Kept(name.name, f"{manifest}; nothing of Flink's below the root is judged", manifest.trouble)
+
+    def sweep_unreferenced(
+        self, listed: Listed, name: FlinkName, completions: Completions, silent_since_ns: int, builder: PlanBuilder
+    ) -> None:
+        """Plan what becomes of a file that nothing refers to."""
+        if not builder.is_old(listed):
+            return
+        if name.kind is FlinkKind.UNFINISHED_METADATA:
+            builder.add(listed, Reason.TEMPORARY, self.about(name))
+        elif not _is_a_jobs(name, completions):
+            return
+        elif name.kind is FlinkKind.EXCLUSIVE:
+            self._sweep_exclusive(listed, name, completions, builder)
+        elif name.kind is FlinkKind.SHARED:
+            if completions.after(listed) or builder.is_abandoned(listed):
+                builder.add(listed, Reason.UNREFERENCED, self.about(name))
+        elif builder.is_abandoned(Listed(b"", 0, silent_since_ns)):
+            # A TaskManager appends to these, and may hold one that is not referred to at the moment.
+            builder.add(listed, Reason.UNREFERENCED, self.about(name))
+
+    def _sweep_exclusive(self, listed: Listed, name: FlinkName, completions: Completions, builder: PlanBuilder) -> None:
+        number = name.checkpoint if name.checkpoint is not None else -1
+        if number in completions.times_ns:
+            builder.add(listed, Reason.FAILED_ATTEMPT, f"not part of {self.about(name)}")
+        elif completions.after(listed, above=number):
+            builder.add(listed, Reason.EXPIRED_CHECKPOINT, self.about(name))
+        elif builder.is_abandoned(listed):
+            builder.add(listed, Reason.FAILED_ATTEMPT, f"{self.about(name)}, which was never completed")
+
+    def is_superfluous(self, listed: Listed, name: FlinkName, completions: Completions, builder: PlanBuilder) -> bool:
+        """Whether nothing is going to be written into a directory any more."""
+        if not _is_a_jobs(name, completions) or not builder.is_old(listed):
+            return False
+        is_over = name.checkpoint is not None and completions.after(listed, above=name.checkpoint)
+        return is_over or builder.is_abandoned(listed)
+
+    def about(self, name: FlinkName) -> str:
+        """Say for people what a name belongs to."""
+        job = name.job.decode("utf-8", "backslashreplace")
+        where = f" of {job}" if job else ""
+        if name.checkpoint is not None:
+            return f"checkpoint {name.checkpoint}{where}"
+        return f"{name.directory.decode('utf-8', 'backslashreplace')}{where}"
+
+    def census(self, files: Iterable[tuple[Listed, FlinkName]]) -> Iterable[Counted]:
+        """Count checkpoints, savepoints, and what they share."""
+        return counted(files)
+
+    def usage_of(self, name: FlinkName) -> tuple[bytes, str] | None:
+        """Return the job or savepoint that owns a file, and the file's purpose."""
+        if name.kind is FlinkKind.OTHER_METADATA:
+            return None
+        return name.job or name.directory.partition(b"/")[0], _PURPOSES.get(name.kind, TEMPORARY)
+
+
+def _is_a_jobs(name: FlinkName, completions: Completions) -> bool:
+    """Whether the directory shows to be a job's: it has a complete checkpoint, or a job's id for a name."""
+    return bool(completions.times_ns) or _JOB_ID.fullmatch(name.job) is not None
+
+
+LAYOUT = FlinkLayout()
+"""The one instance that all formats with this layout share."""

@@ -1,0 +1,56 @@
+"""A checkpoint format: its layouts, and what it tells the file system of its names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, TypeAlias
+
+from holdfast.checkpoints.formats.interface.locations import GroupLayout, LocationLayout
+from holdfast.checkpoints.formats.interface.trees import TreeLayout
+from holdfast.checkpoints.manifests import MetadataReader
+from holdfast.zones import NameKind
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReferences:
+    """The file that was opened names others, which will be read next. ``names`` returns them, relative to its directory.
+
+    It takes the file and its size, and returns nothing for a file that it can't read. Raises only the file's ``OSError``.
+    """
+
+    names: Callable[[BinaryIO, int], list[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListDirectories:
+    """The directories ``names`` beside the file that was opened will be listed next, if ``evidence`` is one of them."""
+
+    names: tuple[bytes, ...]
+    evidence: bytes
+
+
+ReadAhead: TypeAlias = FetchReferences | ListDirectories
+
+
+@dataclass(frozen=True)
+class Format:
+    """A checkpoint format.
+
+    - ``name_kinds``: patterns of names, for ``zones.NameTable``;
+    - ``temporary_names`` match the last component of a name that is on its way to another; the first group is that;
+    - ``logs`` match directories whose write-once names one writer makes; the first group is the checkpoint;
+    - ``read_ahead`` says what an open of a name, by its last component, leads to;
+    - ``metadata`` reads the manifests of ``tree``.
+    """
+
+    name: str
+    name_kinds: Mapping[NameKind, Sequence[str]] = field(default_factory=dict)
+    temporary_names: tuple[re.Pattern[bytes], ...] = ()
+    logs: tuple[re.Pattern[bytes], ...] = ()
+    read_ahead: Callable[[bytes], ReadAhead | None] | None = None
+    locations: LocationLayout | None = None
+    groups: GroupLayout | None = None
+    tree: TreeLayout[Any] | None = None
+    metadata: MetadataReader | None = None

@@ -1,0 +1,102 @@
+"""Layouts that are judged as a whole: checkpoint locations, and groups of files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.checkpoints.examination import Asking
+from holdfast.checkpoints.formats.interface.census import Counted
+from holdfast.checkpoints.plans import Listed, PlanBuilder
+
+
+class Evidence(NamedTuple):
+    """A name shows that ``location`` is a checkpoint location, if names with all the layout's marks do."""
+
+    location: bytes
+    mark: str
+
+
+class Batch(NamedTuple):
+    """A batch of the query at a checkpoint location."""
+
+    location: bytes
+    number: int
+
+
+class StatePartition(NamedTuple):
+    """A file belongs to the state of one partition of one operator."""
+
+    operator: int
+    partition: int
+
+
+class FinishedBatch(NamedTuple):
+    """A file shows that a batch is finished: the query can go on from this version of its state."""
+
+    version: int
+
+
+class LocationLayout(ABC):
+    """Directories that are judged as a whole."""
+
+    title: str
+    """What a location is called, for people."""
+    named_by: str
+    """How users name a checkpoint that is to be dropped."""
+    marks: frozenset[str]
+    """A directory is a location if there is evidence of each of these."""
+    purposes: tuple[str, ...]
+    """What its files may be for, in a report on usage, beside ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
+
+    @abstractmethod
+    def evidence(self, listed: Listed) -> Evidence | None:
+        """Return what a name shows, by itself."""
+
+    @abstractmethod
+    def sweep(self, location: bytes, listing: Iterable[Listed], builder: PlanBuilder) -> Asking[None]:
+        """Plan what may go of all that lies in ``location``, and in no location within it."""
+
+    @abstractmethod
+    def census(self, location: bytes, listing: Iterable[Listed]) -> Iterable[Counted]:
+        """Count the batches of a location, and its state."""
+
+    @abstractmethod
+    def batch_of(self, name: bytes) -> Batch | None:
+        """Return the batch that a user means by ``name``; None for other names."""
+
+    @abstractmethod
+    def batches_to_drop(self, listing: Iterable[Listed], number: int, *, all_before: bool) -> tuple[bytes, ...]:
+        """Return the names of the batches that go with ``number``; the location is the root of ``listing``.
+
+        Raises ``PlanError`` when there is no such batch, or it can't go alone.
+        """
+
+    @abstractmethod
+    def drop(self, location: bytes, listing: Iterable[Listed], last: int, builder: PlanBuilder) -> Asking[None]:
+        """Plan to drop all batches up to ``last``. Raises ``PlanError`` when one of them is needed."""
+
+    @abstractmethod
+    def purpose_of(self, name: bytes) -> str:
+        """Say what a file is for; ``name`` is relative to the location."""
+
+    @abstractmethod
+    def state_of(self, name: bytes) -> StatePartition | FinishedBatch | None:
+        """Say what a file, by its name relative to the location, is to a query that is restarted."""
+
+    @abstractmethod
+    def state_to_read(self, location: bytes, files: Sequence[Listed], version: int) -> Asking[list[bytes]]:
+        """Return the names of those files of one partition that a query reads first when it goes on from ``version``."""
+
+
+class GroupLayout(ABC):
+    """Files outside of locations and trees that are judged together with the others of their group."""
+
+    @abstractmethod
+    def group_of(self, listed: Listed) -> bytes | None:
+        """Return the group of a name; None for a name that is not of this layout."""
+
+    @abstractmethod
+    def sweep(self, listing: Iterable[Listed], builder: PlanBuilder) -> Asking[None]:
+        """Plan what may go of a group."""

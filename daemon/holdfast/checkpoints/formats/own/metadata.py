@@ -1,0 +1,85 @@
+"""``chk-N/_metadata`` as Holdfast itself writes it, for plain processes in the layout of FLINK-10930.
+
+JSON: the format's version under ``holdfast``, the checkpoint's id, and its files by their names relative to the job's
+directory (``exclusive/chk-7-…``, ``shared/…``, ``taskowned/…``) with size and digest. The bytes are pinned by a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from holdfast.checkpoints.json_manifests import decoder
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
+from holdfast.checkpoints.references import Reference, ReferenceKind
+
+VERSION = 1
+FIRST_BYTE = b"{"
+_LARGEST_BYTES = 16 * 2**20
+"""100,000 files."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file of a checkpoint; ``digest`` is its xxh3-128 in hex, ``path`` the name that it has for its process."""
+
+    name: str
+    size_bytes: int
+    digest: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMetadata(Manifest):
+    """What a checkpoint of Holdfast's own consists of."""
+
+    checkpoint: int
+    files: tuple[OwnFile, ...]
+
+    @property
+    def references(self) -> frozenset[Reference]:
+        """Its files, as what a checkpoint of Flink refers to."""
+        return frozenset(Reference(ReferenceKind.RELATIVE, file.name.encode()) for file in self.files)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    holdfast: int
+
+
+class _Metadata(_Version, frozen=True):
+    checkpoint: int
+    files: list[OwnFile]
+
+
+_decode_version = decoder(_Version, "Holdfast's metadata")
+_decode_metadata = decoder(_Metadata, "Holdfast's metadata")
+
+
+def own_metadata(metadata: OwnMetadata) -> bytes:
+    """Return the bytes of a metadata object."""
+    return msgspec.json.encode(_Metadata(VERSION, metadata.checkpoint, list(metadata.files)))
+
+
+def read_own_metadata(stream: Readable, size_bytes: int) -> OwnMetadata | Unreadable:
+    """Read ``size_bytes`` of ``stream``. Raises only the stream's ``OSError``."""
+    try:
+        return _read(stream, size_bytes)
+    except BrokenError as broken:
+        return broken.result
+
+
+def _read(stream: Readable, size_bytes: int) -> OwnMetadata:
+    if size_bytes > _LARGEST_BYTES:
+        raise BrokenError(Trouble.TOO_LARGE, f"metadata of {size_bytes} bytes")
+    text = stream.read(size_bytes)
+    if len(text) < size_bytes:
+        raise BrokenError(Trouble.TRUNCATED, f"{len(text)} of {size_bytes} bytes")
+    version = _decode_version(text).holdfast
+    if version != VERSION:
+        raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of Holdfast's metadata; {VERSION} can be read")
+    metadata = _decode_metadata(text)
+    for file in metadata.files:
+        if file.name.endswith("/") or not file.name:
+            raise BrokenError(Trouble.MALFORMED, f"metadata names {file.name[:80]!r}")
+    return OwnMetadata(metadata.checkpoint, tuple(metadata.files))

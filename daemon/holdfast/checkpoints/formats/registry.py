@@ -1,0 +1,99 @@
+"""All formats together, for callers that have a name and don't know which engine wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from holdfast.checkpoints.formats.interface import (
+    LOGS,
+    OTHER,
+    TEMPORARY,
+    Format,
+    GroupLayout,
+    LocationLayout,
+    ReadAhead,
+    TreeLayout,
+)
+from holdfast.checkpoints.manifests import ManifestKind, told_apart
+from holdfast.errors import ConfigurationError
+from holdfast.zones import NameKind
+
+_T = TypeVar("_T")
+
+
+class Formats:
+    """The formats that this Holdfast knows, in the order in which they are asked.
+
+    ``locations``, ``groups`` and ``trees`` are their layouts, each once; rows of Spark's jobs name a layout by its position.
+    Raises ``ConfigurationError`` when two have one name, or none reads the manifests of a tree.
+    """
+
+    def __init__(self, *formats: Format) -> None:
+        self.formats = formats
+        if len({each.name for each in formats}) < len(formats):
+            raise ConfigurationError("two checkpoint formats have one name")
+        self.locations: tuple[LocationLayout, ...] = _each_once(each.locations for each in formats)
+        self.groups: tuple[GroupLayout, ...] = _each_once(each.groups for each in formats)
+        self.trees: tuple[TreeLayout[Any], ...] = _each_once(each.tree for each in formats)
+        self.manifests = tuple(self._manifests_of(tree) for tree in self.trees)
+        """How to read the manifests of each tree."""
+        self._temporary_names = _each_once(pattern for each in formats for pattern in each.temporary_names)
+        self._logs = _each_once(pattern for each in formats for pattern in each.logs)
+        self._read_ahead = _each_once(each.read_ahead for each in formats)
+
+    @property
+    def name_kinds(self) -> Mapping[NameKind, Sequence[str]]:
+        """The patterns of names of each kind, for ``zones.NameTable``."""
+        patterns: dict[NameKind, list[str]] = {}
+        for each in self.formats:
+            for kind, some in each.name_kinds.items():
+                patterns.setdefault(kind, []).extend(some)
+        return {kind: _each_once(some) for kind, some in patterns.items()}
+
+    @property
+    def purposes(self) -> tuple[str, ...]:
+        """What files may be for, in the order in which a report shows it."""
+        of_locations = [purpose for layout in self.locations for purpose in layout.purposes]
+        of_trees = [purpose for tree in self.trees for purpose in tree.purposes]
+        return _each_once([*of_locations, *of_trees, LOGS, TEMPORARY, OTHER])
+
+    @property
+    def named_by(self) -> str:
+        """How users name checkpoints that are to be dropped."""
+        return ", or ".join([*(tree.named_by for tree in self.trees), *(layout.named_by for layout in self.locations)])
+
+    def temporary_target(self, name: bytes) -> bytes | None:
+        """Return the final name that a temporary file, by its last component, is made for; None where it does not tell."""
+        return _first_group(self._temporary_names, name)
+
+    def checkpoint_of_log(self, directory: bytes) -> bytes | None:
+        """Return the checkpoint that a directory is a log of, whose write-once names one writer makes; else None."""
+        return _first_group(self._logs, directory)
+
+    def read_ahead(self, name: bytes) -> ReadAhead | None:
+        """Return what an open of a file leads to, by the last component of its name."""
+        for of_format in self._read_ahead:
+            hint = of_format(name)
+            if hint is not None:
+                return hint
+        return None
+
+    def _manifests_of(self, tree: TreeLayout[Any]) -> ManifestKind:
+        readers = [each.metadata for each in self.formats if each.tree is tree and each.metadata is not None]
+        if not readers:
+            raise ConfigurationError(f"no checkpoint format reads {tree.manifest}")
+        return ManifestKind(tree.manifest, told_apart(readers))
+
+
+def _first_group(patterns: Iterable[re.Pattern[bytes]], text: bytes) -> bytes | None:
+    for pattern in patterns:
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return match[1]
+    return None
+
+
+def _each_once(values: Iterable[_T | None]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(value for value in values if value is not None))

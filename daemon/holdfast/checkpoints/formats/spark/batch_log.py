@@ -1,0 +1,102 @@
+"""Reads ``commits/N`` and ``offsets/N``: which attempts wrote the state of a batch, and under which settings it ran.
+
+A line ``vN``, then JSON. A commit of version 2 or 3 carries ``stateUniqueIds``: for each operator, for each partition, the
+unique ids of its stores. Sources: S ``CommitLog`` (versions 1 to 3), ``OffsetSeqLog`` (1 and 2), Spark 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from holdfast.checkpoints.json_manifests import decoder
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
+
+_LARGEST_BYTES = 32 * 2**20
+"""A commit has 40 bytes for each store: this is 100,000 partitions of eight."""
+_NEWEST_COMMIT = 3
+_NEWEST_OFFSETS = 2
+_VERSION = re.compile(rb"v([0-9]{1,4})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCommit(Manifest):
+    """What a commit says. ``unique_ids``: those of an operator's partition, in no particular order of its stores.
+
+    None in format 1, whose state files carry none.
+    """
+
+    version: int
+    unique_ids: dict[tuple[int, int], tuple[bytes, ...]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOffsets(Manifest):
+    """What an offsets file says of its batch, but for the offsets themselves: the settings that it ran with."""
+
+    version: int
+    settings: dict[str, str]
+    sources: int
+
+
+class _Commit(msgspec.Struct, frozen=True):
+    unique_ids: dict[str, list[list[str]]] | None = msgspec.field(name="stateUniqueIds", default=None)
+
+
+class _Offsets(msgspec.Struct, frozen=True):
+    settings: dict[str, str] = msgspec.field(name="conf", default_factory=dict)
+
+
+_decode_commit = decoder(_Commit, "a commit")
+_decode_offsets = decoder(_Offsets, "offsets")
+
+
+def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unreadable:
+    """Read a commit of ``size_bytes``. Raises only the stream's ``OSError``."""
+    try:
+        version, lines = _lines(stream, size_bytes, _NEWEST_COMMIT)
+        ids = _decode_commit(lines[0] or b"{}").unique_ids
+        if ids is None:
+            return SparkCommit(version, None)
+        by_partition = {
+            (operator, partition): tuple(each.encode() for each in stores)
+            for operator, partitions in [(_operator(key), value) for key, value in ids.items()]
+            for partition, stores in enumerate(partitions)
+        }
+        return SparkCommit(version, by_partition)
+    except BrokenError as broken:
+        return broken.result
+
+
+def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unreadable:
+    """Read an offsets file of ``size_bytes``. Raises only the stream's ``OSError``."""
+    try:
+        version, lines = _lines(stream, size_bytes, _NEWEST_OFFSETS)
+        return SparkOffsets(version, _decode_offsets(lines[0] or b"{}").settings, len(lines) - 1)
+    except BrokenError as broken:
+        return broken.result
+
+
+def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, list[bytes]]:
+    """Return the version, and the lines after it, of which there is at least one, perhaps empty."""
+    if size_bytes > _LARGEST_BYTES:
+        raise BrokenError(Trouble.TOO_LARGE, f"a log entry of {size_bytes} bytes")
+    text = stream.read(size_bytes)
+    if len(text) < size_bytes or not text:  # a power cut leaves empty ones: Spark does not sync them
+        raise BrokenError(Trouble.TRUNCATED, f"a log entry of {len(text)} bytes")
+    first, _, rest = text.partition(b"\n")
+    match = _VERSION.fullmatch(first)
+    if match is None:
+        raise BrokenError(Trouble.FOREIGN, f"a log entry that begins with {first[:20]!r}")
+    version = int(match[1])
+    if not 1 <= version <= newest:
+        raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of a log entry; up to {newest} can be read")
+    return version, rest.split(b"\n")
+
+
+def _operator(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 19:
+        raise BrokenError(Trouble.MALFORMED, f"a commit with an operator {text[:20]!r}")
+    return int(text)

@@ -1,0 +1,30 @@
+"""Manifests in JSON: untrusted text into typed structures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.checkpoints.manifests import BrokenError, Trouble
+
+_T = TypeVar("_T")
+
+
+def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:
+    """Return what makes a ``kind`` of a text. It raises ``BrokenError``, which says ``what`` the text was to be.
+
+    Modules make theirs when they are imported: msgspec 0.22 crashes when two threads meet a type for the first time.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(text: bytes) -> _T:
+        try:
+            return decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise BrokenError(Trouble.MALFORMED, f"{what}: {problem}") from None
+        except RecursionError:
+            raise BrokenError(Trouble.TOO_DEEP, what) from None
+
+    return decoded

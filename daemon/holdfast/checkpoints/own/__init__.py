@@ -1,6 +1,0 @@
-"""Checkpoints of plain processes, in the layout of FLINK-10930, through a mount: begin, add, commit, list, restore, drop."""
-
-from holdfast.checkpoints.own.checkpoint import Checkpoint
-from holdfast.checkpoints.own.job import Job
-
-__all__ = ["Checkpoint", "Job"]

@@ -1,0 +1,133 @@
+"""Which layout each name of a listing is judged by: what each name says by itself, and a listing divided by that.
+
+A directory is a checkpoint location if names with all marks of a layout show so; a name belongs to the innermost location
+above it. Outside of locations it is a staged upload of Holdfast's, or it belongs to the first tree or else the first group
+that knows it. A name that none of them knows stays.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from holdfast.checkpoints.formats import Formats
+from holdfast.checkpoints.formats.interface import Evidence, TreeName
+from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
+from holdfast.checkpoints.reachability.tree import Tree
+
+_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+)")
+"""Staged uploads, and the claims by which nodes led past sweeps."""
+
+
+class Part(enum.Enum):
+    """What a name outside of checkpoint locations belongs to."""
+
+    STAGED = "staged"
+    TREE = "tree"
+    GROUP = "group"
+    UNKNOWN = "unknown"
+
+
+class Placed(NamedTuple):
+    """What a name outside of locations says: its part, and the position of its layout among the formats' trees or groups.
+
+    ``name`` is there in a tree, ``group`` in a group.
+    """
+
+    part: Part
+    layout: int = 0
+    name: TreeName | None = None
+    group: bytes = b""
+
+
+class LayoutEvidence(NamedTuple):
+    """Evidence of a location of the layout at this position among the formats' ``locations``."""
+
+    layout: int
+    evidence: Evidence
+
+
+def evidence_of(listed: Listed, formats: Formats) -> list[LayoutEvidence]:
+    """Say which directories ``listed`` shows to be checkpoint locations, for each layout at most one."""
+    found = ((position, layout.evidence(listed)) for position, layout in enumerate(formats.locations))
+    return [LayoutEvidence(position, evidence) for position, evidence in found if evidence is not None]
+
+
+def part_of(listed: Listed, formats: Formats) -> Placed:
+    """Say what ``listed``, which lies in no checkpoint location, belongs to."""
+    if _STAGED.fullmatch(listed.name) and not listed.is_directory:
+        return Placed(Part.STAGED)
+    for position, tree in enumerate(formats.trees):
+        name: TreeName | None = tree.parse(listed)
+        if name is not None:
+            return Placed(Part.TREE, position, name)
+    for position, layout in enumerate(formats.groups):
+        group = layout.group_of(listed)
+        if group is not None:
+            return Placed(Part.GROUP, position, group=group)
+    return Placed(Part.UNKNOWN)
+
+
+def plan_staged(listed: Listed, builder: PlanBuilder) -> None:
+    """Plan to remove an object that was on its way to its name."""
+    if builder.is_old(listed):
+        builder.add(listed, Reason.STAGED_UPLOAD, "of Holdfast")
+
+
+class LocationListing(NamedTuple):
+    """What lies in one location, and the position of its layout."""
+
+    layout: int
+    listing: list[Listed]
+
+
+class Division:
+    """A listing, divided: ``locations`` by name, ``groups`` by layout and name, a tree for each tree layout."""
+
+    def __init__(self, listing: Iterable[Listed], formats: Formats) -> None:
+        listing = list(listing)
+        self.locations = _locations(listing, formats)
+        self.groups: dict[tuple[int, bytes], list[Listed]] = {}
+        self.trees: list[Tree[Any]] = [
+            Tree(layout, kind) for layout, kind in zip(formats.trees, formats.manifests, strict=True)
+        ]
+        self.staged: list[Listed] = []
+        self._above: dict[bytes, LocationListing | None] = {b"": None, **self.locations}
+        for listed in listing:
+            location = self._location_above(listed.name.rpartition(b"/")[0])
+            if location is not None:
+                location.listing.append(listed)
+            else:
+                self._add(listed, part_of(listed, formats))
+
+    def _location_above(self, directory: bytes) -> LocationListing | None:
+        """Return the innermost location above a directory; each directory is looked up once."""
+        passed = []
+        while directory not in self._above:
+            passed.append(directory)
+            directory = directory.rpartition(b"/")[0]
+        location = self._above[directory]
+        self._above.update(dict.fromkeys(passed, location))
+        return location
+
+    def _add(self, listed: Listed, placed: Placed) -> None:
+        if placed.part is Part.TREE:
+            self.trees[placed.layout].add(listed, placed.name)
+        elif placed.part is Part.GROUP:
+            self.groups.setdefault((placed.layout, placed.group), []).append(listed)
+        elif placed.part is Part.STAGED:
+            self.staged.append(listed)
+
+
+def _locations(listing: Iterable[Listed], formats: Formats) -> dict[bytes, LocationListing]:
+    marks: dict[tuple[int, bytes], set[str]] = {}
+    for listed in listing:
+        for layout, evidence in evidence_of(listed, formats):
+            marks.setdefault((layout, evidence.location), set()).add(evidence.mark)
+    found: dict[bytes, LocationListing] = {}
+    for layout, location in sorted(marks):
+        if marks[layout, location] == formats.locations[layout].marks:
+            found.setdefault(location, LocationListing(layout, []))
+    return found

@@ -1,0 +1,153 @@
+"""Plans carried out: in bulk, manifests first, and only what is still as it was when the plan was made.
+
+An execution lists the root once more and makes the plan anew. What has gone meanwhile was taken by another node, or by an
+earlier execution that was cut off, and does not matter. If anything is still there but would not go any more, or is another
+version, the store has changed and nothing is touched. A plan that was made a moment ago by this daemon may be carried
+out without a second listing (``at_once``): its listing is as new as a second one would be when a large plan is half done.
+
+Two executions side by side delete the same things twice, which no store minds. An execution that is cut off leaves what it
+has not come to; of what it had begun, the manifests are gone first, so that nothing looks whole and is not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from itertools import islice
+from typing import Protocol
+
+import trio
+
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy
+from holdfast.checkpoints.sweeps.plan_format import SWEEP, Header, Item, StoredPlan
+from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
+from holdfast.checkpoints.sweeps.planning import Question, make, make_drop, stored, take_census
+from holdfast.checkpoints.sweeps.revalidation import Execution, Step, confirmed
+from holdfast.checkpoints.sweeps.root_listing import RootListing
+from holdfast.errors import PlanError
+from holdfast.remote import key_below
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import RemoteAccess
+
+_BATCH = 1000
+"""S3's limit for one request."""
+_AT_ONCE_SECONDS = 60.0
+
+
+class LocalCopies(Protocol):
+    """What this node has of a store's objects, and believes of them."""
+
+    def in_use(self, zone: str, key: str) -> bool:
+        """Whether the object is being written here, or its bytes are only here."""
+        ...
+
+    async def gone(self, zone: str, keys: list[str]) -> None:
+        """The store has deleted these objects."""
+        ...
+
+    async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
+        """The store has no directory ``key`` any more, if it was empty; ``for_good``: nothing will be written there."""
+        ...
+
+
+class StoreSweeps:
+    """Plans for the objects of some stores, by the names of their zones."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, RemoteAccess],
+        plan_store: PlanStore,
+        local: LocalCopies,
+        events: EventLog,
+        counters: Counters,
+        formats: Formats = FORMATS,
+    ) -> None:
+        self.plan_store = plan_store
+        self._stores = stores
+        self._local = local
+        self._events = events
+        self._counters = counters
+        self._formats = formats
+        self._made_at: dict[str, float] = {}
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """The zones that are swept."""
+        return frozenset(self._stores)
+
+    async def census(self, zone: str, root: str) -> list[Found]:
+        """Return the checkpoints below ``root``. Raises ``RemoteError``."""
+        return await take_census(self._stores[zone], root, self._formats)
+
+    async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
+        """Make and store the plan of a sweep. Raises ``RemoteError``."""
+        began = time.monotonic()
+        question = Question(SWEEP, root, policy)
+        plan, listed = await make(self._stores[zone], question, self._formats)
+        return await self._put(zone, question, plan, listed, began)
+
+    async def plan_drop(self, zone: str, name: str, root: str | None, *, all_before: bool) -> StoredPlan:
+        """Make and store the plan to drop a checkpoint. Raises ``PlanError`` and ``RemoteError``."""
+        began = time.monotonic()
+        access = self._stores[zone]
+        question, plan, listed = await make_drop(access, name, root, all_before=all_before, formats=self._formats)
+        return await self._put(zone, question, plan, listed, began)
+
+    async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
+        """Carry a stored plan out; yield a step after each request, and one at the end.
+
+        Raises ``PlanOutdatedError`` before anything is touched when the world has changed or the plan is done, ``PlanError``
+        when it is another store's or under way, ``RemoteError`` when the store does not answer: then it can go on later.
+        """
+        header = plan.header
+        if header.zone not in self._stores or header.store != self._url(header.zone):
+            raise PlanError(f"the plan {header.id} is for {header.store}, which is not this daemon's {header.zone}")
+        with self.plan_store.executing(header.id):
+            items = plan.items
+            made_at = self._made_at.get(header.id)
+            if not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
+                items = await self._confirmed(plan)
+            execution = Execution(plan, self.plan_store, self._counters, self._events)
+            execution.begin(items)
+            async for step in self._delete(header, items, execution):
+                yield step
+            for name in header.checkpoints:
+                await self._local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
+            yield execution.done()
+
+    async def _confirmed(self, plan: StoredPlan) -> tuple[Item, ...]:
+        later, listed = await make(self._stores[plan.header.zone], Question.of(plan.header), self._formats)
+        return confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
+
+    async def _delete(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:
+        access = self._stores[header.zone]
+        for phase in Phase:
+            of_phase = iter([item for item in items if item.step() is phase])
+            while batch := list(islice(of_phase, _BATCH)):
+                free = [item for item in batch if not self._in_use(header, item)]
+                keys = [key_below(header.root, item.name) for item in free]
+                if phase is Phase.DIRECTORY:
+                    await self._prune(access, header.zone, keys)
+                elif keys:
+                    await access.delete(keys)
+                    await self._local.gone(header.zone, keys)
+                yield execution.removed(free, in_use=len(batch) - len(free))
+
+    def _in_use(self, header: Header, item: Item) -> bool:
+        return item.step() is not Phase.DIRECTORY and self._local.in_use(header.zone, key_below(header.root, item.name))
+
+    async def _prune(self, access: RemoteAccess, zone: str, keys: list[str]) -> None:
+        """Remove directories, deepest first; one that is not empty any more stays."""
+        for key in keys:
+            await access.prune(key)
+            await self._local.directory_gone(zone, key, for_good=False)
+
+    async def _put(self, zone: str, question: Question, plan: Plan, listed: RootListing, began: float) -> StoredPlan:
+        kept = stored(plan, listed, question, plan_id=new_id(), zone=zone, store=self._url(zone))
+        await trio.to_thread.run_sync(self.plan_store.put, kept)
+        self._made_at[kept.header.id] = began
+        return kept
+
+    def _url(self, zone: str) -> str:
+        return self._stores[zone].store.url

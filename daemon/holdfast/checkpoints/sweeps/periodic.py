@@ -1,0 +1,102 @@
+"""Sweeps that the daemon makes by itself, one node of all for each store.
+
+Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<period>`` leads:
+it sweeps the store, and the others do not. The claim expires with its period, for the next one has another name; so a leader
+that dies is succeeded without anyone having to judge whether it is dead, and no claim is ever taken over. Old claims are
+swept like everything else. Working directories are each node's own.
+
+Were there two leaders, as on a store that can't create conditionally, they would only do the same work twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.sweeps.plan_format import StoredPlan
+from holdfast.checkpoints.sweeps.revalidation import Step
+from holdfast.errors import HoldfastError, RemoteError
+from holdfast.telemetry import EventLog
+from holdfast.transfer import RemoteAccess
+
+_SECOND_NS = 10**9
+_RETRY_SECONDS = 60.0
+
+
+class Sweeper(Protocol):
+    """Plans and carries out sweeps of some zones."""
+
+    async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
+        """Make and store the plan of a sweep."""
+        ...
+
+    def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
+        """Carry a stored plan out."""
+        ...
+
+
+class PeriodicSweeps:
+    """Sweeps ``roots``, pairs of zone and root, once in each period of ``every_seconds``."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, RemoteAccess],
+        sweepers: Mapping[str, Sweeper],
+        roots: Sequence[tuple[str, str]],
+        policy: Policy,
+        every_seconds: float,
+        node: str,
+        events: EventLog,
+    ) -> None:
+        self._stores = stores
+        self._sweepers = sweepers
+        self._roots = roots
+        self._policy = policy
+        self._every_ns = int(every_seconds * _SECOND_NS)
+        self._node = node
+        self._events = events
+
+    async def run(self) -> None:
+        """Sweep in each period, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for zone in {zone for zone, _ in self._roots}:
+                nursery.start_soon(self._run_zone, zone)
+
+    async def sweep_zone(self, zone: str) -> bool:
+        """Sweep the zone's roots if this node leads in the present period; say whether it does. Raises ``HoldfastError``."""
+        if zone in self._stores and not await self._leads(self._stores[zone]):
+            return False
+        sweeper = self._sweepers[zone]
+        for _, root in (each for each in self._roots if each[0] == zone):
+            plan = await sweeper.plan_sweep(zone, root, self._policy)
+            async for _ in sweeper.execute(plan, at_once=True):
+                pass
+        return True
+
+    async def _run_zone(self, zone: str) -> None:
+        while True:
+            try:
+                await self.sweep_zone(zone)
+                pause_ns = await self._until_the_next_period(zone)
+            except (HoldfastError, OSError) as problem:
+                self._events.emit("sweep-failed", zone=zone, problem=str(problem))
+                pause_ns = min(self._every_ns, int(_RETRY_SECONDS * _SECOND_NS))
+            await trio.sleep(pause_ns / _SECOND_NS)
+
+    async def _leads(self, access: RemoteAccess) -> bool:
+        period = await access.now_ns() // self._every_ns
+        until = (period + 1) * self._every_ns // _SECOND_NS
+        claim = json.dumps({"node": self._node, "until": until}).encode()
+        try:
+            return await access.claim(f"sweep-{period}", claim)
+        except RemoteError:
+            return False  # the claim may have been created all the same: no node sweeps in this period
+
+    async def _until_the_next_period(self, zone: str) -> int:
+        if zone not in self._stores:
+            return self._every_ns
+        return self._every_ns - await self._stores[zone].now_ns() % self._every_ns
