@@ -19,13 +19,13 @@ from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplie
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
-from holdfast.fs.inodes.kernel_timeouts import KernelTimeouts
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_recovery import NodeRecovery, stat_by_path
 from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.nodes import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
@@ -66,7 +66,7 @@ class Foundation:
         self.parts = parts
         self.kernel = kernel
         self.locks = NodeLocks()
-        self.timeouts = KernelTimeouts(config.remote.metadata_ttl_seconds)
+        self.ttl = TimeToLive(config.remote)
         self.unlinks = PendingUnlinks(parts.session.unlinks, time.monotonic)
         self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, stat_by_path(store.tree))
         descriptors = DescriptorCache(kernel.directories)
@@ -79,7 +79,7 @@ class Foundation:
             left=lambda node: descriptors.forget(node.id),
         )
         owners = {name: remote.ownership for name, remote in parts.remotes.items()}
-        self.directories = Directories(self.nodes, store.tree, parts.zones, descriptors, self.timeouts, self.unlinks, owners)
+        self.directories = Directories(self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, owners)
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)

@@ -80,7 +80,7 @@ class FileParts:
             parts.zones,
             store.tree,
             base.fetcher,
-            remote.metadata_ttl_seconds,
+            base.ttl,
         )
         self.opening = Opening(
             self.files,

@@ -55,7 +55,7 @@ class NameParts:
             base.directories,
             base.nodes,
             base.policy,
-            base.timeouts,
+            base.ttl,
             base.view,
             views.visibility,
             views.revalidation,
@@ -73,7 +73,7 @@ class NameParts:
             object_copies,
             base.copies,
             parts.index.marks,
-            parts.config.remote.metadata_ttl_seconds,
+            base.ttl,
         )
 
     def _make(self, base: Foundation, views: ViewParts, files: FileParts, rules: DirectoryRules) -> None:
@@ -122,5 +122,5 @@ class NameParts:
             views.hints,
             base.unlinks,
             parts.index.marks,
-            parts.config.remote.metadata_ttl_seconds,
+            base.ttl,
         )

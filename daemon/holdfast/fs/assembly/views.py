@@ -16,8 +16,7 @@ class ViewParts:
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
-        remote = parts.config.remote
         self.hints = CreateHints(time.monotonic)
-        self.whiteouts = Whiteouts(base.view, parts.index.marks, remote.metadata_ttl_seconds)
+        self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
-        self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, remote, parts.events)
+        self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

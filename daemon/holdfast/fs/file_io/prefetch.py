@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import Tree
 from holdfast.transfer import Fetcher
@@ -33,7 +34,7 @@ class Prefetcher:
         zones: ZoneMap,
         tree: Tree,
         fetcher: Fetcher,
-        ttl_seconds: float,
+        ttl: TimeToLive,
         formats: Formats = FORMATS,
     ) -> None:
         self._view = view
@@ -42,7 +43,7 @@ class Prefetcher:
         self._zones = zones
         self._tree = tree
         self._fetcher = fetcher
-        self._ttl_seconds = ttl_seconds
+        self._ttl = ttl
         self._formats = formats
         self._nursery: trio.Nursery | None = None
 
@@ -81,7 +82,7 @@ class Prefetcher:
         if place is None:
             return False
         try:
-            await self._view.listing(place).ask(trio.current_time() - self._ttl_seconds)
+            await self._view.listing(place).ask(self._ttl.oldest_listing(place))
         except HoldfastError:
             return False
         return True

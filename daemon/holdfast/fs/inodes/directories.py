@@ -13,9 +13,9 @@ import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
-from holdfast.fs.inodes.kernel_timeouts import KernelTimeouts
 from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
@@ -33,7 +33,7 @@ class Directories:
         tree: Tree,
         zones: ZoneMap,
         descriptors: DescriptorCache,
-        timeouts: KernelTimeouts,
+        ttl: TimeToLive,
         unlinks: PendingUnlinks,
         owners: Mapping[str, Ownership],
     ) -> None:
@@ -41,7 +41,7 @@ class Directories:
         self._tree = tree
         self._zones = zones
         self._descriptors = descriptors
-        self._timeouts = timeouts
+        self._ttl = ttl
         self._unlinks = unlinks
         self._owners = owners
         self._epoch = 0
@@ -69,7 +69,7 @@ class Directories:
     def seconds(self, node: Node) -> float:
         """Return for how long the kernel may keep a node's attributes, and the names in it."""
         directory = node if node.is_directory else node.parent
-        return 0.0 if directory is None else self._timeouts.in_zone(self.place(directory).zone)
+        return 0.0 if directory is None else self._ttl.in_kernel(self.place(directory))
 
     def descriptor(self, node: Node) -> int:
         """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.

@@ -20,6 +20,7 @@ from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.lookup import Found, Lookup
 from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.store_view import StoreView
@@ -70,7 +71,7 @@ class Listings:
         object_copies: ObjectCopies,
         cached_copies: CachedCopies,
         marks: NameMarks,
-        ttl_seconds: float,
+        ttl: TimeToLive,
     ) -> None:
         self._directories = directories
         self._nodes = nodes
@@ -81,7 +82,7 @@ class Listings:
         self._object_copies = object_copies
         self._cached_copies = cached_copies
         self._marks = marks
-        self._ttl_seconds = ttl_seconds
+        self._ttl = ttl
         self._snapshots: dict[int, _Snapshot] = {}
 
     def open(self, node: Node) -> None:
@@ -146,7 +147,7 @@ class Listings:
         files: dict[bytes, int] = {}
         if place.zone.is_store:
             listing = self._view.listing(place)
-            await listing.ask(trio.current_time() - self._ttl_seconds)
+            await listing.ask(self._ttl.oldest_listing(place))
             hidden = await self._visibility.hidden_names(place)
             files = dict.fromkeys(self._view.listing(place).all_names(), 0)
             for name in hidden:

@@ -17,9 +17,9 @@ from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.kernel_timeouts import KernelTimeouts
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.revalidation import Revalidation
@@ -46,7 +46,7 @@ class Lookup:
         directories: Directories,
         nodes: NodeTable,
         policy: NamePolicy,
-        timeouts: KernelTimeouts,
+        ttl: TimeToLive,
         view: StoreView,
         visibility: Visibility,
         revalidation: Revalidation,
@@ -57,7 +57,7 @@ class Lookup:
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
-        self._timeouts = timeouts
+        self._ttl = ttl
         self._view = view
         self._visibility = visibility
         self._revalidation = revalidation
@@ -77,7 +77,7 @@ class Lookup:
         place = self._directories.place(directory)
         stat = self._directories.stat(directory, name)
         if place.zone.remote is None:
-            return None if stat is None else self._local(directory, name, None, stat)
+            return None if stat is None else self._local(directory, place, name, None, stat)
         if self._visibility.is_reserved(place, name):
             return None
         kind = self._policy.kind_of(place, name)
@@ -90,7 +90,7 @@ class Lookup:
             if not self._copies.reconcile(place, name, stat, listing.object(name)):
                 raise trio.WouldBlock
             stat = self._directories.stat(directory, name) or stat
-        return self._local(directory, name, kind, stat)
+        return self._local(directory, place, name, kind, stat)
 
     def remote(self, directory: Node, place: ZonePath, name: bytes, known: KnownObject | None) -> Found:
         """Return what exists only in the store: an object, or with ``known`` None a directory."""
@@ -100,7 +100,7 @@ class Lookup:
         stat = (
             attributes.of_object(node, known, ownership, above) if known else attributes.of_directory(node, ownership, above)
         )
-        return Found(node, stat, self._timeouts.remote_seconds)
+        return Found(node, stat, self._ttl.in_kernel(place))
 
     def new(self, node: Node, stat: Stat) -> Found:
         """Return what the kernel is to be told of a name that was made just now."""
@@ -110,7 +110,7 @@ class Lookup:
         """Return for how long the kernel may keep the answer that ``name`` is not in ``directory``."""
         place = self._directories.place(directory)
         kind = None if place.zone.remote is None else self._policy.kind_of(place, name)
-        return self._timeouts.of_missing_name(place.zone, kind)
+        return self._ttl.of_missing_name_in_kernel(place, kind)
 
     def is_unknown(self, directory: Node, name: bytes) -> bool:
         """Say whether what the kernel knows of a name in a zone with a store is not known here.
@@ -150,7 +150,7 @@ class Lookup:
         kind = self._policy.kind_of(place, name)
         stat = self._directories.stat(directory, name)
         if stat is not None and await self._is_current(place, name, kind, stat):
-            return self._local(directory, name, kind, self._directories.stat(directory, name) or stat)
+            return self._local(directory, place, name, kind, self._directories.stat(directory, name) or stat)
         if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
             return None
         try:
@@ -160,7 +160,7 @@ class Lookup:
             return None
         stat = self._directories.stat(directory, name)  # it may have arrived while the store was asked
         if stat is not None:
-            return self._local(directory, name, kind, stat)
+            return self._local(directory, place, name, kind, stat)
         listing = self._view.listing(place)
         known = listing.object(name)
         if known is None and (is_removed or not listing.has_directory(name)):
@@ -168,8 +168,8 @@ class Lookup:
             return None
         return self.remote(directory, place, name, known)
 
-    def _local(self, directory: Node, name: bytes, kind: NameKind | None, stat: os.stat_result) -> Found:
-        seconds = self._timeouts.of_name(kind, stat.st_mode)
+    def _local(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind | None, stat: os.stat_result) -> Found:
+        seconds = self._ttl.of_name_in_kernel(place, kind, stat.st_mode)
         return Found(self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat, seconds)
 
     async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:

@@ -12,6 +12,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.nodes import Node, NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
@@ -21,7 +22,7 @@ from holdfast.zones import ZoneKind, ZoneMap, ZonePath
 
 
 class RemoveDirectory:
-    """Removes directories. ``ttl_seconds`` is ``remote.metadata_ttl_seconds``."""
+    """Removes directories."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class RemoveDirectory:
         hints: CreateHints,
         unlinks: PendingUnlinks,
         marks: NameMarks,
-        ttl_seconds: float,
+        ttl: TimeToLive,
     ) -> None:
         self._directories = directories
         self._nodes = nodes
@@ -45,7 +46,7 @@ class RemoveDirectory:
         self._hints = hints
         self._unlinks = unlinks
         self._marks = marks
-        self._ttl_seconds = ttl_seconds
+        self._ttl = ttl
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL.
@@ -70,7 +71,7 @@ class RemoveDirectory:
 
     async def _clear_in_store(self, parent: Node, name: bytes, child: ZonePath) -> Left:
         """Take an empty directory out of its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""
-        left = await self._whiteouts.left_of(child, trio.current_time() - self._ttl_seconds)
+        left = await self._whiteouts.left_of(child, self._ttl.oldest_listing(child))
         if left is Left.NOTHING:
             return left
         if left is Left.CONTENT or self._has_entries(parent, name):

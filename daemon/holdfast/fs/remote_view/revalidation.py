@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 import trio
 
-from holdfast.config import Durability, RemoteSection
+from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
 from holdfast.telemetry import EventLog
@@ -26,28 +27,24 @@ from holdfast.zones import ZonePath
 class Revalidation:
     """What is believed of names in zones with a store. Raises ``RemoteError`` where the store is asked."""
 
-    def __init__(
-        self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, settings: RemoteSection, events: EventLog
-    ) -> None:
+    def __init__(self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, ttl: TimeToLive, events: EventLog) -> None:
         self._view = view
         self._policy = policy
         self._whiteouts = whiteouts
         self._events = events
-        self._ttl = settings.metadata_ttl_seconds
-        self._fallback_ttl = settings.fallback_ttl_seconds
+        self._ttl = ttl
 
     def fresh_listing(self, place: ZonePath) -> CachedListing:
         """Return what is believed of a directory. Raises ``trio.WouldBlock`` when that is too old."""
         listing = self._view.listing(place)
-        seconds = self._ttl if place.zone.is_store else self._fallback_ttl
-        if listing.listed_at < trio.current_time() - seconds:
+        if listing.listed_at < self._ttl.oldest_listing(place):
             raise trio.WouldBlock
         return listing
 
     async def refreshed(self, place: ZonePath, name: bytes) -> CachedListing:
         """Return a listing that is fresh enough for what is believed of ``name``, asking the store once if need be."""
         listing = self._view.listing(place)
-        await self.ask(place, listing, name, trio.current_time() - self._ttl, for_others=True, insist=False)
+        await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True, insist=False)
         return listing
 
     async def known_object(self, place: ZonePath, name: bytes) -> KnownObject | None:
@@ -79,14 +76,13 @@ class Revalidation:
     async def learn(self, place: ZonePath, name: bytes) -> None:
         """Bring the belief about a name that is not here up to what its kind demands."""
         listing = self._view.listing(place)
-        now = trio.current_time()
         if not place.zone.is_store:
-            await self.ask(place, listing, name, now - self._fallback_ttl, for_others=True)
+            await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
         elif listing.object(name) is None and not listing.has_directory(name):
             with self._asking(place, listing, name) as insist:
-                await self.ask(place, listing, name, now, for_others=False, insist=insist)
+                await self.ask(place, listing, name, trio.current_time(), for_others=False, insist=insist)
         elif self._policy.of(place, name).revalidated and not listing.has_directory(name):
-            await self.ask(place, listing, name, now - self._ttl, for_others=True)
+            await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
 
     async def is_removed_directory(self, place: ZonePath, name: bytes) -> bool:
         """Say whether all that the store has of a name is an empty directory that was removed here."""

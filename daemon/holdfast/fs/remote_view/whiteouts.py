@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-import trio
-
+from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import NameMarks
 from holdfast.zones import ZonePath
@@ -31,10 +30,10 @@ class Whiteouts:
     within a directory is known as well as the metadata TTL demands. All methods raise ``RemoteError``.
     """
 
-    def __init__(self, view: StoreView, marks: NameMarks, ttl_seconds: float) -> None:
+    def __init__(self, view: StoreView, marks: NameMarks, ttl: TimeToLive) -> None:
         self._view = view
         self._marks = marks
-        self._ttl_seconds = ttl_seconds
+        self._ttl = ttl
 
     async def left_of(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> Left:
         """Say what there is, apart from what this node is about to delete, and from what it hides."""
@@ -45,7 +44,7 @@ class Whiteouts:
             child = ZonePath(directory.zone, directory.child_path(name))
             if deletions.pending(child.path):
                 continue
-            if not is_directory or not await self.hides(child, self._within_ttl(), insist=insist):
+            if not is_directory or not await self.hides(child, self._ttl.oldest_listing(child), insist=insist):
                 return Left.CONTENT
         return Left.EMPTY if listing.exists else Left.NOTHING
 
@@ -66,8 +65,5 @@ class Whiteouts:
             name
             for name in names
             if listing.has_directory(name)
-            and await self.hides(ZonePath(place.zone, place.child_path(name)), self._within_ttl())
+            and await self.hides(ZonePath(place.zone, place.child_path(name)), self._ttl.oldest_listing(place))
         ]
-
-    def _within_ttl(self) -> float:
-        return trio.current_time() - self._ttl_seconds
