@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, places, supervisor
+from holdfast import __version__, path_conflicts, supervisor
 from holdfast.config import LoadedConfig, LogSection, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     starter = _Starter(options.ready_fd, manager)
     try:
         loaded = load(options.config, os.environ, settings_of(options.set))
-        places.check(loaded, os.environ)  # before anything is opened, the log too
+        path_conflicts.check(loaded, os.environ)  # before anything is opened, the log too
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)

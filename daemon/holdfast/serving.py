@@ -25,7 +25,7 @@ from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation, Parts
 from holdfast.fs.fuse.session import Session
-from holdfast.fs.takeover.takeover import Takeover
+from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint, places
+from holdfast import mountpoint, path_conflicts
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
 from holdfast.cli.output import console, counted, print_json, size
 from holdfast.config import Config, LoadedConfig, ZoneSection, load
@@ -79,7 +79,7 @@ def _status_of(socket: Path) -> Status | None:
 
 def _places(loaded: LoadedConfig) -> Iterator[Finding]:
     try:
-        places.check(loaded, os.environ)
+        path_conflicts.check(loaded, os.environ)
     except ConfigurationError as problem:
         yield Finding("places", "fail", str(problem))
 

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import places
+from holdfast import path_conflicts
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import console, print_json
 from holdfast.config import Config, load, settings_of
@@ -70,7 +70,7 @@ def mount(
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
-    places.check(loaded, os.environ)  # before the keeper makes its socket
+    path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]

@@ -1,6 +1,6 @@
 """The tables ``[stores.NAME]`` and ``[roles.NAME]``: which names they may have, and what they may say of one another.
 
-Pure: whether two URLs lead to one place is another's question (``places``).
+Pure: whether two URLs lead to one place is another's question (``path_conflicts``).
 """
 
 from __future__ import annotations

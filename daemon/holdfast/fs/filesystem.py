@@ -13,7 +13,7 @@ from holdfast.fs.assembly.sending import SendingParts
 from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.nodes import Node
-from holdfast.fs.namespace.make import DirectoryRules
+from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
 
 
 class Tenants(DirectoryRules, Protocol):

@@ -9,7 +9,7 @@ import lmdb
 
 from holdfast.errors import IndexFullError
 from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
-from holdfast.index.writing import writing
+from holdfast.index.transactions import writing
 
 
 class Entries:

@@ -17,9 +17,9 @@ import lmdb
 from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
-from holdfast.index.readable import DAMAGE, DATABASES, why_unreadable
+from holdfast.index.read_check import DAMAGE, DATABASES, why_unreadable
+from holdfast.index.transactions import keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
-from holdfast.index.writing import keep_reserve, writing
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.digest import digest_of
 from holdfast.index.records import CachedName
-from holdfast.index.writing import writing
+from holdfast.index.transactions import writing
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
 _CUT_BYTES = _LONGEST_KEY_BYTES - 16

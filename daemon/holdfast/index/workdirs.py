@@ -5,7 +5,7 @@ from __future__ import annotations
 import lmdb
 
 from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
-from holdfast.index.writing import writing
+from holdfast.index.transactions import writing
 
 
 class WorkdirRecords:

@@ -6,7 +6,7 @@ what nodes, handles and requests are for.
 """
 
 from holdfast.session.area import Identity, SessionArea, SessionTables
-from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable, version_mark
+from holdfast.session.open_table import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
 from holdfast.session.unlinks import UnlinkTable
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
-from holdfast.session.opens import OpenTable
+from holdfast.session.open_table import OpenTable
 from holdfast.session.records import SessionRecords, full
 from holdfast.session.unlinks import UnlinkTable
 

@@ -26,10 +26,10 @@ import msgspec
 
 from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
-from holdfast.store.freeing import Freeing
+from holdfast.store.change_stamps import Stamps
+from holdfast.store.deferred_free import Freeing
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.stamps import Stamps
 from holdfast.store.tree import Tree
 
 FORMAT_VERSION = 1

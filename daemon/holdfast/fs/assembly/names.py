@@ -14,10 +14,10 @@ from holdfast.fs.namespace.create import Creation
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.lost_names import LostNames
-from holdfast.fs.namespace.make import DirectoryRules, Making
+from holdfast.fs.namespace.mkdir_mknod import DirectoryRules, Making
 from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.namespace.object_copies import ObjectCopies
-from holdfast.fs.namespace.remove_directory import RemoveDirectory
+from holdfast.fs.namespace.rmdir import Rmdir
 from holdfast.fs.namespace.unlink import Unlinking
 from holdfast.fs.namespace.xattrs import ExtendedAttributes
 
@@ -112,7 +112,7 @@ class NameParts:
         self.unlinking = Unlinking(
             base.directories, base.nodes, base.policy, views.hints, sending.retraction, self._lost_names
         )
-        self.removing = RemoveDirectory(
+        self.removing = Rmdir(
             base.directories,
             base.nodes,
             parts.zones,

@@ -1,9 +1,10 @@
 """Writes that the kernel carries out by itself: the daemon sees only that a handle may write, and what the file is later.
 
-From the first handle that may write to the last one, an entry says DIRTY, but keeps its digest: after a crash a file of the
-same size and mtime was not written, and is held against that digest as ever. What was written is known by these two
-(``store.stamps``), but for one case: the kernel gives a file a new time at the first write into a mapped page, and not again
-before the page is clean. So one that was written to through a mapping, and sent, is hashed again when its last handle goes.
+From the first handle that may write to the last one, an entry says DIRTY but keeps its digest. After a crash, a file of the
+same size and mtime was not written, and is held against that digest as before. What was written shows in these two
+(``store.change_stamps``), with one exception: the kernel gives a file a new time at the first write into a mapped page, and
+not again before the page is clean. So a file that was written to through a mapping, and sent, is hashed again when its last
+handle goes.
 """
 
 from __future__ import annotations

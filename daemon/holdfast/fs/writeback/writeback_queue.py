@@ -1,7 +1,7 @@
 """Files of ``async`` zones that are still to be sent: safe and marked on this disk, sent in the background until it works.
 
 A file is sent under the name it has when its turn comes; one that is gone by then is not sent. Neither a crash nor a power
-cut nor a lost index forgets a file: the mark is on the file itself (``store.unsent``).
+cut nor a lost index forgets a file: the mark is on the file itself (``store.unsent_marks``).
 """
 
 from __future__ import annotations

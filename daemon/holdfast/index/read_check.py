@@ -27,7 +27,7 @@ DAMAGE = (
 
 _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 _UNREADABLE = 3
-_CHILD = "import sys; from holdfast.index.readable import read_in_child; read_in_child(sys.argv[1])"
+_CHILD = "import sys; from holdfast.index.read_check import read_in_child; read_in_child(sys.argv[1])"
 
 
 def why_unreadable(path: Path) -> str | None:

@@ -21,7 +21,7 @@ from holdfast.store import Tree
 from holdfast.zones import ZoneKind, ZoneMap, ZonePath
 
 
-class RemoveDirectory:
+class Rmdir:
     """Removes directories."""
 
     def __init__(

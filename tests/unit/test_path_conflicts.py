@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import places
+from holdfast import path_conflicts
 from holdfast.config import load
 from holdfast.errors import ConfigurationError
 from tests.support.mounts import unserved
@@ -22,7 +22,7 @@ def check(tmp_path: Path, **settings: str) -> None:
         "stores.blobs.url": "s3://bucket/blobs",
         **{key.replace("__", "."): value for key, value in settings.items()},
     }
-    places.check(load(None, {}, options), {})
+    path_conflicts.check(load(None, {}, options), {})
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def refused(*urls: str, environment: dict[str, str] | None = None, **options: st
     settings |= {f"stores.{key.replace('__', '.')}": value for key, value in options.items()}
     loaded = load(None, {}, settings)
     try:
-        places.check(loaded, environment or {})
+        path_conflicts.check(loaded, environment or {})
     except ConfigurationError as problem:
         return str(problem)
     return ""
