@@ -49,29 +49,29 @@ async def run(
     ``UnmountedError`` when it need not.
     """
     _prepare_process()
-    succession = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
     if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
     try:
-        inheritance = succession.find()
-        return await _run(loaded.config, succession, inheritance, "", ready)
+        inheritance = handover.find()
+        return await _run(loaded.config, handover, inheritance, "", ready)
     except TakeoverError as problem:
-        succession.check_wanted()
+        handover.check_wanted()
         if inheritance is not None:
             inheritance.clear_away(loaded.config.mount.mountpoint)
-        succession.abandon()
-        return await _run(loaded.config, succession, None, str(problem), ready)
+        handover.abandon()
+        return await _run(loaded.config, handover, None, str(problem), ready)
 
 
 async def _run(
-    config: Config, succession: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+    config: Config, handover: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
     """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
         mountpoint.check(config.mount.mountpoint)
     counters = Counters()
-    with _store(config, inheritance) as store, _index(store) as index, _session(succession, inheritance) as tables:
+    with _store(config, inheritance) as store, _index(store) as index, _session(handover, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
         if index.renewed:
             events.emit("index-renewed", why=index.renewed)
@@ -91,15 +91,15 @@ async def _run(
             kernel,
             path,
             allow_other=config.mount.allow_other,
-            keep=succession.area.exchange,
+            keep=handover.area.exchange,
             device=inheritance.device if inheritance else None,
         )
         with ExitStack() as undo:
             undo.callback(session.close)
             if inheritance is None:
-                succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+                handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
-        serving = Serving(base, files, workdirs, session, succession, ready, is_inherited=inheritance is not None)
+        serving = Serving(base, files, workdirs, session, handover, ready, is_inherited=inheritance is not None)
         await serving.run()
         return serving.wants_restart
 
@@ -134,10 +134,10 @@ def _index(store: StoreDirectory) -> Iterator[Index]:
 
 
 @contextmanager
-def _session(succession: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
+def _session(handover: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
     if inheritance is None:
-        succession.begin()
-    tables = succession.area.open_tables()
+        handover.begin()
+    tables = handover.area.open_tables()
     try:
         yield tables
     finally:

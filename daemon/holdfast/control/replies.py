@@ -44,7 +44,7 @@ def guarded(handler: Handler) -> Handler:
 def failure(problem: HoldfastError) -> Response:
     """Return the refusal."""
     status = _HTTP_STATUS.get(problem.errno, 409)
-    return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
+    return Response(msgspec.json.encode(_failure_of(problem)), status_code=status, media_type="application/json")
 
 
 def reply(message: object, then: Callable[[], None] | None = None) -> Response:
@@ -69,7 +69,7 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
                 yield msgspec.json.encode(step) + b"\n"
         except (HoldfastError, OSError) as error:
             problem = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
-            yield json.dumps({"failure": msgspec.to_builtins(_told(problem))}).encode() + b"\n"
+            yield json.dumps({"failure": msgspec.to_builtins(_failure_of(problem))}).encode() + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
@@ -97,5 +97,5 @@ def number(text: str, name: str) -> int:
     return int(text)
 
 
-def _told(problem: HoldfastError) -> Failure:
+def _failure_of(problem: HoldfastError) -> Failure:
     return Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))

@@ -63,7 +63,7 @@ class FileSystem:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.background.run)
-            await self.passthrough_writes.take_stock()
+            await self.passthrough_writes.settle_after_start()
             nursery.start_soon(self.verifier.run)
             nursery.start_soon(self._sending.queue.run)
             nursery.start_soon(self._sending.rebuild.run)

@@ -62,7 +62,7 @@ class Workdirs:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch over holders and retention until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            self._take_stock()
+            self._restore_holders()
             task_status.started()
             while True:
                 changed = self._changed
@@ -94,7 +94,7 @@ class Workdirs:
         self._tree.prepare(path, owner)
         workdir = self._hold(path, name, process)
         self._wake()
-        await self._tree.tell_kernel()
+        await self._tree.invalidate_kernel()
         return workdir
 
     def release(self, role: str, resource_id: str) -> Workdir:
@@ -240,7 +240,7 @@ class Workdirs:
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
-    def _take_stock(self) -> None:
+    def _restore_holders(self) -> None:
         """After a start: watch the holders that still live, count the others as released now, find what has no record."""
         for path in self._tree.existing():
             name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
@@ -261,7 +261,7 @@ class Workdirs:
         due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
         self._watch_holders_alone()
         try:
-            await self._tree.tell_kernel()
+            await self._tree.invalidate_kernel()
             while self._removed:
                 self._events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
             await self._tree.empty_trash()

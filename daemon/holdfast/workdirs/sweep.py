@@ -85,7 +85,7 @@ class WorkdirSweeps:
     async def _remove(self, header: Header, group: list[Item]) -> list[Item]:
         """Remove what is still there; return it."""
         removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
-        await self._tree.tell_kernel()
+        await self._tree.invalidate_kernel()
         await trio.to_thread.run_sync(self._parts.store.trash.empty)
         return removed
 

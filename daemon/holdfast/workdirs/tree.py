@@ -17,7 +17,7 @@ _MAKE_LEASE = os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CL
 
 
 class WorkdirTree:
-    """Changes in the backing tree that no request of the kernel's stands behind; ``tell_kernel`` comes after them."""
+    """Changes in the backing tree that no request of the kernel's stands behind; ``invalidate_kernel`` comes after them."""
 
     def __init__(self, base: Foundation) -> None:
         store = base.parts.store
@@ -29,22 +29,22 @@ class WorkdirTree:
         self._copies = base.copies
         self._invalidation = base.invalidation
         self._is_root = os.geteuid() == 0
-        self._untold: list[tuple[int, bytes]] = []
+        self._pending: list[tuple[int, bytes]] = []
         self._half_thrown: list[Node] = []
         """Files with a name in the trash and another one in the tree."""
 
-    async def tell_kernel(self) -> None:
+    async def invalidate_kernel(self) -> None:
         """Return when the kernel believes nothing any more that the changes until now have made wrong.
 
         Raises ``OSError``; what it has not been told is left for the next call.
         """
-        untold, self._untold = self._untold, []
+        pending, self._pending = self._pending, []
         try:
-            while untold:
-                await trio.to_thread.run_sync(self._invalidation.invalidate_now, *untold[0])
-                del untold[0]
+            while pending:
+                await trio.to_thread.run_sync(self._invalidation.invalidate_now, *pending[0])
+                del pending[0]
         finally:
-            self._untold += untold
+            self._pending += pending
 
     async def empty_trash(self) -> None:
         """Delete what was thrown away; when this returns the kernel knows that linked files have a name less.
@@ -54,8 +54,8 @@ class WorkdirTree:
         count = len(self._half_thrown)
         await trio.to_thread.run_sync(self._trash.empty)
         linked, self._half_thrown = self._half_thrown[:count], self._half_thrown[count:]
-        self._untold += [(parent.id, name) for node in linked for parent, name in node.names()]
-        await self.tell_kernel()
+        self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
+        await self.invalidate_kernel()
 
     def prepare(self, path: bytes, owner: tuple[int, int]) -> None:
         """Create the directory at ``path`` and its skeleton where missing; empty what is volatile. Raises ``OSError``.
@@ -76,7 +76,7 @@ class WorkdirTree:
                     self._empty(fd, path, child)
                 self._make(fd, path, child, owner)
             os.close(os.open(LEASE_FILE, _MAKE_LEASE, 0o444, dir_fd=fd))
-            self._tell(path, LEASE_FILE)
+            self._invalidate_later(path, LEASE_FILE)
         finally:
             os.close(fd)
         self._marks.uncover_below(path)
@@ -84,7 +84,7 @@ class WorkdirTree:
     def remove(self, path: bytes) -> None:
         """Take the directory at ``path`` away, with all that is in it."""
         base, _, name = path.rpartition(b"/")
-        self._tell(base, name)  # noted before, or an error in between would leave the kernel with the name
+        self._invalidate_later(base, name)  # noted before, or an error in between would leave the kernel with the name
         base_fd = self._tree.open_directory(base)
         try:
             self._throw(base_fd, base, name)
@@ -96,7 +96,7 @@ class WorkdirTree:
         """Remove this node's file at ``path``; who has it open keeps it, and the store shines through, if it has it."""
         parent, _, name = path.rpartition(b"/")
         self._copies.drop(path, self._tree.stat(path).st_ino, same_object=True)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
 
     def exists(self, path: bytes) -> bool:
         """Say whether there is a directory at ``path``."""
@@ -132,7 +132,7 @@ class WorkdirTree:
             return False
         if self._is_root:
             os.chown(name, *owner, dir_fd=parent_fd, follow_symlinks=False)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
         return True
 
     def _owner_of(self, parent_fd: int, name: bytes, owner: tuple[int, int]) -> tuple[int, int]:
@@ -156,18 +156,18 @@ class WorkdirTree:
         if self._is_root:
             os.chown(name, stat.st_uid, stat.st_gid, dir_fd=parent_fd, follow_symlinks=False)
         os.chmod(name, stat_module.S_IMODE(stat.st_mode), dir_fd=parent_fd)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
 
     def _throw(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._trash.throw(parent_fd, name)
-        self._half_thrown += self._invalidation.directory_thrown(parent + b"/" + name, inode)
+        self._half_thrown += self._invalidation.directory_removed(parent + b"/" + name, inode)
 
-    def _tell(self, parent: bytes, name: bytes) -> None:
+    def _invalidate_later(self, parent: bytes, name: bytes) -> None:
         """Note that the kernel must forget what it believes of a name: that it was not there, or led elsewhere."""
         node = self._node_at(parent)
         if node is not None:
-            self._untold.append((node.id, name))
+            self._pending.append((node.id, name))
 
     def _node_at(self, path: bytes) -> Node | None:
         return self._nodes.of_backing(self._tree.stat(path).st_ino)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
-from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
+from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
@@ -46,7 +46,7 @@ class ArrivingFiles:
             if arrival.finished and opened.arrival is arrival:
                 opened.arrived()
             return
-        raise restless(opened.node)
+        raise changes_too_fast(opened.node)
 
     async def _go_on(self, opened: OpenFile, failed: PartialFetch) -> None:
         """Fetch the new version of an object that was replaced or removed while ``opened`` was fetched by ``failed``.
@@ -66,7 +66,7 @@ class ArrivingFiles:
                 except (NoSuchEntryError, StaleNodeError):
                     pass  # it was removed
             if node.is_named:
-                self._misses.take_name(node)
+                self._misses.drop_name(node)
             path = os.fsdecode(failed.target.path)
             if not failed.reported:
                 failed.reported = True

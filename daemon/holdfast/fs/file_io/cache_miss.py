@@ -92,7 +92,7 @@ class CacheMiss:
                     await self.refresh(node)
             except NoSuchEntryError:
                 raise _no_copy(node, was_corrupt) from None
-        raise restless(node)
+        raise changes_too_fast(node)
 
     async def fetch_again(self, opened: OpenFile) -> None:
         """Replace the failed fetch behind an open file by a new one, for all its handles.
@@ -102,7 +102,7 @@ class CacheMiss:
         """
         arrival = await self._fetch(opened.node)
         if opened.served and opened.arrival is not None and arrival.known.etag != opened.arrival.known.etag:
-            self.take_name(opened.node)
+            self.drop_name(opened.node)
             raise StaleNodeError("the file was replaced while it was read")
         arrival.hold()
         try:
@@ -117,11 +117,11 @@ class CacheMiss:
             raise StaleNodeError("the file was removed")
         known = await self._revalidation.known_object(self._directories.place(node.parent), node.name)
         if known is None:
-            self.take_name(node)
+            self.drop_name(node)
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return known
 
-    def take_name(self, node: Node) -> None:
+    def drop_name(self, node: Node) -> None:
         """Drop the name, which now stands for another object. Its next lookup makes a new node."""
         path = path_of(node)
         if path is not None:
@@ -150,6 +150,6 @@ def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:
     return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
 
 
-def restless(node: Node) -> ObjectChangedError:
+def changes_too_fast(node: Node) -> ObjectChangedError:
     """Return the error for a node whose object has changed during each of ``TRIES``."""
     return ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")

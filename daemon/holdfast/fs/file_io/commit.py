@@ -72,7 +72,7 @@ class Committer:
     async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
         if opened.arrival is not None and not opened.arrival.finished:
             return  # writes wait for the whole fetch, so nothing was written
-        self._writes.notice(opened)
+        self._writes.detect_writes(opened)
         lock = self._locks.of(opened.node)
         if not (opened.unsent or lock.locked()):
             return  # a held lock may mean that an upload is under way: wait for its result
@@ -91,7 +91,7 @@ class Committer:
         if not opened.unsent or not names:
             return
         if not wait_for_store and all(self._may_wait(*name) for name in names):
-            await self._leave_to_backlog(opened, names)
+            await self._leave_to_queue(opened, names)
         else:
             await self._send_all(opened, names)
 
@@ -112,12 +112,12 @@ class Committer:
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
         """Say whether this is the last handle and bytes are unsent (written through a mapping, or after a failed close)."""
-        self._writes.notice(opened)
+        self._writes.detect_writes(opened)
         return opened.has_one_user and opened.unsent and bool(self._policy.sent_names(opened.node.names()))
 
     def digest_at_end(self, opened: OpenFile) -> None:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
-        self._writes.notice(opened)
+        self._writes.detect_writes(opened)
         entry = self._entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
         if opened.may_change and (entry is None or not entry.digest):
             for parent, _ in opened.node.names():
@@ -127,8 +127,8 @@ class Committer:
         place = self._directories.place(parent)
         return self._queue.takes(place) and not self._policy.created_once(place, name)
 
-    async def _leave_to_backlog(self, opened: OpenFile, names: Names) -> None:
-        self._writes.on_its_way(opened)
+    async def _leave_to_queue(self, opened: OpenFile, names: Names) -> None:
+        self._writes.before_send(opened)
         try:
             await self._queue.keep(opened.fd)
         except BaseException:
@@ -184,7 +184,7 @@ class Committer:
         return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        self._writes.on_its_way(opened)
+        self._writes.before_send(opened)
         entry = self._entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)

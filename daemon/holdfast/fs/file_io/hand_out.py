@@ -17,7 +17,7 @@ class Handle(NamedTuple):
     """An open file for the kernel, and whether the kernel should send FLUSH for it."""
 
     opened: OpenFile
-    tells_of_closes: bool
+    sends_flush: bool
 
 
 class HandOut:
@@ -37,11 +37,11 @@ class HandOut:
         """
         try:
             self._passthrough.hand_out(opened, writable=changes)
-            tells = not reads_only and self._committer.sends(opened)
-            if tells:
+            sends_flush = not reads_only and self._committer.sends(opened)
+            if sends_flush:
                 note_writer(opened, caller.pid)
             self._handles.opened(opened, request, writes=not reads_only)
         except BaseException:
             self._files.release(opened)
             raise
-        return Handle(opened, tells)
+        return Handle(opened, sends_flush)

@@ -37,7 +37,7 @@ class HandleTable:
             opened.note_writing_handle()
         table.count(opened.slot, 1, request)
 
-    def told(self, opened: OpenFile) -> None:
+    def note_served(self, opened: OpenFile) -> None:
         """Call just before bytes of a fetch under way are served: the rest must be of the same version."""
         if opened.slot and opened.arrival is not None and not opened.served:
             self._table.note_version(opened.slot, version_mark(opened.arrival.known.etag))

@@ -15,7 +15,7 @@ import trio
 from holdfast.errors import WriteOnceError
 from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.backing_file import open_local
-from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
+from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.hand_out import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
@@ -164,7 +164,7 @@ class Opening:
             if _changes(flags) and not node.opened.writable:
                 node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
-        raise restless(node)
+        raise changes_too_fast(node)
 
     async def _open_checked(self, node: Node, flags: int) -> bool:
         """Open the file of a node if it is intact. Returns False if it is not; it has then been put into quarantine."""

@@ -43,7 +43,7 @@ class Passthrough:
 
     def hand_out(self, opened: OpenFile, *, writable: bool) -> None:
         """The kernel gets a handle. The first one decides for all: passthrough if possible."""
-        if not opened.has_kind:
+        if not opened.is_handed_out:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
             if opened.writable and whole and (writable or not self._is_polled(opened)):

@@ -53,11 +53,11 @@ class PassthroughWrites:
         if opened.backing_id is not None:
             opened.expect_writes(known or self._stamps.take(opened.fd))
 
-    def on_its_way(self, opened: OpenFile) -> None:
+    def before_send(self, opened: OpenFile) -> None:
         """The current bytes are about to be sent: only later writes are unsent."""
         opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
 
-    def notice(self, opened: OpenFile) -> None:
+    def detect_writes(self, opened: OpenFile) -> None:
         """Mark the file changed if it differs from what was last sent, or from its first state."""
         if opened.stamp is None or opened.unsent:
             return
@@ -94,12 +94,12 @@ class PassthroughWrites:
         """The mount has ended: settle files whose handles the kernel did not release."""
         for node in self._nodes.all():
             if node.opened is not None:
-                self.notice(node.opened)
+                self.detect_writes(node.opened)
                 if self._may_hide_a_write(node.opened):
                     self._compare_now(node.opened)
                 self.settle(node.opened)
 
-    async def take_stock(self) -> None:
+    async def settle_after_start(self) -> None:
         """After a start: settle the files that were open for writing when an earlier run ended."""
         for inode in self._entries.were_open:
             node = self._nodes.of_backing(inode)

@@ -42,7 +42,7 @@ class ReadWrite:
         opened.check_reachable()
         if opened.arrival is not None:
             await self._arriving.wait_for(opened, offset, offset + size_bytes)
-            self._handles.told(opened)
+            self._handles.note_served(opened)
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)

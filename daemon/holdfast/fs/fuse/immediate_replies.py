@@ -221,7 +221,7 @@ def _opened(handle: Handle, *, reads_only: bool) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE."""
     opened = handle.opened
     flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-    if not handle.tells_of_closes:
+    if not handle.sends_flush:
         flags |= OpenFlag.NO_FLUSH
     return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 

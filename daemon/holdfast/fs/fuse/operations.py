@@ -260,7 +260,7 @@ class Operations(pyfuse3.Operations):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _answer(self, request: int, handle: Handle) -> None:
-        flags = OpenFlag.NONE if handle.tells_of_closes else OpenFlag.NO_FLUSH
+        flags = OpenFlag.NONE if handle.sends_flush else OpenFlag.NO_FLUSH
         self._connection.answer(request, handle.opened.backing_id, flags)
 
     def _attempt(self) -> Attempt:

@@ -52,7 +52,7 @@ class ReaddirReplies:
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
             return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
-        return self._told(self._backing_found(node, body), size_bytes)
+        return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
         if not self._listings.is_plain(node):
@@ -73,9 +73,9 @@ class ReaddirReplies:
         except OSError:
             return None
 
-    def _told(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
+    def _fitting(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
         """Return as many entries with their attributes as fit."""
-        told: list[Node] = []
+        listed: list[Node] = []
         parts: list[bytes] = []
         left_out: Found | None = None
         for found, entry in entries:
@@ -88,9 +88,9 @@ class ReaddirReplies:
                 continue
             node, stat, seconds = found
             self._invalidation.before_attributes(node)
-            told.append(node)
+            listed.append(node)
             parts += (wire.entry(node.id, stat, seconds, seconds), entry)
-        for node in told:
+        for node in listed:
             node.lookups += 1
         if left_out is not None:
             self._nodes.release(left_out.node)  # unless another name of it was listed
@@ -127,7 +127,7 @@ class ReaddirReplies:
 
     def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_direntplus`` as fit."""
-        return self._told(self._all_found(node, offset), size_bytes)
+        return self._fitting(self._all_found(node, offset), size_bytes)
 
     def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
         for dot in dots(node, offset):

@@ -111,7 +111,7 @@ class Invalidation:
             if keeps_name:
                 nodes.to_path(node, path)
 
-    def directory_thrown(self, path: bytes, inode: int) -> list[Node]:
+    def directory_removed(self, path: bytes, inode: int) -> list[Node]:
         """A directory was removed with everything in it. Open files in it stay usable without a name.
 
         Returns those of its files that have names elsewhere, which are now their only ones.

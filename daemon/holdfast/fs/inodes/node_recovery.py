@@ -51,12 +51,12 @@ class NodeRecovery:
                 self._session_records.drop(node_id)
         self._ids.clear()
 
-    def left(self, node: Node) -> None:
+    def node_left(self, node: Node) -> None:
         """A node leaves the table: remember its current names."""
         if self._is_loaded and node.id == node.backing:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
-    def came(self, table: NodeTable, node: Node) -> None:
+    def node_made(self, table: NodeTable, node: Node) -> None:
         """A node was made for one of its names: add the other names, which the kernel may know too."""
         others = self._names.get(node.backing, ())
         if len(others) > 1:

@@ -109,10 +109,10 @@ class EarlierNodes(Protocol):
     def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return the node for an id that is not in the table; None if it no longer exists."""
 
-    def came(self, table: NodeTable, node: Node) -> None:
+    def node_made(self, table: NodeTable, node: Node) -> None:
         """A node was made for one name of a file; add other names that the kernel may know."""
 
-    def left(self, node: Node) -> None:
+    def node_left(self, node: Node) -> None:
         """A node has left the table."""
 
 
@@ -122,10 +122,10 @@ class NoEarlierNodes:
     def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return None."""
 
-    def came(self, table: NodeTable, node: Node) -> None:
+    def node_made(self, table: NodeTable, node: Node) -> None:
         """Add no names."""
 
-    def left(self, node: Node) -> None:
+    def node_left(self, node: Node) -> None:
         """Do nothing."""
 
 
@@ -204,7 +204,7 @@ class NodeTable:
             if node_id != inode:
                 self.moved[inode] = node.id
                 self._keeper.keep(node)
-            self._earlier.came(self, node)
+            self._earlier.node_made(self, node)
         else:
             self.add_name(node, parent, name)
         return node
@@ -325,7 +325,7 @@ class NodeTable:
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]
-        self._earlier.left(node)
+        self._earlier.node_left(node)
         self._left(node)
         for parent, _ in node.names():
             self._abandoned(parent)

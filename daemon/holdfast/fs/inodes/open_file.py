@@ -33,7 +33,7 @@ class OpenFile:
         "exclusive",
         "fd",
         "handles",
-        "has_kind",
+        "is_handed_out",
         "leaving",
         "lost",
         "node",
@@ -69,7 +69,7 @@ class OpenFile:
         """The fetch that is still writing the bytes."""
         self.served = False
         """Bytes were read during the fetch: the rest must be of the same version."""
-        self.has_kind = False
+        self.is_handed_out = False
         """The kernel has a handle, and all further handles must be served in the same way."""
         self.backing_id: int | None = None
         """The kernel's id for passthrough; None if the daemon serves the data."""
@@ -112,7 +112,7 @@ class OpenFile:
 
     def hand_out(self, backing_id: int | None) -> None:
         """The kernel gets its first handle, which decides how all handles are served."""
-        self.has_kind = True
+        self.is_handed_out = True
         self.backing_id = backing_id
 
     def count_for_next_daemon(self, slot: int) -> None:
@@ -136,7 +136,7 @@ class OpenFile:
     ) -> None:
         """Restore the state that an earlier daemon recorded."""
         self.handles = handles
-        self.has_kind = True
+        self.is_handed_out = True
         self.slot = slot
         self.exclusive = exclusive
         self.writes = writes

@@ -184,7 +184,7 @@ class AttrOps:
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
         if changes.atime_ns is not None or changes.mtime_ns is not None:
             if node.opened is not None:
-                self._writes.notice(node.opened)  # before its mtime is overwritten
+                self._writes.detect_writes(node.opened)  # before its mtime is overwritten
             stat = self.get(node)
             atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
             mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns

@@ -59,10 +59,10 @@ class LinkUpload:
         opened = node.opened
         was_unsent = False
         if opened is not None:
-            self._writes.notice(opened)
+            self._writes.detect_writes(opened)
             was_unsent = opened.unsent
             if not self._policy.sent_names(others):
-                self._writes.on_its_way(opened)
+                self._writes.before_send(opened)
         try:
             with self._files.descriptor_of(node) as fd:
                 if not once and self._queue.takes(place):

@@ -84,7 +84,7 @@ class Lookup:
         if stat is None:
             if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
                 return None
-            return self._believed(directory, place, name, kind, caller)
+            return self._find_cached(directory, place, name, kind, caller)
         if self._copies.may_be_old(place, kind, stat):
             listing = self._revalidation.fresh_listing(place)
             if not self._copies.reconcile(place, name, stat, listing.object(name)):
@@ -128,7 +128,7 @@ class Lookup:
         if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.place(directory).child_path(name))
 
-    def _believed(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
+    def _find_cached(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
         """Return an entry from the cached listing. Raises ``trio.WouldBlock`` if the store must be asked."""
         try:
             listing = self._view.listing(place)
@@ -164,7 +164,7 @@ class Lookup:
         listing = self._view.listing(place)
         known = listing.object(name)
         if known is None and (is_removed or not listing.has_directory(name)):
-            self._hints.told_missing(place.path, name, caller.pid)
+            self._hints.answered_missing(place.path, name, caller.pid)
             return None
         return self.remote(directory, place, name, known)
 

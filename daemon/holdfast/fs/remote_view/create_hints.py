@@ -34,7 +34,7 @@ _MOST = 4096
 _TEMPORARY_SECONDS = 600.0
 _MAKER_SECONDS = 5.0
 _LATELY_SECONDS = 60.0
-_TOLD_SECONDS = 0.1
+_MISSING_SECONDS = 0.1
 _ASKING_SECONDS = 1.0
 """The longest time from the first lookup of a name to its creation: a listing, the bytes, the PUT."""
 
@@ -69,7 +69,7 @@ class CreateHints:
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
         self._drivers: _Recent[bytes] = _Recent(clock)
         self._makers: _Recent[bytes] = _Recent(clock)
-        self._told: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+        self._missing: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
@@ -101,28 +101,28 @@ class CreateHints:
         for kind in NameKind:
             self._authors.forget((directory, kind))
 
-    def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
+    def answered_missing(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` got the answer that ``name`` does not exist, straight from the store."""
-        self._told.note((directory, name), thread)
+        self._missing.note((directory, name), thread)
 
-    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
+    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         """Say whether ``thread`` looks up ``name`` because it is about to create it.
 
-        ``belief_seconds`` is the age of the directory's listing; infinite if it was never listed.
+        ``listing_age_seconds`` is the age of the directory's listing; infinite if it was never listed.
         """
         return (
             self._temporaries.was((directory, name), thread, _TEMPORARY_SECONDS)
-            or self._told.was((directory, name), thread, _TOLD_SECONDS)
-            or (self._goes_on(directory, kind, thread, belief_seconds) and self._does_not_wait(directory, name, thread))
+            or self._missing.was((directory, name), thread, _MISSING_SECONDS)
+            or (self._goes_on(directory, kind, thread, listing_age_seconds) and self._does_not_wait(directory, name, thread))
         )
 
-    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
+    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         if self._makers.was(directory, thread, _MAKER_SECONDS):
             return True
         if self._authors.was((directory, kind), thread, kind.policy.creator_seconds):
-            return belief_seconds < math.inf
+            return listing_age_seconds < math.inf
         checkpoint = self._formats.checkpoint_of_log(directory)
-        if checkpoint is None or not kind.policy.created_once or belief_seconds > _LATELY_SECONDS:
+        if checkpoint is None or not kind.policy.created_once or listing_age_seconds > _LATELY_SECONDS:
             return False
         return self._drivers.was(checkpoint, thread, kind.policy.creator_seconds)
 

@@ -53,12 +53,12 @@ class DeletedObjects:
 
     async def gone(self, zone: str, keys: list[str]) -> None:
         """Forget objects in batches, serving requests in between. On return the kernel has dropped the names too."""
-        untold: list[tuple[int, bytes]] = []
+        to_invalidate: list[tuple[int, bytes]] = []
         for index, key in enumerate(keys):
-            self._gone(zone, key, untold)
+            self._gone(zone, key, to_invalidate)
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
-        await trio.to_thread.run_sync(self._tell, untold)
+        await trio.to_thread.run_sync(self._invalidate, to_invalidate)
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         """Drop the cached listings of a directory that the store may have removed.
@@ -75,7 +75,7 @@ class DeletedObjects:
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
 
-    def _gone(self, zone: str, key: str, untold: list[tuple[int, bytes]]) -> None:
+    def _gone(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # it is being written again
             return
         path = _path(zone, key)
@@ -89,10 +89,10 @@ class DeletedObjects:
         if node is not None and not node.is_directory:
             self._nodes.drop_path(path)
         if directory is not None:
-            untold.append((directory.id, name))
+            to_invalidate.append((directory.id, name))
 
-    def _tell(self, untold: list[tuple[int, bytes]]) -> None:
-        for directory, name in untold:
+    def _invalidate(self, to_invalidate: list[tuple[int, bytes]]) -> None:
+        for directory, name in to_invalidate:
             self._invalidation.invalidate_now(directory, name)
 
     def _drop_copy(self, path: bytes) -> None:
