@@ -1,9 +1,8 @@
-"""The daemon as a whole: what is opened in which order, what runs side by side, and in which order it stops.
+"""The daemon as a whole: what is opened in which order, what runs concurrently, and in which order it stops.
 
-Start: mountpoint, store, index, remote stores, file system, mount, control socket. Stop is the reverse, by leaving
-nested blocks: the kernel's requests end first, then background work, then the index is synced and closed. A daemon that
-makes room for the next one stops in the same order, but leaves the mount, and does not wait for requests: they are sent
-again.
+Start: mountpoint, store, index, remote stores, file system, mount, control socket. Stop is the reverse, by leaving nested
+blocks: the kernel's requests end first, then background work, then the index is synced and closed. A daemon that hands over
+stops in the same order, but leaves the mount and does not wait for requests, because they are resent.
 """
 
 from __future__ import annotations
@@ -34,24 +33,22 @@ from holdfast.telemetry import Counters, EventLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
-_UMASK = (
-    0o022  # what the file system creates gets its mode set; this is for the store's and the remote directories' own files
-)
+_UMASK = 0o022  # files of the mount get an explicit mode; this is for the files of the store and of remote directories
 
 
 async def run(
     loaded: LoadedConfig, manager: ServiceManager, descriptors: Mapping[str, int], ready: Callable[[], None]
 ) -> bool:
-    """Run the daemon until it is told to stop or the file system is unmounted; return whether to start it again.
+    """Run the daemon until it is stopped or the file system is unmounted; return whether to start it again.
 
-    A living mount that is among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
-    ``HoldfastError`` when it can't start; nothing is left mounted then but a mount that can still be taken over; and
-    ``UnmountedError`` when it need not.
+    A living mount among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
+    ``HoldfastError`` if the daemon can't start; nothing is left mounted then, except a mount that can still be taken over.
+    Raises ``UnmountedError`` if it need not start.
     """
     _prepare_process()
     handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
-    if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
+    if not descriptors:  # before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
     try:
         inheritance = handover.find()
@@ -67,7 +64,7 @@ async def run(
 async def _run(
     config: Config, handover: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
-    """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
+    """Serve one mount, inherited or new. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
         mountpoint.check(config.mount.mountpoint)
     counters = Counters()
