@@ -153,7 +153,7 @@ class Progress(Message, frozen=True):
 
 
 class CheckpointInfo(Message, frozen=True):
-    """A checkpoint, savepoint or batch of a Spark query, or the files that several share. Sizes are of its own files alone."""
+    """A checkpoint, savepoint or batch of a Spark query, or the files that several share. Sizes are of its own files."""
 
     path: str
     what: str
