@@ -87,8 +87,8 @@ def load(
         {".".join(key): each.source for key, each in given.items()},
         {".".join(key): str(each) for key, each in given.items()},
     )
-    for key, problem in contradictions(loaded.config):
-        raise ConfigurationError(f"{loaded.named('.'.join(key))}: {problem}")
+    for key, contradiction in contradictions(loaded.config):
+        raise ConfigurationError(f"{loaded.named('.'.join(key))}: {contradiction}")
     return loaded
 
 

@@ -50,7 +50,7 @@ class FileMode(int):
 
     @classmethod
     def parse(cls, value: object) -> FileMode:
-        """Parse a text. Raises ``ValueError``, which says what is allowed; so do numbers, as TOML can't write 0644."""
+        """Parse a text; ``ValueError`` says what is allowed. Numbers are refused: TOML would read 0644 as decimal."""
         if not isinstance(value, str) or not _MODE.fullmatch(value):
             raise ValueError(f"{value!r} is not a mode: write {cls.ALLOWED}")
         return cls(int(value, 8))
