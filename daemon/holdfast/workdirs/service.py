@@ -28,7 +28,7 @@ from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
-_PASSING = (OSError, IndexFullError)
+_TRANSIENT = (OSError, IndexFullError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 _log = logging.getLogger("holdfast.workdirs")
 
@@ -66,7 +66,7 @@ class Workdirs:
             task_status.started()
             while True:
                 changed = self._changed
-                due = await self._look_after()
+                due = await self._expire_due()
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
@@ -141,7 +141,7 @@ class Workdirs:
             scope = self._watched[process] = trio.CancelScope()
             self._nursery.start_soon(self._wait_for_end, process, scope)
 
-    def _watch_holders_alone(self) -> None:
+    def _unwatch_others(self) -> None:
         """Stop waiting for processes that hold nothing any more."""
         holders = {_process_of(record) for _, record in self._records.all()}
         for process in self._watched.keys() - holders:
@@ -163,7 +163,7 @@ class Workdirs:
             try:
                 if _process_of(record) == process:
                     self._process_gone(path, record)
-            except _PASSING as problem:
+            except _TRANSIENT as problem:
                 problems.append(f"{os.fsdecode(path)}: {problem}")
         return problems
 
@@ -255,11 +255,11 @@ class Workdirs:
             elif not record.released_seconds:
                 self._released(path, record)
 
-    async def _look_after(self) -> float:
+    async def _expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
         now = time.time()
         due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
-        self._watch_holders_alone()
+        self._unwatch_others()
         try:
             await self._tree.invalidate_kernel()
             while self._removed:
@@ -282,7 +282,7 @@ class Workdirs:
             if expires > now:
                 return expires
             self._remove(path)
-        except _PASSING as problem:
+        except _TRANSIENT as problem:
             _log.warning("can't see yet whether %s must go: %s", os.fsdecode(path), problem)
             return now + _RETRY_SECONDS
         return math.inf

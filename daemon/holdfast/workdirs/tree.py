@@ -30,7 +30,7 @@ class WorkdirTree:
         self._invalidation = base.invalidation
         self._is_root = os.geteuid() == 0
         self._pending: list[tuple[int, bytes]] = []
-        self._half_thrown: list[Node] = []
+        self._half_trashed: list[Node] = []
         """Files with one name in the trash and another in the tree."""
 
     async def invalidate_kernel(self) -> None:
@@ -51,9 +51,9 @@ class WorkdirTree:
 
         Raises ``OSError``; the next call continues.
         """
-        count = len(self._half_thrown)
+        count = len(self._half_trashed)
         await trio.to_thread.run_sync(self._trash.empty)
-        linked, self._half_thrown = self._half_thrown[:count], self._half_thrown[count:]
+        linked, self._half_trashed = self._half_trashed[:count], self._half_trashed[count:]
         self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
         await self.invalidate_kernel()
 
@@ -87,7 +87,7 @@ class WorkdirTree:
         self._invalidate_later(base, name)  # first, so that an error in between can't leave the name with the kernel
         base_fd = self._tree.open_directory(base)
         try:
-            self._throw(base_fd, base, name)
+            self._move_to_trash(base_fd, base, name)
         finally:
             os.close(base_fd)
         self._marks.uncover_below(path)
@@ -151,17 +151,17 @@ class WorkdirTree:
             os.close(fd)
         if is_empty:
             return
-        self._throw(parent_fd, parent, name)
+        self._move_to_trash(parent_fd, parent, name)
         os.mkdir(name, 0o700, dir_fd=parent_fd)
         if self._is_root:
             os.chown(name, stat.st_uid, stat.st_gid, dir_fd=parent_fd, follow_symlinks=False)
         os.chmod(name, stat_module.S_IMODE(stat.st_mode), dir_fd=parent_fd)
         self._invalidate_later(parent, name)
 
-    def _throw(self, parent_fd: int, parent: bytes, name: bytes) -> None:
+    def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._trash.throw(parent_fd, name)
-        self._half_thrown += self._invalidation.directory_removed(parent + b"/" + name, inode)
+        self._half_trashed += self._invalidation.directory_removed(parent + b"/" + name, inode)
 
     def _invalidate_later(self, parent: bytes, name: bytes) -> None:
         """Queue an invalidation of a name, which the kernel may know as missing or as another entry."""

@@ -40,15 +40,15 @@ class ArrivingFiles:
             try:
                 await (wait(arrival) if opened.served or not arrival.outdated else arrival.wait_whole())
             except (ObjectChangedError, ObjectMissingError):
-                await self._go_on(opened, arrival)
-                self._tell_size(opened, arrival)
+                await self._fetch_new_version(opened, arrival)
+                self._invalidate_size(opened, arrival)
                 continue
             if arrival.finished and opened.arrival is arrival:
                 opened.arrived()
             return
         raise changes_too_fast(opened.node)
 
-    async def _go_on(self, opened: OpenFile, failed: PartialFetch) -> None:
+    async def _fetch_new_version(self, opened: OpenFile, failed: PartialFetch) -> None:
         """Fetch the new version of an object that was replaced or removed while ``opened`` was fetched by ``failed``.
 
         Raises ``ObjectChangedError`` if there is none, or if part of the old version was read already; the name then gets a
@@ -73,7 +73,7 @@ class ArrivingFiles:
                 self._events.emit("replaced-while-read", path=path)
             raise ObjectChangedError(f"{path} was replaced or removed in the store while it was read; open it again")
 
-    def _tell_size(self, opened: OpenFile, before: PartialFetch) -> None:
+    def _invalidate_size(self, opened: OpenFile, before: PartialFetch) -> None:
         """Invalidate the size if the new version is longer, so that the kernel reads to its end.
 
         Not if it is shorter: the kernel sees the end itself, and an invalidation would make it distrust a short read under

@@ -6,7 +6,7 @@ backing file (it exists only in the store) has an id derived from its path.
 
 Invariants:
 - a hard-linked file is one node with several names; no two live nodes have the same ``backing``;
-- ``by path`` holds exactly the named nodes without a backing file;
+- ``_by_path`` holds exactly the named nodes without a backing file;
 - a node leaves the table exactly once: when its lookup count is zero, it is not open, and no node in the table has a name
   in it. So a directory that the kernel has forgotten stays the same node while a file in it is still known;
 - ``children`` of a directory is the number of names in it that belong to nodes in the table.

@@ -83,7 +83,7 @@ class Verifier:
         return entry.describes(stat) and (entry.verified_run == self._index.run or not self._on_first_open)
 
     def _may_be_another(self, entry: Entry, path: bytes) -> bool:
-        return entry.state is EntryState.CLEAN and self._lacks(entry, path)
+        return entry.state is EntryState.CLEAN and self._lacks_name(entry, path)
 
     async def check(self, path: bytes, fd: int) -> bool:
         """Hash the file even if it was checked before; say whether its digest matches. If not, it is put into quarantine.
@@ -212,7 +212,7 @@ class Verifier:
         self._index.entries.put(stat.st_ino, entry)
         return True
 
-    def _lacks(self, entry: Entry, path: bytes) -> bool:
+    def _lacks_name(self, entry: Entry, path: bytes) -> bool:
         """Say whether ``path`` is a sent name that the entry lacks, because of a crash between rename and entry."""
         parent, _, name = path.rpartition(b"/")
         place = self._zones.place_of(parent)

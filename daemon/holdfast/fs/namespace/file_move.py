@@ -98,7 +98,7 @@ class FileMoves:
         with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
             os.rename(move.old, move.new, src_dir_fd=self._directories.descriptor(move.source), dst_dir_fd=target_fd)
         if victim is not None:
-            self._lost_names.gone(move.target, move.new, victim)
+            self._lost_names.name_removed(move.target, move.new, victim)
         self._follow(move, os.stat(move.new, dir_fd=target_fd, follow_symlinks=False), sent, replaced, is_unsent=is_unsent)
         if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
             self._hints.temporary_gone(move.here.path, move.old)

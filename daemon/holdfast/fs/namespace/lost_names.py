@@ -34,7 +34,7 @@ class LostNames:
         self._orphanage = store.orphanage
         self._freeing = store.freeing
 
-    def take(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+    def remove_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Remove a name from the tree that is not a directory's."""
         fd = self._directories.descriptor(directory)
         node = self._nodes.of_backing(stat.st_ino)
@@ -46,9 +46,9 @@ class LostNames:
         else:
             with self._freeing.later(name, fd, stat):
                 os.unlink(name, dir_fd=fd)
-        self.gone(directory, name, stat)
+        self.name_removed(directory, name, stat)
 
-    def gone(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+    def name_removed(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Update nodes and entry after a name was removed from the tree; ``stat`` is the file's from before that."""
         node = self._nodes.of_backing(stat.st_ino)
         if node is not None:

@@ -47,7 +47,7 @@ class Unlinking:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self._retraction.retract(place, name, stat)
         if stat is not None:
-            self._lost_names.take(directory, name, stat)
+            self._lost_names.remove_name(directory, name, stat)
         else:
             self._nodes.drop_path(place.child_path(name))
         if place.zone.remote is not None and self._policy.of(place, name).awaits_rename:

@@ -33,7 +33,7 @@ _K = TypeVar("_K")
 _MOST = 4096
 _TEMPORARY_SECONDS = 600.0
 _MAKER_SECONDS = 5.0
-_LATELY_SECONDS = 60.0
+_RECENT_LISTING_SECONDS = 60.0
 _MISSING_SECONDS = 0.1
 _ASKING_SECONDS = 1.0
 """The longest time from the first lookup of a name to its creation: a listing, the bytes, the PUT."""
@@ -55,7 +55,7 @@ class _Recent(Generic[_K]):
     def forget(self, key: _K) -> None:
         self._what.pop(key, None)
 
-    def was(self, key: _K, thread: int, seconds: float) -> bool:
+    def is_recent(self, key: _K, thread: int, seconds: float) -> bool:
         who, when = self._what.get(key, (0, 0.0))
         return thread > 0 and who == thread and self._clock() - when < seconds
 
@@ -111,23 +111,26 @@ class CreateHints:
         ``listing_age_seconds`` is the age of the directory's listing; infinite if it was never listed.
         """
         return (
-            self._temporaries.was((directory, name), thread, _TEMPORARY_SECONDS)
-            or self._missing.was((directory, name), thread, _MISSING_SECONDS)
-            or (self._goes_on(directory, kind, thread, listing_age_seconds) and self._does_not_wait(directory, name, thread))
+            self._temporaries.is_recent((directory, name), thread, _TEMPORARY_SECONDS)
+            or self._missing.is_recent((directory, name), thread, _MISSING_SECONDS)
+            or (
+                self._is_creator(directory, kind, thread, listing_age_seconds)
+                and self._is_not_polling(directory, name, thread)
+            )
         )
 
-    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
-        if self._makers.was(directory, thread, _MAKER_SECONDS):
+    def _is_creator(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
+        if self._makers.is_recent(directory, thread, _MAKER_SECONDS):
             return True
-        if self._authors.was((directory, kind), thread, kind.policy.creator_seconds):
+        if self._authors.is_recent((directory, kind), thread, kind.policy.creator_seconds):
             return listing_age_seconds < math.inf
         checkpoint = self._formats.checkpoint_of_log(directory)
-        if checkpoint is None or not kind.policy.created_once or listing_age_seconds > _LATELY_SECONDS:
+        if checkpoint is None or not kind.policy.created_once or listing_age_seconds > _RECENT_LISTING_SECONDS:
             return False
-        return self._drivers.was(checkpoint, thread, kind.policy.creator_seconds)
+        return self._drivers.is_recent(checkpoint, thread, kind.policy.creator_seconds)
 
-    def _does_not_wait(self, directory: bytes, name: bytes, thread: int) -> bool:
-        if self._asked.was((directory, name), thread, math.inf):
-            return self._asked.was((directory, name), thread, _ASKING_SECONDS)
+    def _is_not_polling(self, directory: bytes, name: bytes, thread: int) -> bool:
+        if self._asked.is_recent((directory, name), thread, math.inf):
+            return self._asked.is_recent((directory, name), thread, _ASKING_SECONDS)
         self._asked.note((directory, name), thread)
         return True

@@ -55,7 +55,7 @@ class DeletedObjects:
         """Forget objects in batches, serving requests in between. On return the kernel has dropped the names too."""
         to_invalidate: list[tuple[int, bytes]] = []
         for index, key in enumerate(keys):
-            self._gone(zone, key, to_invalidate)
+            self._forget(zone, key, to_invalidate)
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
         await trio.to_thread.run_sync(self._invalidate, to_invalidate)
@@ -75,7 +75,7 @@ class DeletedObjects:
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
 
-    def _gone(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
+    def _forget(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # it is being written again
             return
         path = _path(zone, key)
