@@ -57,7 +57,7 @@ POINTS = {
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
     "rename: out of the store, object not deleted": Point(Retraction, "delete_object"),
     "unlink: deletion noted, file there": Point(Retraction, "retract", after=True),
-    "unlink: file gone, nodes not told": Point(LostNames, "gone"),
+    "unlink: file gone, nodes not told": Point(LostNames, "name_removed"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),
     "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
     "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),
