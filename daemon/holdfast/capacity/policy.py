@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``max_bytes`` (0: no limit) bounds the cache, ``min_free_bytes`` is kept free on the disk; once something must go,
-    the cache shrinks to ``low_watermark`` of its limit, so that not every fetch has to evict.
+    """``max_bytes`` (0: no limit) bounds the cache, and ``min_free_bytes`` stay free on the disk.
+
+    When the cache exceeds its limit it shrinks to ``low_watermark`` of it, so that not every fetch has to evict.
     """
 
     max_bytes: int

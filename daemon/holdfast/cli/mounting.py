@@ -119,8 +119,8 @@ def restart(
 ) -> None:
     """Replace the daemon by a new one with the same options.
 
-    The mount and what is open in it go on where somebody holds it meanwhile: 'holdfast mount --supervise', or systemd.
-    Elsewhere it is unmounted and mounted again.
+    The mount and the files open in it stay if a supervisor holds them: 'holdfast mount --supervise', or systemd.
+    Otherwise it is unmounted and mounted again.
     """
     with ControlClient(socket) as client:
         status = client.status()

@@ -95,7 +95,7 @@ class EventStreamReader(SimpleDataSourceStreamReader):
         return self._events.beginning
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
-        """Return what has come since."""
+        """Return the events since ``start``, and the offset behind them."""
         rows, end = self._events.between(start, None)
         return iter(rows), end
 

@@ -29,7 +29,7 @@ from holdfast.zones import ZonePath
 class FileMove:
     """A rename of a file: from ``old`` in ``source``, which is at ``here``, to ``new`` in ``target``, which is at ``there``.
 
-    ``stat`` are the file's attributes before it.
+    ``stat`` holds the file's attributes before the rename.
     """
 
     source: Node

@@ -63,7 +63,7 @@ class DeletedObjects:
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         """Drop the cached listings of a directory that the store may have removed.
 
-        The local directory stays, because somebody may be about to write into it, until a listing shows that nothing
+        The local directory stays, because a process may be about to write into it, until a listing shows that nothing
         implies it. With ``for_good`` an empty one is removed at once.
         """
         path = _path(zone, key)
