@@ -17,7 +17,7 @@ from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
 from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.text_busy import is_executed

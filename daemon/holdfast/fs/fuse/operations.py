@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from holdfast.fs.file_io.hand_out import Handle
+from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.error_replies import replies

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import trio
 
 from holdfast.errors import WriteOnceError
-from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates

@@ -18,7 +18,7 @@ _CATCHING_UP_SECONDS = 1.0
 """Far more than what waits at one time takes: when new requests come without end, that has been read by then."""
 
 
-class KernelSide:
+class KernelNotifier:
     """The connection, and the notifications that go by it (``inodes.invalidation.KernelNotifications``)."""
 
     def __init__(self, *, passthrough: bool) -> None:
