@@ -8,73 +8,64 @@ import stat
 import time
 from collections.abc import Mapping
 
-from holdfast.capacity import Limits, Room
+import trio
+from msgspec.structs import asdict
+
 from holdfast.checkpoints.formats import FORMATS
-from holdfast.config import Config, ZoneSection
-from holdfast.errors import RemoteUnavailableError, StoreUnsuitableError
-from holdfast.fs.core import Core
+from holdfast.config import Config, WorkdirsSection, ZoneSection
+from holdfast.errors import HoldfastError, RemoteUnavailableError, StoreUnsuitableError
+from holdfast.fs.foundation import Parts
 from holdfast.index import Index
 from holdfast.remote import open_store
 from holdfast.session import SessionTables
-from holdfast.store import StoreDirectory, free_bytes
+from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import (
     Deletions,
-    Fetcher,
+    ListingCache,
     Ownership,
     Remote,
     RemoteAccess,
-    RemoteDirectories,
-    Residence,
-    Uploader,
 )
-from holdfast.zones import NameKind, NameTable, ZoneMap
+from holdfast.zones import Fallbacks, NameKind, NameTable, ZoneMap
 
 _log = logging.getLogger("holdfast")
 
 
-async def assembled(
+async def opened(
     config: Config, store: StoreDirectory, index: Index, tables: SessionTables, events: EventLog, counters: Counters
-) -> Core:
-    """Return the parts put together. Asks each remote store whether it answers; raises ``HoldfastError`` if one refuses."""
-    zones = ZoneMap(_bases(config), config.checkpoints.durability, config.blobs.durability)
+) -> Parts:
+    """Return the parts below a file system.
+
+    Each remote store is asked whether it answers. Raises ``HoldfastError`` if one refuses.
+    """
+    zones = _zones(config)
     remotes = {
-        name: await _remote(name, section, config, store.store_id, index, events, counters)
-        for name, section in (("checkpoints", config.checkpoints), ("blobs", config.blobs))
+        name: _remote(name, section, config, store.store_id, index, events, counters)
+        for name, section in config.mounted_stores.items()
     }
+    await _probe(remotes)
     _make_zone_roots(config, store, zones)
-    residence = Residence(store, index, events, counters)
-    cache = config.cache
-    room = Room(
-        Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
-        index,
-        residence,
-        free_bytes=lambda: free_bytes(store.tree.root_fd),
-        events=events,
-        counters=counters,
-    )
-    fetcher = Fetcher(store.staging, make_room=room.make_room, place=residence.place, events=events, counters=counters)
     _restore_deletions(store, index, zones, remotes)
-    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind}, FORMATS.name_kinds)
-    return Core(
-        config,
-        store,
-        index,
-        tables,
-        zones,
-        names,
-        remotes,
-        residence,
-        room,
-        fetcher,
-        Uploader(config.remote.single_put_limit_bytes, store.store_id, counters),
-        events,
-        counters,
+    names = NameTable({NameKind.of_key(key): each for key, each in asdict(config.names).items()}, FORMATS.name_kinds)
+    return Parts(config, store, index, tables, zones, names, remotes, events, counters)
+
+
+def _zones(config: Config) -> ZoneMap:
+    general, special = _fallbacks(config.workdirs), {name: _fallbacks(config.role(name)) for name in config.roles}
+    return ZoneMap(
+        {name: section.durability for name, section in config.mounted_stores.items()},
+        [section.base.encode() for section in config.every_role()],
+        lambda role: special.get(role, general),
     )
+
+
+def _fallbacks(section: WorkdirsSection) -> Fallbacks:
+    return Fallbacks(section.local_state or None, section.blob_storage or None)
 
 
 def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remotes: Mapping[str, Remote]) -> None:
-    """Take up the deletions that earlier runs have noted.
+    """Take up the deletions that earlier runs have noted. Those of a store that is not configured stay noted.
 
     A note comes before the local step: a file that is still there as a copy of the very version was not deleted.
     """
@@ -88,7 +79,7 @@ def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remo
             remotes[place.zone.remote].deletions.restore(version)
 
 
-async def _remote(
+def _remote(
     name: str,
     section: ZoneSection,
     config: Config,
@@ -98,13 +89,16 @@ async def _remote(
     counters: Counters,
 ) -> Remote:
     settings = config.remote
-    store = open_store(
-        section.url,
-        section.options,
-        os.environ,
-        request_timeout_seconds=settings.request_timeout_seconds,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-    )
+    try:
+        store = open_store(
+            section.url,
+            section.options,
+            os.environ,
+            request_timeout_seconds=settings.request_timeout_seconds,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+        )
+    except HoldfastError as problem:
+        raise type(problem)(f"stores.{name}: {problem}") from None
     access = RemoteAccess(
         name,
         store,
@@ -114,12 +108,8 @@ async def _remote(
         counters=counters,
         clock=time.time,
     )
-    try:
-        await access.probe()
-    except RemoteUnavailableError as problem:
-        _log.warning("starting without the store %s: %s", store.url, problem)
     skip = len(name) + 1
-    directories = RemoteDirectories(access)
+    directories = ListingCache(access)
     deletions = Deletions(
         access,
         index.marks,
@@ -133,9 +123,23 @@ async def _remote(
     return Remote(access, directories, deletions, ownership)
 
 
-def _bases(config: Config) -> list[bytes]:
-    names = [config.workdirs.base, *(role.base for role in config.workdirs.roles.values() if role.base)]
-    return list(dict.fromkeys(name.encode() for name in names))
+async def _probe(remotes: Mapping[str, Remote]) -> None:
+    """Ask all stores at once. One that does not answer may do so later; raises what one says that refuses."""
+    refusals: list[HoldfastError] = []
+
+    async def probe(remote: Remote) -> None:
+        try:
+            await remote.access.probe()
+        except RemoteUnavailableError as problem:
+            _log.warning("starting without the store %s: %s", remote.name, problem)
+        except HoldfastError as problem:
+            refusals.append(type(problem)(f"stores.{remote.name}: {problem}"))
+
+    async with trio.open_nursery() as nursery:
+        for remote in remotes.values():
+            nursery.start_soon(probe, remote)
+    for problem in refusals:
+        raise problem
 
 
 def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> None:
@@ -143,9 +147,8 @@ def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> N
 
     Raises ``StoreUnsuitableError`` where something else stands in the place of one.
     """
-    sections = {b"checkpoints": config.checkpoints, b"blobs": config.blobs}
     for name in zones.top_names:
-        section = sections.get(name)
+        section = config.mounted_stores.get(os.fsdecode(name))
         try:
             os.mkdir(name, dir_fd=store.tree.root_fd)
         except FileExistsError:

@@ -20,8 +20,8 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, places, supervisor
-from holdfast.config import LoadedConfig, LogSection, load
+from holdfast import __version__, path_conflicts, supervisor
+from holdfast.config import LoadedConfig, LogSection, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 
@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
-        loaded = load(options.config, os.environ, _settings(options.set))
-        places.check(loaded)  # before anything is opened, the log too
+        loaded = load(options.config, os.environ, settings_of(options.set))
+        path_conflicts.check(loaded, os.environ)  # before anything is opened, the log too
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
@@ -140,16 +140,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--unit", default="", help="the name of the systemd unit that this daemon is")
     parser.add_argument("--version", action="version", version=f"holdfastd {__version__}")
     return parser
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or "." not in key:
-            raise ConfigurationError(f"--set {pair}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
-        settings[key] = value
-    return settings
 
 
 def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: bool) -> None:

@@ -1,8 +1,8 @@
-"""The tree of errors: what went wrong, whose fault it is, and what the kernel is told.
+"""The tree of errors: what went wrong, whose fault it is, and which errno the kernel gets.
 
-Every class states three things beside its message: the ``errno`` a system call ends with, a stable ``code`` for logs,
-events and metrics, and whether trying the same thing again can help (``transient``). Messages say what to do about it.
-The one place that turns these into replies to the kernel is ``fs.fuse.boundary``.
+Besides its message, every class states three things: the ``errno`` that a system call fails with, a stable ``code`` for
+logs, events and metrics, and whether a retry can help (``transient``). Messages say what to do about the error.
+Only ``fs.fuse.error_replies`` turns these errors into replies to the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HoldfastError(Exception):
 
 
 class ConfigurationError(HoldfastError):
-    """A key, value or option is not what it must be; the message names key, source and what is allowed."""
+    """A key, value or option is invalid; the message names the key, its source and what is allowed."""
 
     errno = _errno.EINVAL
     code = "configuration"
@@ -49,13 +49,13 @@ class TakeoverError(HoldfastError):
 
 
 class UnmountedError(HoldfastError):
-    """The mount of an earlier daemon was unmounted while none ran: there is nothing to take over, and nothing to do."""
+    """The mount of an earlier daemon was unmounted while no daemon ran: there is nothing to take over or to do."""
 
     code = "unmounted"
 
 
 class NotRestartableError(HoldfastError):
-    """The daemon can't be replaced under the mount, because nobody would hold it meanwhile."""
+    """The daemon can't be replaced under the mount, because nothing would hold the mount in the meantime."""
 
     errno = _errno.EBUSY
     code = "not-restartable"
@@ -68,7 +68,7 @@ class StoreUnsuitableError(HoldfastError):
 
 
 class StoreInUseError(HoldfastError):
-    """Another daemon holds the local store, the control socket or what is kept beside it."""
+    """Another daemon holds the local store, the control socket or the session beside it."""
 
     errno = _errno.EBUSY
     code = "store-in-use"
@@ -92,7 +92,7 @@ class OutsideMountError(HoldfastError):
 
 
 class WithheldError(HoldfastError):
-    """A question that this socket does not answer to everybody."""
+    """A request that is not allowed on the socket that is open to everybody."""
 
     errno = _errno.EACCES
     code = "withheld"
@@ -113,7 +113,7 @@ class NoSuchEntryError(HoldfastError):
 
 
 class StaleNodeError(HoldfastError):
-    """The kernel refers to a file that no longer has a name: it looks the name up once more."""
+    """The kernel refers to a file that no longer has a name; on this error it looks the name up again."""
 
     errno = _errno.ESTALE
     code = "stale-node"
@@ -176,21 +176,21 @@ class FileBusyError(HoldfastError):
 
 
 class PlanError(HoldfastError):
-    """A plan of what is to be deleted can't be read, made or found."""
+    """A plan can't be read, made or found."""
 
     errno = _errno.EINVAL
     code = "plan"
 
 
 class PlanOutdatedError(HoldfastError):
-    """The world has changed since the plan was made, or it has been executed: make a new one."""
+    """The store has changed since the plan was made, or the plan has been executed: make a new one."""
 
     errno = _errno.ESTALE
     code = "plan-outdated"
 
 
 class CheckpointError(HoldfastError):
-    """A checkpoint is asked for what it can't do: a name that leads elsewhere, a restore before the commit."""
+    """An invalid operation on a checkpoint: a name that leads elsewhere, a restore before the commit."""
 
     errno = _errno.EINVAL
     code = "checkpoint"
@@ -207,21 +207,21 @@ class CacheFullError(HoldfastError):
 
 
 class IndexFullError(HoldfastError):
-    """A change can't be noted in the index, because the disk is full."""
+    """A change can't be recorded in the index, because the disk is full."""
 
     errno = _errno.ENOSPC
     code = "index-full"
 
 
 class SessionFullError(HoldfastError):
-    """A change can't be noted for the next daemon, because the memory file system of the session is full."""
+    """A change can't be recorded for the next daemon, because the memory file system of the session is full."""
 
     errno = _errno.ENOSPC
     code = "session-full"
 
 
 class CorruptEntryError(HoldfastError):
-    """A file's bytes differ from its digest, or are out of reach, and there is no other copy."""
+    """A file's bytes differ from its digest, or can't be read, and there is no other copy."""
 
     code = "corrupt-entry"
 
@@ -230,7 +230,7 @@ class CorruptEntryError(HoldfastError):
 
 
 class RemoteError(HoldfastError):
-    """Base of what a remote store can answer."""
+    """Base of all errors of remote stores."""
 
     code = "remote"
 
@@ -278,6 +278,6 @@ class RemoteRefusedError(RemoteError):
 
 
 class UnreadableManifestError(HoldfastError):
-    """A file that lists what a checkpoint consists of can't be read to its end: everything it may name has to stay."""
+    """A file that lists the contents of a checkpoint can't be read completely: everything it may name must be kept."""
 
     code = "manifest-unreadable"

@@ -1,10 +1,10 @@
-"""``holdfast mount --supervise``: a small process that keeps the mount alive while there is no daemon.
+"""``holdfast mount --supervise``: a small process that keeps the mount alive between daemons.
 
-It starts holdfastd, holds the descriptors that the daemon gives it, and starts it again with them when it dies. To the
-daemon it looks like systemd (``service_manager``). It ends with the daemon when that ends in order, and when the mount is
-gone; it imports next to nothing, so that little can go wrong and an upgrade need not touch it.
+It starts holdfastd, holds the descriptors that the daemon gives it, and when the daemon dies starts it again with them. To
+the daemon it looks like systemd (``service_manager``). It ends when the daemon ends normally, and when the mount is gone. It
+imports little, so that little can go wrong and an upgrade need not replace it.
 
-A daemon that has never been ready is not started again: whoever waits for it must learn why.
+A daemon that was never ready is not started again: its error must reach the process that waits for it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
-"""Descriptors from here on are in nobody's way: those that the daemon gets begin at 3."""
+"""Held descriptors get numbers from here on, so that they can't clash with those for the daemon, which begin at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_KILLED = 128  # as shells say it
+_KILLED = 128  # plus the signal's number: the exit status that shells use
 
 
 class Keeper:
-    """Runs ``command`` for the mount at ``path``; ``directory`` is for the notification socket."""
+    """Runs ``command``, the daemon of the mount at ``path``; the notification socket is made in ``directory``."""
 
     def __init__(self, command: list[str], directory: Path, path: str, ready_fd: int | None) -> None:
         self._command = command
@@ -47,7 +47,7 @@ class Keeper:
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         _remove_dead_sockets(directory)
-        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # pids come again: in containers, each time
+        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._messages.bind(self._address)
         self._woken, waker = socket.socketpair()
@@ -55,10 +55,10 @@ class Keeper:
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.detach())
         for number in _SIGNALS:
-            signal.signal(number, lambda *_: None)  # it is read from the other end
+            signal.signal(number, lambda *_: None)  # the number is read from the wake-up socket
 
     def run(self) -> int:
-        """Return the exit status, once the daemon has ended for good."""
+        """Run until the daemon has ended for good; return the exit status."""
         try:
             while True:
                 status = self._run_daemon()
@@ -90,13 +90,13 @@ class Keeper:
             command += ["--ready-fd", str(self._ready_fd)]
         pid = os.fork()
         if pid == 0:
-            self._become(command)
+            self._exec(command)
         if self._ready_fd is not None:
             os.close(self._ready_fd)
             self._ready_fd = None
         return pid
 
-    def _become(self, command: list[str]) -> NoReturn:
+    def _exec(self, command: list[str]) -> NoReturn:
         try:
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
@@ -114,7 +114,7 @@ class Keeper:
             os._exit(127)
 
     def _wait(self, readable: list[int], seconds: float | None) -> bool:
-        """Wait for one of ``readable``, and take what comes meanwhile; return whether one is ready."""
+        """Wait for one of ``readable``, a message or a signal, and handle the latter two; say whether one is readable."""
         poll = select.poll()
         for fd in (*readable, self._messages.fileno(), self._woken.fileno()):
             poll.register(fd, select.POLLIN)
@@ -148,7 +148,7 @@ class Keeper:
             os.close(self._held.pop(name))
 
     def _pause(self, status: int) -> bool:
-        """Wait before the daemon is started again; False when it need not be any more."""
+        """Wait before the daemon is started again; False if it must not be."""
         if status != RESTART_STATUS:
             _say(f"the daemon has ended with {status}; it is started again in {self._pause_seconds:g} s")
             until = time.monotonic() + self._pause_seconds
@@ -158,9 +158,9 @@ class Keeper:
         return not self._stopping and not self._mount_is_gone()
 
     def _mount_is_gone(self) -> bool:
-        """Say whether what is held is worth nothing any more, because somebody has unmounted.
+        """Say whether somebody has unmounted, so that the held descriptors are useless.
 
-        Where files are open, the descriptor does not tell: they keep the file system alive behind the name that is gone.
+        The descriptors alone do not show it: after a lazy unmount, open files keep the file system alive.
         """
         if not self._held:
             return False
@@ -172,7 +172,7 @@ class Keeper:
         return len(poll.poll(0)) == len(self._held)
 
     def _clear_away(self) -> None:
-        """Leave no mount behind that nobody serves."""
+        """Unmount if nobody serves the mount any more, and close what was held."""
         if self._held and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
             _say(f"nobody serves {self._path} any more: unmounting it")
             mountpoint.detach(self._path)
@@ -181,7 +181,7 @@ class Keeper:
 
 
 def _remove_dead_sockets(directory: Path) -> None:
-    """Take away what keepers that were killed have left."""
+    """Remove the sockets of keepers that were killed."""
     for path in directory.glob("keeper-*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             try:
@@ -206,7 +206,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Run the command that comes after the options."""
+    """Run the command given after the options."""
     parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
@@ -227,11 +227,11 @@ def main() -> int:
 
 
 def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:
-    """Say to whoever waits for the daemon why there won't be any."""
-    told = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
-    _say(told)
+    """Report the reason to the process that waits for the daemon to be ready."""
+    message = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
+    _say(message)
     if ready_fd is not None:
-        os.write(ready_fd, json.dumps({"ready": False, "code": "configuration", "message": told}).encode() + b"\n")
+        os.write(ready_fd, json.dumps({"ready": False, "code": "configuration", "message": message}).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Mountpoints: what is mounted where, whether it lives, and taking it away."""
+"""Mountpoints: what is mounted where, whether its daemon answers, and unmounting."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from holdfast.errors import MountpointError
 FILE_SYSTEM = "fuse.holdfast"
 _MNT_DETACH = 2
 _OPTIONAL_FIELDS = 6
-"""Where mountinfo's optional fields begin, which a hyphen ends."""
+"""Index of mountinfo's first optional field; a hyphen ends them."""
 
 _ANSWER_SECONDS = 5.0
-"""A daemon answers in milliseconds. On a busy machine the start of the process that asks takes some tenths of a second."""
+"""A daemon answers in milliseconds. On a busy machine, starting the process that asks takes some tenths of a second."""
 _KILLED_SECONDS = 1.0
 _ASK = """import os, sys
 try:
@@ -43,24 +43,24 @@ class Mount:
 
 
 class Life(Enum):
-    """What a mount says of its daemon."""
+    """Whether a mount's daemon answers."""
 
     ALIVE = auto()
     DEAD = auto()
     SILENT = auto()
-    """It waits: for a daemon that hangs, or for the next one, because somebody holds it."""
+    """Requests wait: the daemon hangs, or there is none now and somebody holds the mount for the next one."""
 
 
 def mounts() -> list[Mount]:
-    """Return all mounts of this process's namespace, in the order in which they were made."""
+    """Return all mounts of this process's namespace, in the order of mounting."""
     return parsed(Path("/proc/self/mountinfo").read_bytes())
 
 
 def parsed(mountinfo: bytes) -> list[Mount]:
-    """Read what the kernel writes to ``mountinfo`` (proc_pid_mountinfo(5)).
+    """Parse the kernel's ``mountinfo`` (proc_pid_mountinfo(5)).
 
-    It escapes space, tab, newline and backslash in paths, and nothing else: whatever else text files take for the end of
-    a line may be part of a name.
+    In paths it escapes only space, tab, newline and backslash: other characters that end a line in text files may be part
+    of a name.
     """
     found = []
     for line in os.fsdecode(mountinfo).split("\n"):
@@ -74,7 +74,7 @@ def parsed(mountinfo: bytes) -> list[Mount]:
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return the topmost mount whose mountpoint is ``path``. Asks nobody but the kernel."""
+    """Return the topmost mount whose mountpoint is ``path``. Does not wait for a daemon."""
     return mounted_on(real_path(path))
 
 
@@ -82,7 +82,7 @@ def real_path(path: str) -> str:
     """Return ``path`` without symbolic links. Unlike realpath(3), which asks for attributes, it waits for no daemon."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # whoever uses it will say so
+    except OSError:  # using the path will give the same error
         return os.path.realpath(path)
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
@@ -91,17 +91,17 @@ def real_path(path: str) -> str:
 
 
 def mounted_on(real_path: str) -> Mount | None:
-    """Return the topmost mount on ``real_path``, which has no symbolic links. Asks nobody but the kernel."""
+    """Return the topmost mount on ``real_path``, which has no symbolic links. Does not wait for a daemon."""
     return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
 
 
 def is_mounted(real_path: str, device: int) -> bool:
-    """Say whether the file system ``device`` is mounted on ``real_path``, if only below another. Asks only the kernel."""
+    """Say whether the file system ``device`` is mounted on ``real_path``, even under another. Waits for no daemon."""
     return any((mount.mountpoint, mount.device) == (real_path, device) for mount in mounts())
 
 
 def check(path: str) -> None:
-    """Make sure that ``path`` can be mounted on: a directory that is free, or where a dead daemon left its mount.
+    """Check that ``path`` can be mounted on: a directory that is free, or has the mount of a dead daemon.
 
     Raises ``MountpointError``, which says what to do.
     """
@@ -115,11 +115,10 @@ def check(path: str) -> None:
 
 
 def prepare(path: str) -> str:
-    """Take away what a dead daemon left mounted on ``path``.
+    """Unmount what a dead daemon left mounted on ``path``.
 
-    It comes last before the new mount: between the two everybody sees the empty directory underneath.
-    Returns the path without symbolic links: once mounted, resolving it would ask the daemon itself.
-    Raises ``MountpointError``.
+    Call this directly before the new mount: in between everybody sees the empty directory underneath. Returns the path
+    without symbolic links: once it is mounted, resolving it would wait for the daemon. Raises ``MountpointError``.
     """
     check(path)
     while mount_at(path) is not None:
@@ -129,17 +128,17 @@ def prepare(path: str) -> str:
 
 
 def is_alive(path: str) -> bool:
-    """Say whether the file system mounted at ``path`` has a daemon, or waits for one. Raises as ``life`` does."""
+    """Say whether the file system mounted at ``path`` has a daemon or waits for one. Raises as ``life``."""
     return life(path) is not Life.DEAD
 
 
 def life(path: str) -> Life:
-    """Ask the file system mounted at ``path`` for its daemon. Raises ``MountpointError`` for any other answer.
+    """Find out whether the daemon of the mount at ``path`` answers statvfs(3). Raises ``MountpointError`` for other errors.
 
-    Another process asks: one that waits for a daemon does not end before it has its answer, and a daemon that has not
-    ended keeps the lock for which the next one, which is to answer, has to wait.
+    Another process makes the call. A process that waits for a FUSE daemon can't end before it has the answer. If this one
+    were a new daemon that waits, it would keep a lock that the daemon which is to answer needs: a deadlock.
     """
-    nowhere = subprocess.DEVNULL  # who waits for the end of this process's output must not wait for one that can't end
+    nowhere = subprocess.DEVNULL  # readers of this process's output must not wait for a child that can't end
     try:
         asking = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _ASK, path], stdin=nowhere, stdout=nowhere, stderr=nowhere
@@ -150,13 +149,13 @@ def life(path: str) -> Life:
         number = asking.wait(_ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
         asking.kill()
-        with suppress(subprocess.TimeoutExpired):  # it ends when a daemon that has read its question answers
+        with suppress(subprocess.TimeoutExpired):  # if a daemon has read the request, it ends only with the answer
             asking.wait(_KILLED_SECONDS)
         return Life.SILENT
     if number in (errno.ENOTCONN, errno.ECONNABORTED):
         return Life.DEAD
     if number:
-        reason = os.strerror(number) if number > 0 else f"who asked was killed by signal {-number}"
+        reason = os.strerror(number) if number > 0 else f"the process that asked was killed by signal {-number}"
         raise MountpointError(f"the mount at {path} does not answer: {reason}")
     return Life.ALIVE
 
@@ -193,7 +192,7 @@ def unmount(path: str) -> None:
 
 
 def detach(path: str) -> None:
-    """Unmount lazily: the name is free at once, open files keep the mount alive behind it."""
+    """Unmount lazily: the mountpoint is free at once; open files keep the file system alive."""
     _umount(path, _MNT_DETACH)
 
 
@@ -221,7 +220,7 @@ def _fusermount(path: str, flags: int) -> None:
 
 
 def _users(path: str) -> str:
-    """Return who has files open below ``path``, as far as this user may see."""
+    """Return a text that names processes with files open below ``path``, as far as this user may see them."""
     prefix = real_path(path)
     users = set()
     for process in Path("/proc").glob("[0-9]*"):

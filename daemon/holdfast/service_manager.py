@@ -1,7 +1,7 @@
-"""Whoever started this daemon and starts it again: systemd, or ``holdfast.keeper``, which speaks the same protocol.
+"""The service manager, which starts the daemon and restarts it: systemd, or ``holdfast.keeper`` with the same protocol.
 
-Messages go to its notification socket (sd_notify(3)). Descriptors that it is given to hold come back at the next start
-(sd_listen_fds(3)): so they outlive the daemon. Where there is no such socket nobody holds anything.
+Messages go to its notification socket (sd_notify(3)). It can hold descriptors, which the next daemon gets back at its start
+(sd_listen_fds(3)), so they outlive this one. Without such a socket there is no service manager, and nothing is held.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import subprocess
 from collections.abc import Mapping, MutableMapping
 
 RESTART_STATUS = 75
-"""Exit status of a daemon that wants to be started again: EX_TEMPFAIL of sysexits.h."""
+"""Exit status of a daemon that asks to be started again: EX_TEMPFAIL of sysexits.h."""
 FIRST_DESCRIPTOR = 3
 _SECONDS = 5.0
 
 
 class ServiceManager:
-    """The manager that the environment tells of. ``unit`` is the daemon's name with systemd; empty: it is not systemd."""
+    """The manager that the environment names. ``unit`` is the daemon's unit if that is systemd, else empty."""
 
     def __init__(self, environment: Mapping[str, str], unit: str = "") -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -26,7 +26,7 @@ class ServiceManager:
         self._unit = unit
 
     def tell(self, message: str, *descriptors: int) -> bool:
-        """Send a message, with descriptors; say whether there was anybody to send it to."""
+        """Send a message, with descriptors; say whether there is a manager to receive it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             if not self._connects(channel):
                 return False
@@ -34,30 +34,30 @@ class ServiceManager:
         return True
 
     def is_there(self) -> bool:
-        """Say whether there is anybody to hold and to start again: a keeper that was killed has taken all with it."""
+        """Say whether there is a manager now: a keeper that was killed holds nothing and restarts nothing."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             return self._connects(channel)
 
     def hold(self, name: str, fd: int) -> bool:
-        """Have a descriptor held; say whether there is anybody to hold it."""
+        """Give the manager a descriptor to hold; say whether it holds it."""
         return self._has_room() and self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
 
     def let_go(self, name: str) -> None:
-        """Have the descriptors of this name closed."""
+        """Make the manager close the descriptors with this name."""
         self.tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def starts_again(self, *, gave_back: bool) -> bool:
-        """Say whether this daemon was started because the one before it had died, not because a person asked for it.
+        """Say whether this daemon was started because the one before it died, not because a person asked for it.
 
-        ``gave_back``: whether a descriptor came back. A keeper has none when it starts its first daemon. systemd may have
-        closed it, since nothing is behind it any more, but counts what it starts by itself; False when it can't be asked.
+        ``gave_back`` says whether a descriptor came back; a keeper has none when it starts its first daemon. systemd may
+        have closed the descriptor of a mount that is gone, but counts automatic restarts; False when systemctl fails.
         """
         if not self._unit:
             return gave_back
         return self._systemctl("show", "--property=NRestarts", "--value", self._unit).strip() not in ("", "0")
 
     def is_restarting(self) -> bool:
-        """Ask systemd whether the stop that it has just asked for is the first half of a restart."""
+        """Ask systemd whether its current request to stop is the first half of a restart."""
         if not self._unit:
             return False
         jobs = self._systemctl("list-jobs", "--no-legend", "--plain", self._unit)
@@ -69,17 +69,17 @@ class ServiceManager:
         try:
             channel.connect(self._address)
         except (FileNotFoundError, ConnectionRefusedError, PermissionError):
-            return False  # it has ended, or is nobody that this daemon may speak to
+            return False  # it has ended, or does not accept this daemon
         return True
 
     def _has_room(self) -> bool:
-        """Ask systemd whether the unit has room for descriptors: of one too many it says nothing."""
+        """Ask systemd whether the unit may have descriptors held: it reports no error for one too many."""
         if not self._unit:
             return True
         return self._systemctl("show", "--property=FileDescriptorStoreMax", "--value", self._unit).strip() != "0"
 
     def _systemctl(self, *arguments: str) -> str:
-        """Return what it says; nothing when it can't be asked."""
+        """Return the output of systemctl; empty when it fails to run."""
         try:
             return subprocess.run(
                 ["systemctl", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -89,7 +89,7 @@ class ServiceManager:
 
 
 def received(environment: MutableMapping[str, str]) -> dict[str, int]:
-    """Return the descriptors that the manager held, by name; they are this process's own from now on."""
+    """Return the descriptors that the manager held, by name, and remove them from the environment. The caller owns them."""
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "0")
     names = environment.pop("LISTEN_FDNAMES", "").split(":")
     if pid != str(os.getpid()):

@@ -17,18 +17,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from holdfast import mountpoint
-from holdfast.assembly import assembled
+from holdfast.assembly import opened
 from holdfast.config import Config, LoadedConfig
 from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.kernel_side import KernelSide
 from holdfast.fs.fuse.session import Session
+from holdfast.handover import Handover, Inheritance
 from holdfast.index import Index
 from holdfast.service_manager import ServiceManager
+from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory
-from holdfast.succession import Inheritance, Succession
 from holdfast.telemetry import Counters, EventLog
-from holdfast.tenure import Tenure
+from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
 _UMASK = (
@@ -46,7 +49,7 @@ async def run(
     ``UnmountedError`` when it need not.
     """
     _prepare_process()
-    succession = Succession(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    succession = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
     if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
@@ -62,7 +65,7 @@ async def run(
 
 
 async def _run(
-    config: Config, succession: Succession, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+    config: Config, succession: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
     """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
@@ -77,14 +80,17 @@ async def _run(
             events.emit("takeover-failed", why=refusal)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
-        core = await assembled(config, store, index, tables, events, counters)
-        files = FileSystem(core)
+        kernel = KernelSide(passthrough=config.mount.passthrough)
+        base = Foundation(await opened(config, store, index, tables, events, counters), kernel.for_file_system())
+        workdirs = Workdirs(base)
+        files = FileSystem(base, workdirs)
         path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
         session = Session.mounted(
+            base,
             files,
+            kernel,
             path,
             allow_other=config.mount.allow_other,
-            passthrough=config.mount.passthrough,
             keep=succession.area.exchange,
             device=inheritance.device if inheritance else None,
         )
@@ -93,9 +99,9 @@ async def _run(
             if inheritance is None:
                 succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
-        tenure = Tenure(files, session, succession, ready, is_inherited=inheritance is not None)
-        await tenure.run()
-        return tenure.wants_restart
+        serving = Serving(base, files, workdirs, session, succession, ready, is_inherited=inheritance is not None)
+        await serving.run()
+        return serving.wants_restart
 
 
 def _prepare_process() -> None:
@@ -128,7 +134,7 @@ def _index(store: StoreDirectory) -> Iterator[Index]:
 
 
 @contextmanager
-def _session(succession: Succession, inheritance: Inheritance | None) -> Iterator[SessionTables]:
+def _session(succession: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
     if inheritance is None:
         succession.begin()
     tables = succession.area.open_tables()

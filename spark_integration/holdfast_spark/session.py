@@ -14,12 +14,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
+from holdfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DEFAULT_STORE = WorkdirsSection().local_state
+"""The store that local state falls back to where nothing else is configured."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
@@ -66,10 +70,17 @@ def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
         return client.acquire(role, name, os.getpid(), os.getuid(), os.getgid())
 
 
-def checkpoint_location(name: str, socket: str | None = None) -> str:
-    """Return the URL for ``checkpointLocation`` of the query ``name``: the same on every node of the cluster."""
+def checkpoint_location(name: str, socket: str | None = None, *, store: str = DEFAULT_STORE) -> str:
+    """Return the URL for ``checkpointLocation`` of the query ``name``: the same on every node of the cluster.
+
+    ``store`` is one of the daemon's stores. Raises ``ConfigurationError`` if the daemon does not have it.
+    """
     with _client(socket) as client:
-        return f"file://{client.status().mountpoint}/checkpoints/{name}"
+        status = client.status()
+    if store not in status.remotes:
+        known = ", ".join(status.remotes) or "none"
+        raise ConfigurationError(f"the mount {status.mountpoint} has no store {store!r}; there are {known}")
+    return f"file://{status.mountpoint}/{store}/{name}"
 
 
 def _client(socket: str | None) -> ControlClient:

@@ -72,6 +72,34 @@ def test_mount_status_umount(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_a_mount_with_any_setting(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    options = ["--store", workspace / "store", *stores]
+    team = f"file://{workspace}/remote/team"
+    said = holdfast("mount", place, *options, "--set", f"stores.team.url={team}/../blobs", socket=control, status=1)
+    assert "is the same store as stores.blobs.url (option)" in said
+    said = holdfast("mount", place, *options, "--set", "stores.blobs.url=s3://x", socket=control, status=1)
+    assert said == "holdfast: --set stores.blobs.url: another option says this too; keep one of them\n"
+    said = holdfast("mount", place, *options, "--set", "blobs.url=s3://x", socket=control, status=1)
+    assert "stores.blobs.url (option) and blobs.url (option) are one key" in said
+    assert "write SECTION.KEY=VALUE" in holdfast("mount", place, *options, "--set", "cache", socket=control, status=1)
+    try:
+        settings = ["--set", f"stores.team.url={team}", "--set", "cache.max_bytes=20GiB"]
+        holdfast("mount", place, *options, *settings, socket=control)
+        (place / "team/file").write_bytes(b"x")
+        holdfast("restart", socket=control)
+        status = json.loads(holdfast("status", "--json", socket=control))
+        assert status["max_bytes"] == 20 * 2**30
+        assert status["remotes"]["team"]["url"] == team
+        assert (place / "team/file").read_bytes() == b"x"
+        holdfast("umount", place, socket=control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
 def parent_of(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[1])
@@ -402,8 +430,8 @@ def test_config_show_says_where_values_come_from(workspace: Path) -> None:
     rows = json.loads(holdfast("config", "show", "--config", settings, "--json"))
     shown = {row["key"]: (row["value"], row["source"]) for row in rows}
     assert shown["cache.max_bytes"] == ("20GiB", str(settings))
-    assert shown["blobs.url"][1] == "default"
-    assert shown["checkpoints.options.secret_access_key"][0] == "***"
+    assert shown["stores.blobs.url"][1] == "default"
+    assert shown["stores.checkpoints.options.secret_access_key"][0] == "***"
 
 
 def test_events_can_be_followed(node: Node) -> None:

@@ -17,19 +17,20 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from holdfast import daemon
-from holdfast.fs.backlog import Backlog
-from holdfast.fs.fuse.direct import DirectAnswers
+from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.publish import Publisher
-from holdfast.fs.remove import Removal
-from holdfast.fs.rename import Renames
-from holdfast.index.directories import DirectoryMarks
+from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.writeback.publisher import Publisher
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index.entries import Entries
+from holdfast.index.marks import NameMarks
 from holdfast.store import Quarantine, Staging
 from holdfast.store.staging import Orphanage, Trash
 from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.cached_copies import CachedCopies
 from holdfast.transfer.deletions import Deletions
-from holdfast.transfer.residence import Residence
 from holdfast.workdirs.service import Workdirs
 
 POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"
@@ -47,25 +48,25 @@ class Point:
 POINTS = {
     "fetch: before the file is placed": Point(Staging, "place"),
     "fetch: placed, no entry": Point(Staging, "place", after=True),
-    "fetch: placed, entry written": Point(Residence, "place", after=True),
+    "fetch: placed, entry written": Point(CachedCopies, "place", after=True),
     "send: before the request": Point(RemoteAccess, "write_once"),
     "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
     "send: recorded, not answered": Point(Publisher, "record", after=True),
-    "rename: stored, not renamed": Point(Publisher, "retract"),
-    "rename: renamed, entry not moved": Point(Renames, "_move_entry"),
+    "rename: stored, not renamed": Point(Retraction, "retract"),
+    "rename: renamed, entry not moved": Point(FileMoves, "_move_entry"),
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
-    "rename: out of the store, object not deleted": Point(Publisher, "delete_object"),
-    "unlink: deletion noted, file there": Point(Publisher, "retract", after=True),
-    "unlink: file gone, nodes not told": Point(Removal, "lost_name"),
+    "rename: out of the store, object not deleted": Point(Retraction, "delete_object"),
+    "unlink: deletion noted, file there": Point(Retraction, "retract", after=True),
+    "unlink: file gone, nodes not told": Point(LostNames, "gone"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),
     "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
     "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),
-    "rmdir: gone here, not hidden": Point(DirectoryMarks, "white_out"),
-    "rmdir: hidden": Point(DirectoryMarks, "white_out", after=True),
+    "rmdir: gone here, not hidden": Point(NameMarks, "white_out"),
+    "rmdir: hidden": Point(NameMarks, "white_out", after=True),
     "evict: entry gone, file there": Point(Entries, "discard", after=True),
     "quarantine: moved, no reason": Point(Quarantine, "_write_reason"),
-    "async: before the mark": Point(Backlog, "keep"),
-    "async: marked and synced": Point(Backlog, "keep", after=True),
+    "async: before the mark": Point(WritebackQueue, "keep"),
+    "async: marked and synced": Point(WritebackQueue, "keep", after=True),
     "acquire: thrown away": Point(Trash, "throw", after=True),
     "acquire: emptied, not held": Point(Workdirs, "_hold"),
     "acquire: held": Point(Workdirs, "_hold", after=True),
@@ -75,15 +76,15 @@ POINTS = {
 
 def reply_to(handler: str) -> list[Point]:
     """Return where a request is carried out and not answered: in the handlers that answer at once, and in pyfuse3's."""
-    at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(DirectAnswers, name)]
-    return [*(Point(DirectAnswers, name, after=True) for name in at_once), Point(Operations, handler, after=True)]
+    at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(ImmediateReplies, name)]
+    return [*(Point(ImmediateReplies, name, after=True) for name in at_once), Point(Operations, handler, after=True)]
 
 
 def points_of(name: str) -> list[Point]:
     """Return the steps that a point consists of: ``reply: HANDLER``, ``reply at once: HANDLER``, or one of ``POINTS``."""
     kind, _, handler = name.partition(": ")
     if kind == "reply at once":
-        return [Point(DirectAnswers, f"_{handler}", after=True)]
+        return [Point(ImmediateReplies, f"_{handler}", after=True)]
     return reply_to(handler) if kind == "reply" else [POINTS[name]]
 
 

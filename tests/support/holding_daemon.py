@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from holdfast import daemon
-from holdfast.fs.fuse.direct import DirectAnswers
+from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
 
 HELD = "HOLDFAST_TEST_HELD"
@@ -43,5 +43,5 @@ if __name__ == "__main__":
     for handler in ("unlink", "rmdir", "rename"):
         answer_late(handler, partial(os.path.exists, os.environ[HELD]))
     for at_once in ("_unlink", "_rename", "_rename2"):
-        setattr(DirectAnswers, at_once, _leave_it)
+        setattr(ImmediateReplies, at_once, _leave_it)
     sys.exit(daemon.main())

@@ -18,7 +18,7 @@ from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, SNAPSHOT
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable
 from holdfast.checkpoints.sweeps.object_stream import ObjectStream
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import FileStore
 
 KINDS = {kind.name: kind for kind in (*FORMATS.manifests, SNAPSHOT, CHANGELOG)}
 
@@ -64,7 +64,7 @@ class LimitedReader:
 
 def main(directory: Path, limit_bytes: int) -> None:
     """Serve until stdin ends."""
-    store = DirectoryStore(directory)
+    store = FileStore(directory)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -49,7 +49,7 @@ class ScriptedAccess(RemoteAccess):
 
     async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
         """Answer as the script says. What was asked for by ``head`` is listed as a directory of its own."""
-        assert not insist, "the belief itself tries again"
+        assert not insist, "the cached listing itself tries again"
         exists = bool(self.objects or self.directories or self.marker)
         answer = DirectoryListing(dict(self.objects), frozenset(self.directories), exists)
         if ("HEAD", prefix) in [(kind, what) for _, kind, what in self.asked]:

@@ -94,7 +94,7 @@ class SmallFileSystem(pyfuse3.Operations):
                 raise FUSEError(errno.EEXIST) from None
         await self._die_here("mkdir")
         if path.suffix == ".lent":
-            self.connection.lend_directory(path.stat().st_ino, os.open(path, os.O_PATH), _SECONDS, whole=True)
+            self.connection.serve_directory_from(path.stat().st_ino, os.open(path, os.O_PATH), _SECONDS, whole=True)
         return self._entry(path)
 
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:

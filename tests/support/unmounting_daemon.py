@@ -11,11 +11,11 @@ import sys
 from functools import wraps
 
 from holdfast import daemon, mountpoint
-from holdfast.succession import Inheritance, Succession
+from holdfast.handover import Handover, Inheritance
 from tests.support.crashing_daemon import ARMED, disarm
 
 
-def _finds(self: Succession) -> Inheritance | None:
+def _finds(self: Handover) -> Inheritance | None:
     found = _original(self)
     if found is not None and disarm(os.environ[ARMED]):
         mountpoint.detach(found.identity.mountpoint)
@@ -23,6 +23,6 @@ def _finds(self: Succession) -> Inheritance | None:
 
 
 if __name__ == "__main__":
-    _original = Succession.find
-    Succession.find = wraps(_original)(_finds)  # type: ignore[method-assign]
+    _original = Handover.find
+    Handover.find = wraps(_original)(_finds)  # type: ignore[method-assign]
     sys.exit(daemon.main())

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import daemon
-from holdfast.fs.presence import Presence
+from holdfast.fs.inodes.invalidation import Invalidation
 from tests.support.crashing_daemon import ARMED, arm, disarm, reply_to
 
 _POLL_SECONDS = 0.01
-_presences: list[Presence] = []
+_presences: list[Invalidation] = []
 
 
 def waits_for_lock(armed: str) -> bool:
@@ -42,14 +42,14 @@ def _stacks(process: Path) -> list[bytes]:
     return found
 
 
-def _noted(self: Presence, *arguments: Any) -> None:
+def _noted(self: Invalidation, *arguments: Any) -> None:
     _original(self, *arguments)
     _presences.append(self)
 
 
 if __name__ == "__main__":
-    _original = Presence.__init__
-    Presence.__init__ = wraps(_original)(_noted)  # type: ignore[assignment, method-assign]
+    _original = Invalidation.__init__
+    Invalidation.__init__ = wraps(_original)(_noted)  # type: ignore[assignment, method-assign]
     for step in reply_to("symlink"):
         arm(step, partial(waits_for_lock, os.environ[ARMED]))
     sys.exit(daemon.main())

@@ -15,7 +15,7 @@ from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can
 from holdfast.errors import CacheFullError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Residence
+from holdfast.transfer import CachedCopies
 
 limits_of_any_kind = st.builds(
     Limits, st.just(0) | st.integers(1, 10_000), st.integers(0, 10_000), st.floats(0.01, 1.0, allow_nan=False)
@@ -81,7 +81,7 @@ def test_the_longest_unused_goes_first(candidates: list[Candidate]) -> None:
 
 
 class Files:
-    """Residence and disk: which files are open or have unknown names, and how much is free."""
+    """Cached copies and disk: which files are open or have unknown names, and how much is free."""
 
     def __init__(self, index: Index, free_bytes: int) -> None:
         self.index = index
@@ -89,7 +89,6 @@ class Files:
         self.open: set[int] = set()
         self.elsewhere: set[int] = set()
         self.gone: list[int] = []
-        self.listener = self
 
     def is_open(self, inode: int) -> bool:
         return inode in self.open
@@ -121,7 +120,7 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
     return Room(
         settings_of_all,
         files.index,
-        cast(Residence, files),
+        cast(CachedCopies, files),
         free_bytes=lambda: files.free_bytes,
         events=events or EventLog(lambda: 0.0),
         counters=Counters(),

@@ -19,9 +19,10 @@ from holdfast.checkpoints.formats.interface import FetchReferences, Format, List
 from holdfast.checkpoints.manifests import ManifestKind
 from holdfast.checkpoints.reachability import Phase, Policy, census, drop, sweep, up_to
 from holdfast.errors import ConfigurationError, PlanError
-from holdfast.fs import intents, prefetch
-from holdfast.fs.intents import Intents
-from holdfast.fs.prefetch import names_behind
+from holdfast.fs.file_io import prefetch
+from holdfast.fs.file_io.prefetch import names_behind
+from holdfast.fs.remote_view import create_hints
+from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.zones import NameKind, NameTable, names
 from holdfast_spark.jobs.owning import Owners
 from tests.support import samples
@@ -148,12 +149,12 @@ def test_an_open_of_its_manifest_leads_to_what_it_names(tmp_path: Path) -> None:
 
 
 def test_whoever_creates_by_its_conventions_is_known() -> None:
-    intents = Intents(lambda: 0.0, WITH_TOY)
-    intents.temporary_made(b"toy/data", b"a.part", 7)
-    assert intents.is_creating(b"toy/data", b"a", NameKind.REPLACEABLE, 7, 0.0)
-    intents.created(b"tables/t/log", NameKind.WRITE_ONCE, 7)
+    hints = CreateHints(lambda: 0.0, WITH_TOY)
+    hints.temporary_made(b"toy/data", b"a.part", 7)
+    assert hints.is_creating(b"toy/data", b"a", NameKind.REPLACEABLE, 7, 0.0)
+    hints.created(b"tables/t/log", NameKind.WRITE_ONCE, 7)
     assert WITH_TOY.checkpoint_of_log(b"tables/t/log") == b"tables/t"
-    without = Intents(lambda: 0.0)
+    without = CreateHints(lambda: 0.0)
     without.temporary_made(b"toy/data", b"a.part", 7)
     assert not without.is_creating(b"toy/data", b"a", NameKind.REPLACEABLE, 7, 0.0)
 
@@ -224,7 +225,7 @@ def generic_modules() -> Iterator[Path]:
         room, *rest = path.relative_to(checkpoints).parts
         if room != "formats" or rest[0] in ("interface", "registry.py"):
             yield path
-    for module in (intents, prefetch, names):
+    for module in (create_hints, prefetch, names):
         yield _file(module)
     yield from Path(holdfast_spark.jobs.__path__[0]).glob("*.py")
 

@@ -22,7 +22,7 @@ from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, COMMIT, OFFS
 from holdfast.checkpoints.formats.spark.names import SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Trouble, Unreadable
-from holdfast.fs.prefetch import names_behind
+from holdfast.fs.file_io.prefetch import names_behind
 from tests.support import samples, spark_files
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"

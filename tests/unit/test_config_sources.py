@@ -79,13 +79,13 @@ def test_texts_become_what_the_key_holds() -> None:
     assert config.cache.max_bytes == 20 * 2**30
     assert config.mount.allow_other is False
     assert config.remote.parallel_transfers == 4
-    assert config.checkpoints.durability is Durability.ASYNC
-    assert config.checkpoints.file_mode == 0o600
-    assert config.workdirs.roles["worker"].retain_seconds == 60
-    assert config.checkpoints.options == {"region": "eu-1"}
+    assert config.stores["checkpoints"].durability is Durability.ASYNC
+    assert config.stores["checkpoints"].file_mode == 0o600
+    assert config.roles["worker"].retain_seconds == 60
+    assert config.stores["checkpoints"].options == {"region": "eu-1"}
     assert row(loaded, "cache.max_bytes")[0] == "20GiB"
-    assert row(loaded, "checkpoints.file_mode")[0] == "0600"
-    assert row(loaded, "checkpoints.durability")[0] == "async"
+    assert row(loaded, "stores.checkpoints.file_mode")[0] == "0600"
+    assert row(loaded, "stores.checkpoints.durability")[0] == "async"
 
 
 def test_every_key_can_be_set_by_what_rows_print() -> None:
@@ -96,9 +96,9 @@ def test_every_key_can_be_set_by_what_rows_print() -> None:
 def test_sections_and_options_are_merged_key_by_key(file: Path) -> None:
     file.write_text('[checkpoints]\ndurability = "async"\n[checkpoints.options]\nregion = "a"\nendpoint = "b"\n')
     loaded = load(file, {"HOLDFAST_CHECKPOINTS__OPTIONS__REGION": "c"}, {"blobs.url": "s3://b"})
-    assert loaded.config.checkpoints.options == {"region": "c", "endpoint": "b"}
-    assert loaded.config.checkpoints.url == Config().checkpoints.url
-    assert loaded.config.blobs.url == "s3://b"
+    assert loaded.config.stores["checkpoints"].options == {"region": "c", "endpoint": "b"}
+    assert loaded.config.stores["checkpoints"].url == Config().stores["checkpoints"].url
+    assert loaded.config.stores["blobs"].url == "s3://b"
 
 
 def test_lists_of_names_are_texts_with_commas_outside_the_file(file: Path) -> None:
@@ -190,7 +190,7 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
             "[checkpoints]\ndurability = 1",
             "checkpoints.durability (FILE): 1 is not allowed; write one of local, commit, async",
         ),
-        ("[checkpoints]\nurl = 5", "checkpoints.url (FILE): 5 is not allowed; write a text that is not empty"),
+        ("[checkpoints]\nurl = 5", "checkpoints.url (FILE): 5 is not allowed; write a text"),
         ('[store]\ndirectory = ""', "store.directory (FILE): '' is not allowed; write a text that is not empty"),
         ("[checkpoints]\nuid = 1.5", "checkpoints.uid (FILE): 1.5 is not allowed; write a whole number"),
         (
@@ -270,7 +270,7 @@ def test_a_value_that_a_stronger_source_replaces_is_not_complained_of(file: Path
 def test_a_value_and_a_section_of_one_name_are_an_error_whichever_comes_first(problem_with: Callable[..., str]) -> None:
     assert "cache (FILE): 5 is not allowed" in problem_with("cache = 5", {"HOLDFAST_CACHE__MAX_BYTES": "1"})
     problem = problem_with("[checkpoints.options.s3]\nregion = 1", {"HOLDFAST_CHECKPOINTS__OPTIONS__S3": "x"})
-    assert problem == "checkpoints.options.s3.region (FILE): checkpoints.options.s3 is a value, not a section"
+    assert problem == "checkpoints.options.s3.region (FILE): stores.checkpoints.options.s3 is a value, not a section"
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------
@@ -298,14 +298,14 @@ def test_a_value_and_a_section_of_one_name_are_an_error_whichever_comes_first(pr
 )
 def test_secrets_are_not_shown(problem_with: Callable[..., str], key: str) -> None:
     loaded = load(None, None, {f"checkpoints.options.{key}": "hush"})
-    assert row(loaded, f"checkpoints.options.{key}") == ("***", "option")
+    assert row(loaded, f"stores.checkpoints.options.{key}") == ("***", "option")
     assert "hush" not in problem_with(f'[checkpoints.options]\n{key} = ["hush"]')
 
 
 @pytest.mark.parametrize("key", ["access_key_id", "aws_sse_kms_key_id", "key_filename", "region", "endpoint", "client_id"])
 def test_what_is_no_secret_is_shown(key: str) -> None:
     loaded = load(None, None, {f"checkpoints.options.{key}": "open"})
-    assert row(loaded, f"checkpoints.options.{key}")[0] == "open"
+    assert row(loaded, f"stores.checkpoints.options.{key}")[0] == "open"
 
 
 @pytest.mark.parametrize(
@@ -318,4 +318,4 @@ def test_what_is_no_secret_is_shown(key: str) -> None:
     ],
 )
 def test_a_password_in_a_url_is_not_shown(url: str, shown: str) -> None:
-    assert row(load(None, None, {"blobs.url": url}), "blobs.url")[0] == shown
+    assert row(load(None, None, {"blobs.url": url}), "stores.blobs.url")[0] == shown

@@ -10,18 +10,20 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
-from holdfast.config import Config, load
+from holdfast.config import Config, RoleSection, ZoneSection, load
 from holdfast.config.schema import Section
 from holdfast.config.units import ByteSize
 from holdfast.remote import Capabilities
-from holdfast.remote.files import DirectoryStore
-from holdfast.remote.filesystems import FsspecStore
-from holdfast.remote.objects import ObstoreStore
+from holdfast.remote.file_store import FileStore
+from holdfast.remote.fsspec_store import FsspecStore
+from holdfast.remote.obstore_store import ObstoreStore
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/configuration.md").read_text()
 WITHOUT_EFFECT = "Without effect in this version."
-NAMES_OF_TABLES = {"roles": "ROLE", "options": "NAME"}
+NAME_OF_TABLE = "NAME"
+TABLES = {"stores": ZoneSection(url=""), "roles": RoleSection()}
+"""What a table of any name has when nothing is said."""
 
 
 def rows(first_title: str) -> list[list[str]]:
@@ -43,17 +45,16 @@ def keys_of(section: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         if isinstance(field.type, type) and issubclass(field.type, Section):
             yield from keys_of(field.type, key)
         elif get_origin(field.type) is dict and isinstance(get_args(field.type)[1], type):
-            yield from keys_of(get_args(field.type)[1], (*key, NAMES_OF_TABLES[field.name]))
+            yield from keys_of(get_args(field.type)[1], (*key, NAME_OF_TABLE))
         else:
             yield key
 
 
 def default_at(key: tuple[str, ...]) -> str:
     value: Any = Config()
-    for part in key:
-        if isinstance(value, dict):
-            return "–"
-        value = getattr(value, part)
+    for part in key[:-1]:
+        value = TABLES[key[0]] if part == NAME_OF_TABLE else getattr(value, part)
+    value = getattr(value, key[-1])
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, ByteSize):
@@ -73,7 +74,7 @@ def test_every_key_has_one_row_and_no_row_is_of_another_key() -> None:
 def test_a_row_tells_default_and_variable_of_its_key(row: list[str]) -> None:
     key = KEYS[unquoted(row[0])]
     assert unquoted(row[1]) == default_at(key)
-    named = (*key, "NAME") if key[-1] == "options" else key
+    named = (*key, "OPTION") if key[-1] == "options" else key
     assert unquoted(row[2]) == "HOLDFAST_" + "__".join(named).upper()
     assert row[3].endswith(".")
 
@@ -98,7 +99,7 @@ def test_the_examples_are_configurations(tmp_path: Path) -> None:
 
 def test_the_table_of_stores_says_what_the_stores_promise() -> None:
     by_library: dict[str, Capabilities] = {
-        "Holdfast's own": DirectoryStore.capabilities,
+        "Holdfast's own": FileStore.capabilities,
         "obstore": ObstoreStore.capabilities,
         "fsspec": FsspecStore.capabilities,
     }

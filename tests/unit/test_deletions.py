@@ -20,7 +20,7 @@ from holdfast.errors import (
 from holdfast.index import CachedName, Index
 from holdfast.remote import ObjectInfo
 from holdfast.telemetry import EventLog
-from holdfast.transfer import Deletions, RemoteDirectories
+from holdfast.transfer import Deletions, ListingCache
 from tests.support.scripted_access import ScriptedAccess
 
 DELAY = 0.2
@@ -35,12 +35,12 @@ def access(events: EventLog) -> ScriptedAccess:
 
 
 @pytest.fixture
-def directories(access: ScriptedAccess) -> RemoteDirectories:
-    return RemoteDirectories(access)
+def directories(access: ScriptedAccess) -> ListingCache:
+    return ListingCache(access)
 
 
 @pytest.fixture
-def deletions(access: ScriptedAccess, index: Index, events: EventLog, directories: RemoteDirectories) -> Deletions:
+def deletions(access: ScriptedAccess, index: Index, events: EventLog, directories: ListingCache) -> Deletions:
     return Deletions(access, index.marks, key_of, DELAY, events, directories, OWNER)
 
 
@@ -128,7 +128,7 @@ async def test_a_request_has_at_most_1000_names(
 
 
 async def test_a_list_under_way_does_not_bring_back_what_was_deleted_meanwhile(
-    deletions: Deletions, directories: RemoteDirectories, access: ScriptedAccess, autojump_clock: MockClock
+    deletions: Deletions, directories: ListingCache, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("a")
     access.put("b")
@@ -180,7 +180,7 @@ async def test_the_version_that_was_known_is_deleted(
 async def test_what_another_node_has_put_in_its_place_stays(
     deletions: Deletions,
     access: ScriptedAccess,
-    directories: RemoteDirectories,
+    directories: ListingCache,
     index: Index,
     events: EventLog,
     autojump_clock: MockClock,
@@ -290,7 +290,7 @@ async def test_what_can_not_be_looked_at_holds_up_nothing_else(
 
 
 async def test_a_few_names_of_a_huge_directory_are_asked_about(
-    deletions: Deletions, directories: RemoteDirectories, access: ScriptedAccess, autojump_clock: MockClock
+    deletions: Deletions, directories: ListingCache, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.seconds = 0
     infos = [access.put(f"{number}") for number in range(5000)]
@@ -638,7 +638,7 @@ async def test_a_name_that_can_not_be_deleted_holds_up_no_other(
 
 
 async def test_a_name_that_is_tried_again_holds_up_no_other(
-    index: Index, events: EventLog, directories: RemoteDirectories, autojump_clock: MockClock
+    index: Index, events: EventLog, directories: ListingCache, autojump_clock: MockClock
 ) -> None:
     patient = ScriptedAccess(events, deadline_seconds=120)
     deletions = Deletions(patient, index.marks, key_of, DELAY, events, directories, OWNER)
@@ -663,7 +663,7 @@ async def test_a_name_that_is_tried_again_holds_up_no_other(
 
 
 async def test_nothing_is_put_in_place_of_what_the_store_may_still_delete(
-    index: Index, events: EventLog, directories: RemoteDirectories, autojump_clock: MockClock
+    index: Index, events: EventLog, directories: ListingCache, autojump_clock: MockClock
 ) -> None:
     patient = ScriptedAccess(events, deadline_seconds=120)
     deletions = Deletions(patient, index.marks, key_of, DELAY, events, directories, OWNER)
@@ -684,7 +684,7 @@ async def test_deletions_of_an_earlier_run_are_sent_at_once(
 ) -> None:
     deletions.schedule(known(b"checkpoints/a"))
     deletions.schedule(known(b"checkpoints/b"))
-    later = Deletions(access, index.marks, key_of, DELAY, events, RemoteDirectories(access), OWNER)
+    later = Deletions(access, index.marks, key_of, DELAY, events, ListingCache(access), OWNER)
     for version in index.marks.deletions():
         later.restore(version)
     assert later.pending(b"checkpoints/a")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.kernel import InitFlag
-from holdfast.kernel.hooks import MISSING
+from holdfast.kernel.native_module import MISSING
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs the C module ({MISSING})")
 

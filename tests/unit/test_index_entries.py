@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.index import CachedName, DirectoryMarks, Entry, EntryState, Index, WorkdirRecord
+from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord
 
 LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)
 
@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def marks(index: Index) -> DirectoryMarks:
+def marks(index: Index) -> NameMarks:
     return index.marks
 
 
@@ -158,7 +158,7 @@ def test_cached_bytes_are_counted_anew_at_each_start(path: Path) -> None:
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-def test_directories_are_held_by_inode_number(marks: DirectoryMarks) -> None:
+def test_directories_are_held_by_inode_number(marks: NameMarks) -> None:
     marks.hold(5)
     marks.hold(5)
     assert marks.is_held(5)
@@ -168,7 +168,7 @@ def test_directories_are_held_by_inode_number(marks: DirectoryMarks) -> None:
     assert not marks.is_held(5)
 
 
-def test_whiteouts_hide_exactly_one_path(marks: DirectoryMarks) -> None:
+def test_whiteouts_hide_exactly_one_path(marks: NameMarks) -> None:
     marks.white_out(b"work/tm_1/localState/a")
     assert marks.is_whited_out(b"work/tm_1/localState/a")
     assert not marks.is_whited_out(b"work/tm_1/localState/a/b")
@@ -179,7 +179,7 @@ def test_whiteouts_hide_exactly_one_path(marks: DirectoryMarks) -> None:
 
 
 @pytest.mark.parametrize("directory", [b"checkpoints/q", LONG], ids=["short", "long"])
-def test_whiteouts_below_a_directory_are_told(marks: DirectoryMarks, directory: bytes) -> None:
+def test_whiteouts_below_a_directory_are_told(marks: NameMarks, directory: bytes) -> None:
     below = [directory + b"/a", directory + b"/a/b", directory + b"/" + b"c" * 200]
     for path in [*below, directory, directory + b"2/a", b"checkpoints/p/a", b"work/tm_1/localState/a"]:
         marks.white_out(path)
@@ -187,7 +187,7 @@ def test_whiteouts_below_a_directory_are_told(marks: DirectoryMarks, directory: 
     assert marks.whited_out_below(directory + b"/a/b") == []
 
 
-def test_whiteouts_below_a_directory_go_together(marks: DirectoryMarks) -> None:
+def test_whiteouts_below_a_directory_go_together(marks: NameMarks) -> None:
     below = [b"work/tm_1/a", b"work/tm_1/b/c", b"work/tm_1/b/d", b"work/tm_1/\xff"]
     beside = [b"work/tm_1", b"work/tm_10/a", b"work/tm_1.x", b"work/tm_0/z", b"work/tm_2"]
     for path in below + beside:
@@ -197,7 +197,7 @@ def test_whiteouts_below_a_directory_go_together(marks: DirectoryMarks) -> None:
 
 
 @pytest.mark.parametrize("length", [400, 463, 464, 465, 479, 480, 481, 511, 512, 1000, 4000])
-def test_whiteouts_below_a_long_path_go_together(marks: DirectoryMarks, length: int) -> None:
+def test_whiteouts_below_a_long_path_go_together(marks: NameMarks, length: int) -> None:
     directory = (b"d/" * 2000)[: length - 1] + b"e"
     below = [directory + b"/a", directory + b"/a/" + b"b" * 255, directory + b"/" + b"c" * 255]
     beside = [directory, directory + b"x", directory + b"x/a", directory[:-1] + b"f/a"]
@@ -212,7 +212,7 @@ def test_whiteouts_below_a_long_path_go_together(marks: DirectoryMarks, length: 
     st.sets(st.lists(st.sampled_from([b"a", b"b", b"x" * 255]), min_size=1, max_size=5).map(b"/".join), max_size=12),
     st.data(),
 )
-def test_uncovering_below_is_what_it_says(marks: DirectoryMarks, paths: set[bytes], data: st.DataObject) -> None:
+def test_uncovering_below_is_what_it_says(marks: NameMarks, paths: set[bytes], data: st.DataObject) -> None:
     for path in paths:
         marks.white_out(path)
     directory = data.draw(st.sampled_from(sorted(paths) or [b"a"]))
@@ -224,7 +224,7 @@ def test_uncovering_below_is_what_it_says(marks: DirectoryMarks, paths: set[byte
         marks.uncover(path)
 
 
-def test_paths_longer_than_keys_are_told_apart(marks: DirectoryMarks) -> None:
+def test_paths_longer_than_keys_are_told_apart(marks: NameMarks) -> None:
     others = [LONG[:-1] + b"y", LONG + b"z", LONG[:464], LONG[:480], LONG[:481]]
     marks.white_out(LONG)
     marks.mark_deleted(CachedName(LONG, "1"))
@@ -253,7 +253,7 @@ def test_deletions_are_there_after_a_crash(path: Path) -> None:
     index.close()
 
 
-def test_a_pin_holds_what_it_names_and_all_below(marks: DirectoryMarks) -> None:
+def test_a_pin_holds_what_it_names_and_all_below(marks: NameMarks) -> None:
     marks.pin(b"checkpoints/q")
     pinned = [b"checkpoints/q", b"checkpoints/q/a", b"checkpoints/q/a/b"]
     assert all(marks.is_pinned(path) for path in pinned)
@@ -264,7 +264,7 @@ def test_a_pin_holds_what_it_names_and_all_below(marks: DirectoryMarks) -> None:
     assert not any(marks.is_pinned(path) for path in pinned)
 
 
-def test_the_whole_mount_can_be_pinned(marks: DirectoryMarks) -> None:
+def test_the_whole_mount_can_be_pinned(marks: NameMarks) -> None:
     marks.pin(b"")
     assert marks.pins() == [b""]
     assert marks.is_pinned(b"checkpoints/a")

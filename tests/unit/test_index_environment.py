@@ -13,9 +13,9 @@ import lmdb
 import pytest
 
 from holdfast.errors import IndexFullError, StoreUnsuitableError
-from holdfast.index import Entry, EntryState, Index, readable
+from holdfast.index import Entry, EntryState, Index, read_check
 from holdfast.index import environment as environment_module
-from holdfast.index.writing import RESERVE_BYTES
+from holdfast.index.transactions import RESERVE_BYTES
 
 ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
 BOOT = b"this boot"
@@ -180,7 +180,7 @@ def test_a_cut_file_is_told_as_such(path: Path) -> None:
 def test_damage_that_would_end_the_daemon_ends_a_child_instead(path: Path) -> None:
     crash(begin(path, entries=5000))
     zeros_inside(path / "data.mdb")
-    assert readable.why_unreadable(path) == "reading it ends in SIGABRT"
+    assert read_check.why_unreadable(path) == "reading it ends in SIGABRT"
     assert reopen(path).renewed == "damaged: reading it ends in SIGABRT"
 
 
@@ -191,12 +191,12 @@ def test_a_child_that_fails_for_its_own_reasons_says_nothing_against_the_index(
     for status in (1, -signal.SIGKILL):
         result = subprocess.CompletedProcess([], status, stdout="", stderr="ImportError")
         monkeypatch.setattr(subprocess, "run", lambda *_, result=result, **__: result)
-        assert readable.why_unreadable(path) is None
+        assert read_check.why_unreadable(path) is None
 
 
 def test_an_intact_index_is_readable(path: Path) -> None:
     crash(begin(path, entries=100))
-    assert readable.why_unreadable(path) is None
+    assert read_check.why_unreadable(path) is None
 
 
 def test_the_last_index_that_was_moved_aside_is_the_one_that_is_kept(path: Path) -> None:

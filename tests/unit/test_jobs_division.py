@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.remote import RemoteStore, UploadSource
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import FileStore
 from holdfast_spark.datasource import division
 from holdfast_spark.datasource.division import Unit, divided, listed
 from holdfast_spark.stores import StoreAddress
@@ -46,7 +46,7 @@ def _three_objects_are_many() -> Iterator[None]:
 def test_the_units_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory, keys: list[str], wanted: int, prefix: str
 ) -> None:
-    store = DirectoryStore(tmp_path_factory.mktemp("store"))
+    store = FileStore(tmp_path_factory.mktemp("store"))
     put(store, *(f"{key}.x" for key in keys))
     assert_whole(store, prefix, wanted)
 
@@ -63,7 +63,7 @@ def test_the_units_are_the_whole_on_s3(s3_moto: S3Server) -> None:
 
 
 def test_a_store_is_divided_into_as_many_units_as_are_wanted_and_small_or_flat_ones_are_not(tmp_path: Path) -> None:
-    store = DirectoryStore(tmp_path)
+    store = FileStore(tmp_path)
     put(store, *(f"{job}/{name}" for job in range(10) for name in "abcd"))
     assert len(divided(store, "", 5)) == 12, "ten directories, the root's own objects, and what is the store's"
     assert divided(store, "3", 5) == [Unit("3", is_deep=True)], "a flat directory"
@@ -72,6 +72,6 @@ def test_a_store_is_divided_into_as_many_units_as_are_wanted_and_small_or_flat_o
 
 def test_very_many_subdirectories_are_listed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(division, "_MOST_SUBDIRECTORIES", 4)
-    store = DirectoryStore(tmp_path)
+    store = FileStore(tmp_path)
     put(store, *(f"{job}/{name}" for job in range(10) for name in "abcd"))
     assert divided(store, "", 5) == [Unit("", is_deep=True)]

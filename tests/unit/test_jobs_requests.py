@@ -12,7 +12,7 @@ import pytest
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ConfigurationError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource
-from holdfast.remote.files import DirectoryStore
+from holdfast.remote.file_store import FileStore
 from holdfast_spark.jobs.checking import Outcome, checked
 from holdfast_spark.jobs.pace import Pace
 from holdfast_spark.stores import StoreAddress, in_parallel, patiently
@@ -105,7 +105,7 @@ def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_each_object_is_judged(tmp_path: Path) -> None:
-    store, free = DirectoryStore(tmp_path), Pace(None)
+    store, free = FileStore(tmp_path), Pace(None)
     data = b"bytes" * 1000
 
     def put(key: str, *, with_digest: bool = True) -> tuple[str, int, str]:

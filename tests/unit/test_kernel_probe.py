@@ -22,7 +22,7 @@ from holdfast.kernel import (
     takeover_forecast,
 )
 from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.hooks import NoHooks, load
+from holdfast.kernel.native_module import NoNativeModule, load
 from holdfast.kernel.probe import Mounted, Outcome, kernel_version, outcome, takeover_outcome
 
 ROOT = 0x000001FFFFFFFFFF
@@ -122,8 +122,8 @@ def test_whether_another_daemon_can_take_over_is_told(found: Outcome, told: str)
 # --- the connection, without a kernel ---------------------------------------------------------------------------------
 
 
-class Scripted(NoHooks):
-    """Hooks over any descriptor in place of ``/dev/fuse``."""
+class Scripted(NoNativeModule):
+    """NativeModule over any descriptor in place of ``/dev/fuse``."""
 
     def __init__(self, fd: int, agreed: int = AGREED) -> None:
         self.fd = fd
@@ -151,42 +151,42 @@ class Scripted(NoHooks):
 
 
 @pytest.fixture
-def hooks(tmp_path: Path) -> Iterator[Scripted]:
+def native(tmp_path: Path) -> Iterator[Scripted]:
     fd = os.open(tmp_path / "device", os.O_RDWR | os.O_CREAT)
     yield Scripted(fd)
     os.close(fd)
 
 
-def test_passthrough_is_asked_for_with_what_makes_it_cheap(hooks: Scripted) -> None:
-    Connection(FIT, passthrough=True, hooks=hooks).prepare(Path("/nowhere/init"))
+def test_passthrough_is_asked_for_with_what_makes_it_cheap(native: Scripted) -> None:
+    Connection(FIT, passthrough=True, native=native).prepare(Path("/nowhere/init"))
     wanted = InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
-    assert hooks.configured == (wanted, b"/nowhere/init", False)
-    Connection(FIT, passthrough=False, hooks=hooks).prepare(None)
-    assert hooks.configured == (InitFlag.DROP_PRIVILEGES, b"", False)
+    assert native.configured == (wanted, b"/nowhere/init", False)
+    Connection(FIT, passthrough=False, native=native).prepare(None)
+    assert native.configured == (InitFlag.DROP_PRIVILEGES, b"", False)
 
 
-def test_a_new_mount_begins_without_what_an_older_one_kept(hooks: Scripted, tmp_path: Path) -> None:
+def test_a_new_mount_begins_without_what_an_older_one_kept(native: Scripted, tmp_path: Path) -> None:
     kept = tmp_path / "init"
     kept.write_bytes(b"old")
-    Connection(FIT, passthrough=True, hooks=hooks).prepare(kept)
+    Connection(FIT, passthrough=True, native=native).prepare(kept)
     assert not kept.exists()
-    Connection(FIT, passthrough=True, hooks=hooks).prepare(kept, takeover=True)
-    assert hooks.configured[-1] is True
+    Connection(FIT, passthrough=True, native=native).prepare(kept, takeover=True)
+    assert native.configured[-1] is True
 
 
-def test_a_refusal_that_holds_for_all_files_is_remembered(hooks: Scripted) -> None:
-    connection = Connection(FIT, passthrough=True, hooks=hooks)
-    assert connection.register(2, hooks.fd) is None
+def test_a_refusal_that_holds_for_all_files_is_remembered(native: Scripted) -> None:
+    connection = Connection(FIT, passthrough=True, native=native)
+    assert connection.register(2, native.fd) is None
     connection.attach()
     assert connection.mode == "passthrough"
-    assert connection.register(2, hooks.fd) is None
+    assert connection.register(2, native.fd) is None
     assert connection.mode == "daemon-io: the kernel knows no backing files"
     connection.close()
     assert connection.device == -1
 
 
 def test_without_the_module_a_mount_is_pyfuse3s_alone() -> None:
-    connection = Connection(Machine((6, 9), ROOT, "why"), passthrough=True, hooks=NoHooks())
+    connection = Connection(Machine((6, 9), ROOT, "why"), passthrough=True, native=NoNativeModule())
     connection.prepare(Path("/nowhere/init"))
     connection.attach()
     connection.answer(connection.request(), None, OpenFlag.NO_FLUSH)
@@ -196,24 +196,24 @@ def test_without_the_module_a_mount_is_pyfuse3s_alone() -> None:
         connection.prepare(Path("/nowhere/init"), takeover=True)
 
 
-def test_an_answer_that_says_nothing_is_not_given(hooks: Scripted) -> None:
-    connection = Connection(FIT, passthrough=True, hooks=hooks)
+def test_an_answer_that_says_nothing_is_not_given(native: Scripted) -> None:
+    connection = Connection(FIT, passthrough=True, native=native)
     connection.answer(2, None)
     connection.answer(4, None, OpenFlag.CACHE_DIRECTORY)
     connection.answer(6, 1, OpenFlag.NO_FLUSH)
-    assert hooks.answers == [(4, 0, 8), (6, 1, 32)]
+    assert native.answers == [(4, 0, 8), (6, 1, 32)]
     assert connection.requests() == {Opcode.OPEN: 3}
 
 
-def test_what_was_agreed_on_is_asked_for_until_it_is_known_and_not_with_each_write(hooks: Scripted) -> None:
-    hooks.agreed = 0
-    connection = Connection(FIT, passthrough=True, hooks=hooks)
+def test_what_was_agreed_on_is_asked_for_until_it_is_known_and_not_with_each_write(native: Scripted) -> None:
+    native.agreed = 0
+    connection = Connection(FIT, passthrough=True, native=native)
     assert not connection.tells_privileges
-    hooks.agreed = AGREED | InitFlag.DROP_PRIVILEGES
+    native.agreed = AGREED | InitFlag.DROP_PRIVILEGES
     assert connection.tells_privileges
-    asked = hooks.asked
+    asked = native.asked
     assert all(connection.tells_privileges for _ in range(10))
-    assert hooks.asked == asked
+    assert native.asked == asked
 
 
 def test_a_resent_request_is_told_by_its_number() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.digest import position_of
-from holdfast.fs import listing
-from holdfast.fs.listing import ordered
+from holdfast.fs.namespace import listing
+from holdfast.fs.namespace.listing import ordered
 
 NAMES = st.sets(st.binary(min_size=1, max_size=8))
 

@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from holdfast.fs.locks import NodeLocks
-from holdfast.fs.nodes import Node
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.nodes import Node
 
 
 @pytest.fixture

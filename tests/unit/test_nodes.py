@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from holdfast.fs.nodes import Node, NodeTable
+from holdfast.fs.inodes.nodes import Node, NodeTable
 
 _ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = 2, 10, 11, 12
 
@@ -35,9 +35,9 @@ def test_a_hard_link_outlives_the_kernels_memory_of_the_other_directory(table: N
     assert file.names() == [(second, b"b")]
 
 
-def test_directories_leave_with_the_last_node_that_has_a_name_in_them(table: NodeTable) -> None:
+def test_directories_leave_with_the_last_node_that_has_a_name_in_them() -> None:
     left: list[Node] = []
-    table.left = left.append
+    table = NodeTable(_ROOT_INODE, left=left.append)
     outer = known(table, table.root, b"outer", _FIRST_INODE, stat.S_IFDIR)
     inner = known(table, outer, b"inner", _SECOND_INODE, stat.S_IFDIR)
     file = known(table, inner, b"file", _FILE_INODE, stat.S_IFREG)
@@ -62,8 +62,8 @@ def test_a_directory_leaves_when_the_last_name_in_it_goes(table: NodeTable) -> N
     assert not remote.is_named
 
 
-def test_a_new_file_gets_no_id_that_the_kernel_has_not_let_go_of(table: NodeTable) -> None:
-    table.reserved = {_FILE_INODE}
+def test_a_new_file_gets_no_id_that_the_kernel_has_not_let_go_of() -> None:
+    table = NodeTable(_ROOT_INODE, reserved={_FILE_INODE})
     first = known(table, table.root, b"first", _FILE_INODE, stat.S_IFREG)
     assert first.id != _FILE_INODE
     assert table.of_backing(_FILE_INODE) is first

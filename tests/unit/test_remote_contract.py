@@ -1,7 +1,8 @@
 """Every remote store does what ``remote/contract.py`` says: one suite, run on all of them.
 
-Here: objects. ``test_remote_listing``, ``test_remote_names`` and ``test_remote_large`` run on the same implementations. What
-a store does not promise (``capabilities``) is tested for the weaker behaviour that the contract states instead.
+Here: objects. ``test_remote_listing``, ``test_remote_keys`` and ``test_remote_large_create`` run on the same
+implementations. What a store does not promise (``capabilities``) is tested for the weaker behaviour that the contract
+states instead.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from struct import pack
 import pytest
 
 from holdfast.fs.fuse import wire
-from holdfast.fs.status import Changes
+from holdfast.fs.namespace.attr_ops import Changes
 
 _MODE, _UID, _GID, _SIZE, _ATIME, _MTIME, _FH, _ATIME_NOW = (1 << bit for bit in range(8))
 _LOCKOWNER, _CTIME, _KILL_SUIDGID = (1 << bit for bit in range(9, 12))

@@ -8,14 +8,20 @@ from hypothesis import strategies as st
 
 from holdfast.config import Durability
 from holdfast.errors import ConfigurationError
-from holdfast.zones import SKELETON, VOLATILE, Place, WorkdirName, Zone, ZoneKind, ZoneMap
+from holdfast.zones import SKELETON, VOLATILE, Fallbacks, WorkdirName, Zone, ZoneKind, ZoneMap, ZonePath
 
 COMMIT, ASYNC = Durability.COMMIT, Durability.ASYNC
 
 
+def zone_map(bases: list[bytes], **stores: Durability) -> ZoneMap:
+    """The zones of ``stores``; working directories fall back to checkpoints and blobs, those of one role to others."""
+    roles = {"team": Fallbacks("team_a", None), "alone": Fallbacks(None, None), "late": Fallbacks("blobs", "checkpoints")}
+    return ZoneMap(stores, bases, lambda role: roles.get(role, Fallbacks("checkpoints", "blobs")))
+
+
 @pytest.fixture
 def zones() -> ZoneMap:
-    return ZoneMap([b"work", b"spark"], checkpoints=COMMIT, blobs=ASYNC)
+    return zone_map([b"work", b"spark"], checkpoints=COMMIT, blobs=ASYNC)
 
 
 def zone_of(zones: ZoneMap, path: str) -> Zone:
@@ -71,7 +77,7 @@ def test_the_root_holds_zones_only(zones: ZoneMap, path: str) -> None:
 
 
 def test_a_zone_whose_durability_is_local_sends_nothing() -> None:
-    zones = ZoneMap([b"work"], checkpoints=Durability.LOCAL, blobs=COMMIT)
+    zones = zone_map([b"work"], checkpoints=Durability.LOCAL, blobs=COMMIT)
     assert not zone_of(zones, "checkpoints/a").sends
     assert zone_of(zones, "work/tm_1/blobStorage").sends
 
@@ -80,10 +86,31 @@ def test_the_names_in_the_root(zones: ZoneMap) -> None:
     assert zones.top_names == [b"checkpoints", b"blobs", b"work", b"spark"]
 
 
-@pytest.mark.parametrize("base", [b"", b".", b"..", b"a/b", b"/work", b"checkpoints", b"blobs", b"a\0b"])
-def test_a_base_is_one_name_of_its_own(base: bytes) -> None:
-    with pytest.raises(ConfigurationError, match=r"workdirs\.base"):
-        ZoneMap([base], checkpoints=COMMIT, blobs=COMMIT)
+@pytest.mark.parametrize(
+    ("path", "remote", "durability"),
+    [
+        ("team_a", "team_a", ASYNC),
+        ("work/worker_1/localState", "checkpoints", None),
+        ("work/worker_1/blobStorage", "blobs", COMMIT),
+        ("work/team_1/localState", "team_a", None),
+        ("work/team_1/blobStorage", None, None),
+        ("work/alone_1/localState", None, None),
+        ("work/late_1/blobStorage", "checkpoints", ASYNC),
+    ],
+)
+def test_a_role_falls_back_to_its_stores_with_their_durability(
+    path: str, remote: str | None, durability: Durability | None
+) -> None:
+    zones = zone_map([b"work"], checkpoints=ASYNC, blobs=COMMIT, team_a=ASYNC)
+    zone = zone_of(zones, path)
+    assert (zone.remote, zone.durability) == (remote, durability)
+
+
+def test_there_may_be_no_store() -> None:
+    zones = ZoneMap({}, [b"work"], lambda _: Fallbacks(None, None))
+    assert zones.top_names == [b"work"]
+    assert not zone_of(zones, "work/tm_1/blobStorage").sends
+    assert zones.place_of(b"checkpoints") is None
 
 
 @pytest.mark.parametrize(
@@ -131,8 +158,8 @@ def test_roots_of_zones_and_working_directories_stay_where_they_are(zones: ZoneM
     st.lists(st.sampled_from([b"work", b"checkpoints", b"tm_1", b"plain", b"localState", b"blobStorage", b"x"]), max_size=6)
 )
 def test_a_path_leads_where_its_steps_lead(names: list[bytes]) -> None:
-    zones = ZoneMap([b"work"], checkpoints=COMMIT, blobs=COMMIT)
-    place: Place | None = zones.root
+    zones = zone_map([b"work"], checkpoints=COMMIT, blobs=COMMIT)
+    place: ZonePath | None = zones.root
     for name in names:
         place = zones.child(place, name) if place is not None else None
     found = zones.place_of(b"/".join(names))

@@ -1,7 +1,7 @@
-"""Room for what comes: measured, and made by evicting clean, closed files.
+"""Room in the cache and on its disk: measured, and made by evicting clean, closed files.
 
-Eviction drops files that the store has; nothing that is dirty, open, pinned or linked from elsewhere goes. The free-space
-reserve is also looked after in the background, because working directories fill the same disk.
+Eviction drops files that the store has; files that are dirty, open, pinned or linked from elsewhere stay. The free-space
+reserve is also kept in the background, because working directories fill the same disk.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, ca
 from holdfast.errors import CacheFullError, IndexFullError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Residence
+from holdfast.transfer import CachedCopies
 
 _log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
-_RELEASE_SECONDS = 0.05  # a file closed a moment ago counts as open until the kernel has said so
+_RELEASE_SECONDS = 0.05  # a file that was just closed counts as open until the kernel has sent its RELEASE
 
 
 class Room:
@@ -30,7 +30,7 @@ class Room:
         self,
         limits: Limits,
         index: Index,
-        residence: Residence,
+        copies: CachedCopies,
         *,
         free_bytes: Callable[[], int],
         events: EventLog,
@@ -38,7 +38,7 @@ class Room:
     ) -> None:
         self.limits = limits
         self._index = index
-        self._residence = residence
+        self._copies = copies
         self._free_bytes = free_bytes
         self._events = events
         self._counters = counters
@@ -66,7 +66,7 @@ class Room:
                 )
 
     async def evict(self, wanted_bytes: int) -> int:
-        """Evict until ``wanted_bytes`` became free or nothing is left that may go; return how many bytes went."""
+        """Evict until ``wanted_bytes`` are free or nothing is left to evict; return how many bytes were freed."""
         if wanted_bytes <= 0:
             return 0
         self._index.entries.flush_uses()
@@ -82,14 +82,14 @@ class Room:
         return freed
 
     def evict_file(self, inode: int) -> bool:
-        """Drop one file if it may go; say whether it went."""
+        """Evict one file if that is allowed; say whether it was evicted."""
         entry = self._index.entries.get(inode)
-        if entry is None or not self._may_go(entry) or self._residence.listener.is_open(inode):
+        if entry is None or not self._is_evictable(entry) or self._copies.is_open(inode):
             return False
-        if not self._residence.all_names_known(inode, entry):
+        if not self._copies.all_names_known(inode, entry):
             return False
         for name in list(entry.names):
-            self._residence.drop(name.path, inode, same_object=True)
+            self._copies.drop(name.path, inode, same_object=True)
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes
         return True
@@ -117,10 +117,10 @@ class Room:
         return [
             Candidate(inode, entry.size_bytes, entry.used_ns)
             for inode, entry in self._index.entries.scan()
-            if self._may_go(entry)
+            if self._is_evictable(entry)
         ]
 
-    def _may_go(self, entry: Entry) -> bool:
+    def _is_evictable(self, entry: Entry) -> bool:
         if entry.state is not EntryState.CLEAN or not entry.names:
             return False
         return not any(self._index.marks.is_pinned(name.path) for name in entry.names)

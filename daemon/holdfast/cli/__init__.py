@@ -1,4 +1,4 @@
-"""The ``holdfast`` command. It knows the control client and the configuration, and nothing of the daemon's inside."""
+"""The ``holdfast`` command. It uses the control client and the configuration, and nothing of the daemon's internals."""
 
 from holdfast.cli.app import main
 

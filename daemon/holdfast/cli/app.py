@@ -1,4 +1,4 @@
-"""The command's tree, and the one place where an error becomes a line and an exit status."""
+"""The tree of commands, and the one place where an error becomes a line on stderr and an exit status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 
 app = typer.Typer(
     name="holdfast",
-    help="State next to the process that uses it: working directories that survive restarts, checkpoints through a cache.",
+    help="Keeps state close to the process that uses it: working directories that survive restarts, cached checkpoints.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -41,7 +41,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command; an error of Holdfast's ends it with one line and status 1."""
+    """Run the command; a Holdfast error ends it with one line on stderr and status 1."""
     try:
         app(prog_name="holdfast")
     except HoldfastError as problem:

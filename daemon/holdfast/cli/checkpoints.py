@@ -1,4 +1,4 @@
-"""checkpoint ls, drop, sweep, plans, show, execute: what there is, what would go, and letting it go."""
+"""checkpoint ls, drop, sweep, plans, show, execute: list checkpoints, plan what to remove, and remove it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
 from holdfast.errors import ConfigurationError
 
-app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: look, drop, sweep.", no_args_is_help=True)
+app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: list, drop, sweep.", no_args_is_help=True)
 
 _SHOWN = 20
 _NONE = SweepProgress(done=0, total=0, removed=0, removed_bytes=0, gone=0, in_use=0)
 
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="A directory in the mount.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only make the plan, and show it.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask, even at a terminal.")]
-All = Annotated[bool, typer.Option("--all", help="Show all that would go, not only the first.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only make the plan and show it.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation, even on a terminal.")]
+All = Annotated[bool, typer.Option("--all", help="Show everything that would be removed, not only the first entries.")]
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, as 'plans' lists them.")]
 
 
 @app.command("ls")
 def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List the checkpoints below a directory: of jobs, of queries, and what they share."""
+    """List the checkpoints of jobs and queries below a directory, and the files that they share."""
     with asking_client(socket) as daemon:
         found = daemon.checkpoints(absolute(root))
     rows = (
@@ -49,9 +49,9 @@ def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False)
 @app.command()
 def drop(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="As 'ls' lists it: …/chk-7, …/commits/12.")],
-    up_to: Annotated[bool, typer.Option("--up-to", help="And all before it.")] = False,
+    up_to: Annotated[bool, typer.Option("--up-to", help="Also drop all checkpoints before it.")] = False,
     root: Annotated[
-        str | None, typer.Option(help="Where other jobs may refer to it; default: where the job's siblings are.")
+        str | None, typer.Option(help="The directory of all jobs that may refer to it; default: the job's parent.")
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -59,7 +59,7 @@ def drop(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Drop a checkpoint: its metadata first, then all that only it refers to. What it shared is left for a sweep."""
+    """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep."""
     limit = None if as_json or show_all else _SHOWN
     with ControlClient(socket) as daemon:
         plan = daemon.plan_drop(
@@ -75,11 +75,11 @@ def sweep(
     root: Root,
     dry_run: DryRun = False,
     grace: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Touch nothing younger; default: sweep.grace_seconds.")
+        float | None, typer.Option(metavar="SECONDS", help="Remove nothing younger than this; default: sweep.grace_seconds.")
     ] = None,
     abandoned: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How long a checkpoint may be under way; default: sweep.abandoned_seconds."),
+        typer.Option(metavar="SECONDS", help="How long a checkpoint may be in progress; default: sweep.abandoned_seconds."),
     ] = None,
     min_batches: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Spark's minBatchesToRetain; default: sweep.min_batches_to_retain.")
@@ -89,7 +89,7 @@ def sweep(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Remove what no retained checkpoint refers to, and what writers have left behind. Asks first, at a terminal."""
+    """Remove what no retained checkpoint refers to, and the leftovers of writers. Asks first on a terminal."""
     request = SweepRequest(
         path=absolute(root),
         grace_seconds=grace,
@@ -103,7 +103,7 @@ def sweep(
 
 @app.command()
 def plans(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List the plans that are kept, and what became of them."""
+    """List the stored plans and their states."""
     with asking_client(socket) as daemon:
         found = daemon.plans()
     rows = ((plan.id, plan.kind, plan.state, plan.count, size(plan.size_bytes), plan.path) for plan in found)
@@ -112,7 +112,7 @@ def plans(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 
 @app.command()
 def show(plan: Plan, show_all: All = False, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show a plan: what would go, why, how large it is."""
+    """Show a plan: what it would remove, why, and how large it is."""
     with asking_client(socket) as daemon:
         found = daemon.plan(plan, None if as_json or show_all else _SHOWN)
     if as_json:
@@ -123,11 +123,11 @@ def show(plan: Plan, show_all: All = False, socket: Socket = DEFAULT_SOCKET, as_
 
 @app.command()
 def execute(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, or a file with a plan that was made elsewhere.")],
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, or a file that contains a plan made elsewhere.")],
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Carry out a plan, or what is left of one that was cut off. Refused when the world has changed since it was made."""
+    """Execute a plan, or the rest of an interrupted one. Refused if the store has changed since the plan was made."""
     with ControlClient(socket) as daemon:
         found = daemon.submit(_content(Path(plan))) if Path(plan).is_file() else daemon.plan(plan, 0)
         _execute(daemon, found, at_once=False, as_json=as_json)
@@ -141,7 +141,7 @@ def _content(file: Path) -> bytes:
 
 
 def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
-    """Show a plan that was made just now and, unless that was all, carry it out."""
+    """Show a plan that was just made and, unless nothing else was asked for, execute it."""
     if not as_json:
         _print(plan)
     if dry_run or not (plan.count or as_json):

@@ -7,16 +7,17 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint
+from holdfast import mountpoint, path_conflicts
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
-from holdfast.cli.output import console, print_json, size
-from holdfast.config import Config, ZoneSection, load
+from holdfast.cli.output import console, counted, print_json, size
+from holdfast.config import Config, LoadedConfig, ZoneSection, load
 from holdfast.control.messages import Status
-from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, StoreInUseError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError, StoreInUseError
 from holdfast.remote import directory_of, open_store
 from holdfast.remote.redaction import public_url
 from holdfast.store import StoreDirectory
@@ -40,8 +41,8 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check machine, stores and daemon; say how to mend faults. Exits with 1 when something failed."""
-    settings = load(config, os.environ).config
-    findings = [finding for check in _checks(settings, socket) for finding in check()]
+    loaded = load(config, os.environ)
+    findings = [finding for check in _checks(loaded, socket) for finding in check()]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -54,15 +55,16 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _checks(settings: Config, socket: Path) -> list[Callable[[], Iterator[Finding]]]:
-    status = _status_of(socket)
+def _checks(loaded: LoadedConfig, socket: Path) -> list[Callable[[], Iterator[Finding]]]:
+    settings, status = loaded.config, _status_of(socket)
     return [
+        lambda: _places(loaded),
         _kernel,
         _fuse,
         lambda: _rights(settings),
         lambda: _disk(settings),
-        lambda: _remote("checkpoints", settings.checkpoints, settings, status),
-        lambda: _remote("blobs", settings.blobs, settings, status),
+        *(partial(_remote, name, section, settings, status) for name, section in settings.mounted_stores.items()),
+        lambda: _not_configured(settings, status),
         lambda: _daemon(socket, status, settings.mount.mountpoint),
     ]
 
@@ -73,6 +75,13 @@ def _status_of(socket: Path) -> Status | None:
             return client.status()
     except DaemonUnreachableError:
         return None
+
+
+def _places(loaded: LoadedConfig) -> Iterator[Finding]:
+    try:
+        path_conflicts.check(loaded, os.environ)
+    except ConfigurationError as problem:
+        yield Finding("places", "fail", str(problem))
 
 
 def _kernel() -> Iterator[Finding]:
@@ -153,7 +162,7 @@ def _remote(name: str, section: ZoneSection, settings: Config, status: Status | 
             mend = "the daemon has credentials of its own, /etc/holdfast/environment perhaps: nothing is wrong"
             yield Finding(name, "warn", f"{seen.url} answers the daemon, but not this shell", mend)
             return
-        mend = f"check {name}.url, the network and the credentials (docs/configuration.md)"
+        mend = f"check stores.{name}.url, the network and the credentials (docs/configuration.md)"
         yield Finding(name, "fail", str(problem), mend)
         return
     if not store.capabilities.conditional_create:
@@ -161,6 +170,29 @@ def _remote(name: str, section: ZoneSection, settings: Config, status: Status | 
         yield Finding(name, "warn", f"{store.url} answers, but can't keep two writers apart", mend)
     else:
         yield Finding(name, "ok", f"{store.url} answers")
+
+
+def _not_configured(settings: Config, status: Status | None) -> Iterator[Finding]:
+    """What this node has of zones that are no longer configured: a daemon knows what of it was not sent."""
+    mend = "set stores.{0}.url again, and what was not sent is sent; or see to what is in {1}"
+    tree = Path(settings.store.directory) / "tree"
+    if status is not None:
+        for name, files in status.not_configured.items():
+            found = f"this zone is not configured any more, and {counted(files, 'file')} of it never sent"
+            yield Finding(name, "fail", found, mend.format(name, Path(status.store) / "tree" / name))
+        return
+    known = {*settings.mounted_stores, *(section.base for section in settings.every_role())}
+    for directory in sorted(_directories(tree)):
+        if directory.name not in known and any(files for _, _, files in os.walk(directory)):
+            found = f"{directory} has files, and is not configured as a zone"
+            yield Finding(directory.name, "warn", found, mend.format(directory.name, directory))
+
+
+def _directories(parent: Path) -> list[Path]:
+    try:
+        return [each for each in parent.iterdir() if each.is_dir() and not each.is_symlink()]
+    except OSError:
+        return []
 
 
 def _missing_directory(name: str, directory: Path, settings: Config) -> Finding:

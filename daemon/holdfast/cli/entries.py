@@ -34,7 +34,7 @@ def ls(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """List a directory with the state of each file."""
+    """List a directory, with the state of each file."""
     with asking_client(socket) as daemon:
         found = list(daemon.entries(absolute(path) if path else daemon.status().mountpoint))
     rows = ((_flags(entry), size(entry.size_bytes), moment(entry.modified), Path(entry.path).name) for entry in found)
@@ -61,7 +61,7 @@ def stat(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = Fa
 
 
 def why(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Say why a file is as it is, and what an open would do."""
+    """Explain the state of a file, and what an open would do."""
     with asking_client(socket) as daemon:
         explanation = daemon.why(absolute(path))
     if as_json:
@@ -78,7 +78,7 @@ def verify(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Check files against their digests; drop what differs. Exits with 1 if anything was dropped."""
+    """Check files against their digests; drop those that differ. Exits with 1 if any file was dropped."""
     if (path is None) != everything:
         raise ConfigurationError("verify: give a PATH or --all")
     with ControlClient(socket) as daemon:
@@ -88,7 +88,7 @@ def verify(
 
 
 def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Fetch what is not here, files and whole directories. Exits with 1 if something could not be fetched."""
+    """Fetch files, or whole directories, that are not on this node. Exits with 1 if something could not be fetched."""
     with ControlClient(socket) as daemon:
         steps = _one_after_the_other(daemon.prefetch(absolute(path)) for path in paths)
         problems = _follow("fetching", steps, "fetched", as_json=as_json)
@@ -97,20 +97,20 @@ def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Jso
 
 
 def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Drop copies that the store has too, to make room."""
+    """Drop local copies of files that the store also has, to make room."""
     with ControlClient(socket) as daemon:
         _follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
 
 
 def pin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Keep a file, or all below a directory, from being evicted."""
+    """Never evict a file, or anything below a directory."""
     with ControlClient(socket) as daemon:
         daemon.pin(absolute(path))
     _done(f"pinned {absolute(path)}", as_json=as_json)
 
 
 def unpin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Take a pin away."""
+    """Remove a pin."""
     with ControlClient(socket) as daemon:
         daemon.unpin(absolute(path))
     _done(f"unpinned {absolute(path)}", as_json=as_json)
@@ -124,7 +124,7 @@ def _done(sentence: str, *, as_json: bool) -> None:
 
 
 def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Progress]:
-    """Yield the steps of actions as if they were one."""
+    """Yield the steps of several actions as if they were one."""
     done = total = bytes_done = 0
     for steps in actions:
         last = Progress(done=0, total=0, bytes_done=0)

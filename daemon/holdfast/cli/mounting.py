@@ -16,13 +16,13 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import places
-from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
+from holdfast import path_conflicts
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import console, print_json
-from holdfast.config import Config, load
+from holdfast.config import Config, load, settings_of
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
-from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
@@ -47,6 +47,7 @@ def mount(
     ] = None,
     blobs: Annotated[str | None, typer.Option(help="URL of the blob store.")] = None,
     config: ConfigFile = None,
+    settings: Settings = None,
     socket: Annotated[
         Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.", readable=False)
     ] = None,
@@ -63,12 +64,13 @@ def mount(
     options = {
         "mount.mountpoint": str(Path(mountpoint).absolute()) if mountpoint else None,
         "store.directory": str(Path(store).absolute()) if store else None,
-        "checkpoints.url": checkpoints,
-        "blobs.url": blobs,
+        "stores.checkpoints.url": checkpoints,
+        "stores.blobs.url": blobs,
         "control.socket": str(socket.absolute()) if socket else None,
     }
+    options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
-    places.check(loaded)  # before the keeper makes its socket
+    path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
@@ -132,6 +134,14 @@ def restart(
         print_json({**started, "mountpoint": status.mountpoint})
     else:
         console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {told}")
+
+
+def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:
+    """Return what options and ``--set`` give together. Raises ``ConfigurationError`` for a key that both do."""
+    for key in settings:
+        if options.get(key) is not None:
+            raise ConfigurationError(f"--set {key}: another option says this too; keep one of them")
+    return {**options, **settings}
 
 
 def _replace(socket: Path) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""status and events: what the daemon is, and what happened."""
+"""status and events: the state of the daemon, and what happened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show the daemon: since when, how full, what is pending."""
+    """Show the state of the daemon: mount, stores, cache, pending work."""
     with asking_client(socket) as daemon:
         found = daemon.status()
     if as_json:
@@ -28,12 +28,12 @@ def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 
 
 def events(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events.")] = False,
     since: Annotated[int, typer.Option(help="Only events after this number.")] = 0,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show what happened: leases, corrupt files, lost stores."""
+    """Show events: working directories, corrupt files, unreachable stores."""
     with asking_client(socket) as daemon:
         for event in daemon.follow_events(since) if follow else daemon.events(since):
             if as_json:

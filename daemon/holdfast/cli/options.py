@@ -20,6 +20,10 @@ Socket = Annotated[
 
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration file.", readable=False)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, as in cache.max_bytes=20GiB; may be given several times."),
+]
 
 
 def asking_client(socket: Path) -> ControlClient:

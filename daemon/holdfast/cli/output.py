@@ -12,19 +12,19 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from holdfast.config.units import ByteSize
-from holdfast.remote.translation import printable
+from holdfast.remote.obstore_errors import printable
 
 console = Console(highlight=False, soft_wrap=True)
 
 
 def print_json(message: object) -> None:
-    """Print a message, or a list of them, as JSON, at once: who reads a stream of them waits for each."""
+    """Print a message, or a list of them, as JSON, and flush: readers of a stream wait for each message."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(message), indent=2).decode() + "\n")
     sys.stdout.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """Print rows under column titles; ``empty`` when there are none. One row is one line, however wide the terminal."""
+    """Print rows under column titles; ``empty`` if there are none. One row is one line, however wide the terminal is."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     if not cells:
         console.print(empty)
@@ -39,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
 def print_found(
     found: object, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "", *, as_json: bool
 ) -> None:
-    """Print what a daemon answered: ``found`` as JSON for programs, or the ``rows`` made of it as a table for people."""
+    """Print a daemon's answer: ``found`` as JSON for programs, or its ``rows`` as a table for people."""
     if as_json:
         print_json(found)
     else:
@@ -56,24 +56,24 @@ def fail(message: str) -> None:
 
 
 def size(size_bytes: int) -> str:
-    """Return a size for people."""
+    """Return a human-readable size."""
     return str(ByteSize(size_bytes))
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things for people: ``1 file``, ``2 files``."""
+    """Return a number with its noun: ``1 file``, ``2 files``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def moment(seconds: float | None) -> str:
-    """Return a time for people; ``-`` for none."""
+    """Return a human-readable time; ``-`` for none."""
     if not seconds:
         return "-"
     return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time for people."""
+    """Return a human-readable length of time."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

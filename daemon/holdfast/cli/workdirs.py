@@ -15,8 +15,8 @@ from holdfast.control.messages import WorkdirInfo
 
 app = typer.Typer(help="Working directories of processes.", no_args_is_help=True)
 
-Role = Annotated[str, typer.Option(help="What kind of process, as in worker.")]
-Id = Annotated[str, typer.Option("--id", help="Which one: the same over its restarts, as in HOST-PORT.")]
+Role = Annotated[str, typer.Option(help="The kind of process, for example worker.")]
+Id = Annotated[str, typer.Option("--id", help="Which process: the same after each restart, for example HOST-PORT.")]
 
 
 @app.command()
@@ -24,15 +24,15 @@ def acquire(
     role: Role,
     resource_id: Id,
     pid: Annotated[
-        int | None, typer.Option(help="The process that holds it; default: the one that runs this command.")
+        int | None, typer.Option(help="The process that holds it; default: the parent process of this command.")
     ] = None,
-    shell: Annotated[bool, typer.Option("--shell", help="Print assignments for a shell to eval.")] = False,
+    shell: Annotated[bool, typer.Option("--shell", help="Print variable assignments for a shell to eval.")] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Give a process its working directory: create it or find it again; print its path.
+    """Acquire the working directory of a process: create it or find it again, and print its path.
 
-    It is held until the process ends; or, with the lease file kept open, until the last process that inherited it does.
+    It is held until the process ends. If a process keeps the lease file open, it is held until the last such process ends.
     """
     with ControlClient(socket) as daemon:
         found = daemon.acquire(role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid())
@@ -46,7 +46,7 @@ def acquire(
 
 @app.command()
 def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """End the hold on a working directory; it is kept for its retention time."""
+    """Release a working directory; it is kept for its retention time."""
     with ControlClient(socket) as daemon:
         found = daemon.release(role, resource_id)
     if as_json:
@@ -59,7 +59,7 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
 
 @app.command("ls")
 def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List working directories, who holds them, and until when the others are kept."""
+    """List working directories with their holders, and how long released ones are kept."""
     with asking_client(socket) as daemon:
         found = daemon.workdirs()
     columns = ("path", "held by", "since", "kept until", "times")

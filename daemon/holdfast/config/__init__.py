@@ -16,9 +16,12 @@ from holdfast.config.schema import (
     WorkdirsSection,
     ZoneSection,
 )
-from holdfast.config.sources import LoadedConfig, load
+from holdfast.config.sources import LoadedConfig, load, settings_of
+from holdfast.config.tables import ROLE_NAME, ROLE_NAME_ALLOWED
 
 __all__ = [
+    "ROLE_NAME",
+    "ROLE_NAME_ALLOWED",
     "CacheSection",
     "Config",
     "ControlSection",
@@ -35,4 +38,5 @@ __all__ = [
     "WorkdirsSection",
     "ZoneSection",
     "load",
+    "settings_of",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import enum
 import types
+from collections.abc import Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -22,7 +23,7 @@ def kind_of(key: Key) -> Any:
         if _is_struct(kind):
             fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
             if part not in fields:
-                raise ValueError(_no_such(part, key[:depth], list(fields)))
+                raise ValueError(_no_such(key, depth, list(fields)))
             kind = fields[part]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
@@ -50,6 +51,12 @@ def decode(kind: type, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Say which of ``known`` may have been meant by ``name``, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
+
+
 def is_list(kind: Any) -> bool:
     """Say whether values of ``kind`` are lists."""
     return get_origin(kind) is list
@@ -71,10 +78,12 @@ def _is_section(kind: Any) -> bool:
     return _is_struct(kind) or get_origin(kind) is dict
 
 
-def _no_such(part: str, section: Key, known: list[str]) -> str:
-    what = "key" if section else "section"
-    close = difflib.get_close_matches(part, known, n=1)
-    return f"there is no {what} {part!r}; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}")
+def _no_such(key: Key, depth: int, known: list[str]) -> str:
+    part, section = key[depth], key[:depth]
+    tables = f"{section[0]}s" if depth == 1 and len(key) > depth + 1 else ""
+    if tables in Config.__struct_fields__:
+        return f"{section[0]} has no tables; did you mean {tables}.{part}?"
+    return f"there is no {'key' if section else 'section'} {part!r}; {suggestion(part, known)}"
 
 
 def _allowed(kind: Any) -> str:

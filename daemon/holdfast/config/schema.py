@@ -1,7 +1,9 @@
 """What can be configured: one struct for each section of ``holdfast.toml``, with the defaults.
 
 Each key is also the environment variable ``HOLDFAST_SECTION__KEY``. Keys of sizes end in ``_bytes``, of times in
-``_seconds``. ``docs/configuration.md`` is written from this file; a test holds the two together.
+``_seconds``. There may be any number of tables ``[stores.NAME]`` and ``[roles.NAME]``; the names of the two stores that are
+there by default stand here and nowhere else. ``docs/configuration.md`` is written from this file; a test holds the two
+together.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ class StoreSection(Section, frozen=True):
 
 
 class ZoneSection(Section, frozen=True):
-    """``[checkpoints]`` and ``[blobs]``: a remote store and how its zone behaves."""
+    """``[stores.NAME]``: a remote store, and how its zone ``/NAME`` behaves. Without a URL it is left out of the mount."""
 
-    url: NotEmpty
+    url: str
     durability: Durability = Durability.COMMIT
     uid: int = -1
     gid: int = -1
@@ -97,19 +99,22 @@ class IntegritySection(Section, frozen=True):
     quarantine_seconds: NotNegative = 7 * 86400.0
 
 
-class RoleSection(Section, frozen=True):
-    """``[workdirs.roles.ROLE]``: what differs for one role; what is not set is taken from ``[workdirs]``."""
-
-    base: NotEmpty | None = None
-    retain_seconds: NotNegative | None = None
-
-
 class WorkdirsSection(Section, frozen=True):
-    """``[workdirs]``: the working directories of processes."""
+    """``[workdirs]``: the working directories of processes, and the stores that they fall back to (empty: to none)."""
 
     base: NotEmpty = "work"
     retain_seconds: NotNegative = 7 * 86400.0
-    roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
+    local_state: str = "checkpoints"
+    blob_storage: str = "blobs"
+
+
+class RoleSection(Section, frozen=True):
+    """``[roles.NAME]``: what differs for one role; what is not set is taken from ``[workdirs]``."""
+
+    base: NotEmpty | None = None
+    retain_seconds: NotNegative | None = None
+    local_state: str | None = None
+    blob_storage: str | None = None
 
 
 class SweepSection(Section, frozen=True):
@@ -137,18 +142,37 @@ class LogSection(Section, frozen=True):
     max_bytes: ByteSize = ByteSize(16 * 2**20)
 
 
+def _default_stores() -> dict[str, ZoneSection]:
+    names = ("checkpoints", "blobs")
+    return {name: ZoneSection(url=f"file:///var/lib/holdfast/remote/{name}") for name in names}
+
+
 class Config(Section, frozen=True):
     """The whole of ``holdfast.toml``."""
 
     mount: MountSection = MountSection()
     store: StoreSection = StoreSection()
-    checkpoints: ZoneSection = ZoneSection(url="file:///var/lib/holdfast/remote/checkpoints")
-    blobs: ZoneSection = ZoneSection(url="file:///var/lib/holdfast/remote/blobs")
+    stores: dict[str, ZoneSection] = msgspec.field(default_factory=_default_stores)
     names: NamesSection = NamesSection()
     remote: RemoteSection = RemoteSection()
     cache: CacheSection = CacheSection()
     integrity: IntegritySection = IntegritySection()
     workdirs: WorkdirsSection = WorkdirsSection()
+    roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
     sweep: SweepSection = SweepSection()
     control: ControlSection = ControlSection()
     log: LogSection = LogSection()
+
+    @property
+    def mounted_stores(self) -> dict[str, ZoneSection]:
+        """The stores that the mount shows, by name: those that have a URL."""
+        return {name: section for name, section in self.stores.items() if section.url}
+
+    def role(self, name: str) -> WorkdirsSection:
+        """Return what holds for the working directories of one role, whether it has a table or not."""
+        special = msgspec.structs.asdict(self.roles.get(name, RoleSection()))
+        return msgspec.structs.replace(self.workdirs, **{key: value for key, value in special.items() if value is not None})
+
+    def every_role(self) -> list[WorkdirsSection]:
+        """Return what holds for the roles that have a table, and first for all others."""
+        return [self.workdirs, *(self.role(name) for name in self.roles)]

@@ -1,6 +1,6 @@
 """Where values come from: defaults, then the file, then the environment, then options; the last one wins.
 
-Every value keeps the name of its source, so that an error can say which file or variable to mend and
+Every value keeps the name of its source and the key as it was written there, so that an error can say what to mend where and
 ``holdfast config show`` can print it.
 """
 
@@ -8,34 +8,57 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
 from holdfast.config.schema import Config
+from holdfast.config.tables import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 
 DEFAULT_FILE = Path("/etc/holdfast/holdfast.toml")
 _PREFIX = "HOLDFAST_"
 _PASSWORD = re.compile(r"(?<=://)([^/:@]*):[^/]*@")
+_EARLIER_SPELLINGS: dict[Key, Key] = {
+    ("checkpoints",): ("stores", "checkpoints"),
+    ("blobs",): ("stores", "blobs"),
+    ("workdirs", "roles"): ("roles",),
+}
+"""Sections that had another name once, which still works, and the names that they have now."""
 
 Flat = dict[Key, Any]
 
 
+class _Given(NamedTuple):
+    """A value, the name of its source, and the key as it is written there."""
+
+    value: Any
+    source: str
+    written: Key
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.written)} ({self.source})"
+
+
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration in force, and for each dotted key the name of its source."""
+    """A configuration in force, and for each dotted key that was given the name of its source, and the key and that name."""
 
     config: Config
     sources: dict[str, str]
+    written: dict[str, str] = {}
+
+    def named(self, key: str) -> str:
+        """Return the dotted ``key``, spelled as it was given, and its source, for an error."""
+        return self.written.get(key, f"{key} (default)")
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return ``(key, value, source)`` of every key, sorted, secrets masked."""
+        """Return ``(key, value, source)`` of every key, sorted, secrets masked. What is not set has no row."""
         flat = _flatten(msgspec.to_builtins(self.config, enc_hook=_shown))
-        rows = ((".".join(key), _masked(key, value)) for key, value in sorted(flat.items()) if value != {})
+        rows = ((".".join(key), _masked(key, value)) for key, value in sorted(flat.items()) if value not in ({}, None))
         return [(name, value, self.sources.get(name, "default")) for name, value in rows]
 
 
@@ -49,24 +72,35 @@ def load(
     a list is a text with commas. Raises ``ConfigurationError`` with key, source and what is allowed.
     """
     environment = environment or {}
-    given = file or environment.get("HOLDFAST_CONFIG")
-    flat: Flat = {}
-    sources: dict[str, str] = {}
-    for values, source in (
-        (_read_file(given), str(given or DEFAULT_FILE)),
-        (_read_environment(environment), None),
-        (_read_options(options or {}), "option"),
-    ):
-        for key, value in values.items():
-            flat[key] = value
-            sources[".".join(key)] = source or f"${_variable(key)}"
-    for key, value in flat.items():
-        name = ".".join(key)
+    path = file or environment.get("HOLDFAST_CONFIG")
+    given = _renamed((key, _Given(value, str(path or DEFAULT_FILE), key)) for key, value in _read_file(path).items())
+    given |= _renamed(_read_environment(environment, _tables(given)))
+    given |= _renamed((key, _Given(value, "option", key)) for key, value in _read_options(options or {}).items())
+    for key, each in given.items():
         try:
-            check(key, value)
+            check_name(key)
+            check(key, each.value)
         except ValueError as problem:
-            raise ConfigurationError(f"{name} ({sources[name]}): {problem}") from None
-    return LoadedConfig(msgspec.convert(_nest(flat), Config, strict=False, dec_hook=decode), sources)
+            raise ConfigurationError(f"{each}: {problem}") from None
+    loaded = LoadedConfig(
+        msgspec.convert(_nest(given), Config, strict=False, dec_hook=decode),
+        {".".join(key): each.source for key, each in given.items()},
+        {".".join(key): str(each) for key, each in given.items()},
+    )
+    for key, told in contradictions(loaded.config):
+        raise ConfigurationError(f"{loaded.named('.'.join(key))}: {told}")
+    return loaded
+
+
+def settings_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the options that ``--set KEY=VALUE`` gives. Raises ``ConfigurationError``."""
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or "." not in key:
+            raise ConfigurationError(f"--set {pair}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
+        settings[key] = value
+    return settings
 
 
 def _read_file(given: Path | str | None) -> Flat:
@@ -87,27 +121,51 @@ def _read_file(given: Path | str | None) -> Flat:
         raise ConfigurationError(f"{path} is not valid TOML: {problem}") from None
 
 
-def _read_environment(environment: Mapping[str, str]) -> Flat:
+def _read_environment(environment: Mapping[str, str], tables: set[Key]) -> Iterator[tuple[Key, _Given]]:
     """Read ``HOLDFAST_SECTION__KEY``. Variables without two underscores are no settings: they belong to others."""
-    keys = {
-        tuple(part.lower() for part in name[len(_PREFIX) :].split("__")): text
-        for name, text in environment.items()
-        if name.startswith(_PREFIX) and "__" in name
-    }
-    return dict(_with_lists(keys))
+    for variable, text in environment.items():
+        if variable.startswith(_PREFIX) and "__" in variable:
+            key = tuple(part.lower() for part in variable[len(_PREFIX) :].split("__"))
+            given = _Given(_listed(key, text), f"${variable}", key)
+            try:
+                yield named_by_variable(_renamed_key(key), tables), given
+            except ValueError as problem:
+                raise ConfigurationError(f"{given}: {problem}") from None
 
 
 def _read_options(options: Mapping[str, Any]) -> Flat:
-    return dict(_with_lists({tuple(key.split(".")): value for key, value in options.items() if value is not None}))
+    keys = {tuple(key.split(".")): value for key, value in options.items() if value is not None}
+    return {key: _listed(key, value) for key, value in keys.items()}
 
 
-def _with_lists(flat: Flat) -> Iterator[tuple[Key, Any]]:
+def _renamed(source: Iterator[tuple[Key, _Given]]) -> dict[Key, _Given]:
+    """Return what one source gives, by the keys of now. Raises ``ConfigurationError`` for a key that it spells twice."""
+    given: dict[Key, _Given] = {}
+    for written, value in source:
+        key = _renamed_key(written)
+        if key in given:
+            raise ConfigurationError(f"{given[key]} and {value} are one key; keep only {'.'.join(key)}")
+        given[key] = value
+    return given
+
+
+def _renamed_key(key: Key) -> Key:
+    for earlier, now in _EARLIER_SPELLINGS.items():
+        if key[: len(earlier)] == earlier:
+            return now + key[len(earlier) :]
+    return key
+
+
+def _tables(given: Mapping[Key, _Given]) -> set[Key]:
+    """Return the tables that a variable may mean: those of the defaults and of the file."""
+    return {("stores", name) for name in Config().stores} | {key[:2] for key in given if is_of_table(key)}
+
+
+def _listed(key: Key, value: Any) -> Any:
     """Split what is a text and should be a list."""
-    for key, value in flat.items():
-        if isinstance(value, str) and _wants_list(key):
-            yield key, [word.strip() for word in value.split(",") if word.strip()]
-        else:
-            yield key, value
+    if isinstance(value, str) and _wants_list(key):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
 
 
 def _wants_list(key: Key) -> bool:
@@ -115,10 +173,6 @@ def _wants_list(key: Key) -> bool:
         return is_list(kind_of(key))
     except ValueError:
         return False  # ``check`` tells what is wrong with it
-
-
-def _variable(key: Key) -> str:
-    return _PREFIX + "__".join(key).upper()
 
 
 def _flatten(tree: Mapping[str, Any], prefix: Key = ()) -> Flat:
@@ -132,18 +186,26 @@ def _flatten(tree: Mapping[str, Any], prefix: Key = ()) -> Flat:
     return flat
 
 
-def _nest(flat: Flat) -> dict[str, Any]:
-    """Return checked leaves as a tree. Zones get their default URLs, which their struct can't have."""
-    defaults = Config()
-    tree: dict[str, Any] = {"checkpoints": {"url": defaults.checkpoints.url}, "blobs": {"url": defaults.blobs.url}}
-    for key, value in flat.items():
+def _nest(given: Mapping[Key, _Given]) -> dict[str, Any]:
+    """Return checked leaves as a tree, with the stores that are there by default.
+
+    Raises ``ConfigurationError`` for a store without a URL.
+    """
+    stores: dict[str, Any] = {name: {"url": section.url} for name, section in Config().stores.items()}
+    tree: dict[str, Any] = {"stores": stores}
+    for key, each in given.items():
         branch = tree
         for part in key[:-1]:
             branch = branch.setdefault(part, {})
-        if value != {}:
-            branch[key[-1]] = value
+        if each.value != {}:
+            branch[key[-1]] = each.value
         else:
             branch.setdefault(key[-1], {})
+    for name, store in stores.items():
+        if "url" not in store:
+            example = next(each for key, each in given.items() if key[:2] == ("stores", name))
+            others = [other for other in stores if "url" in stores[other]]
+            raise ConfigurationError(f"{example}: {missing_url(name, others)}")
     return tree
 
 

@@ -11,7 +11,8 @@ from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.lookup import Found
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
 
 _PARALLEL_FETCHES = 8
@@ -21,9 +22,12 @@ _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next 
 class Actions:
     """Each action over a tree yields its progress, and goes on after a file that fails."""
 
-    def __init__(self, files: FileSystem, paths: Paths) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, paths: Paths) -> None:
         self._files = files
-        self._core = files.core
+        self._nodes = base.nodes
+        self._room = base.room
+        self._entries = base.parts.index.entries
+        self._marks = base.parts.index.marks
         self._paths = paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
@@ -58,7 +62,7 @@ class Actions:
                     yield step
             finally:
                 for file in wanted:
-                    self._core.nodes.release(file.node)
+                    self._nodes.release(file.node)
 
     async def _fetch(self, wanted: list[Found]) -> AsyncIterator[Progress]:
         done = bytes_done = 0
@@ -74,14 +78,14 @@ class Actions:
     async def evict(self, path: str) -> AsyncIterator[Progress]:
         """Drop the copies at or below ``path`` that the store has too. A single file that can't go is an error."""
         wanted = self._paths.relative(path)
-        await self._files.settle()
+        await self._files.releasing.settle()
         async with self._paths.find(path) as found:
             is_file_here = not found.node.is_directory and found.node.backing != 0
         inodes = await trio.to_thread.run_sync(self._clean, wanted)
         done = bytes_done = 0
         for inode, file in inodes:
             size_bytes = self._size(inode)
-            if self._core.room.evict_file(inode):
+            if self._room.evict_file(inode):
                 done += 1
                 bytes_done += size_bytes
                 yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, path=self._paths.absolute(file))
@@ -94,11 +98,11 @@ class Actions:
 
     def pin(self, path: str) -> None:
         """Keep what is here, or comes, at or below ``path`` from being evicted."""
-        self._core.index.marks.pin(self._paths.relative(path))
+        self._marks.pin(self._paths.relative(path))
 
     def unpin(self, path: str) -> bool:
         """Take a pin away; False when exactly this path was not pinned."""
-        return self._core.index.marks.unpin(self._paths.relative(path))
+        return self._marks.unpin(self._paths.relative(path))
 
     async def _remote_files(self, found: Found) -> AsyncIterator[Found]:
         if not found.node.is_directory:
@@ -111,7 +115,7 @@ class Actions:
                 async for file in self._remote_files(child):
                     yield file
                 if child.node.is_directory or child.node.backing:
-                    self._core.nodes.release(child.node)
+                    self._nodes.release(child.node)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
         """Fetch side by side; return for each what went wrong."""
@@ -119,7 +123,7 @@ class Actions:
 
         async def fetch(index: int) -> None:
             try:
-                await self._files.opens.make_local(group[index].node)
+                await self._files.local_files.make_local(group[index].node)
             except HoldfastError as problem:
                 problems[index] = str(problem)
 
@@ -131,14 +135,14 @@ class Actions:
     def _clean(self, wanted: bytes) -> list[tuple[int, bytes]]:
         return [
             (inode, name.path)
-            for inode, entry in self._core.index.entries.scan()
+            for inode, entry in self._entries.scan()
             if entry.state is EntryState.CLEAN
             for name in entry.names[:1]
             if _is_below(name.path, wanted)
         ]
 
     def _size(self, inode: int) -> int:
-        entry = self._core.index.entries.get(inode)
+        entry = self._entries.get(inode)
         return entry.size_bytes if entry is not None else 0
 
 

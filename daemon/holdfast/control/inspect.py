@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -13,11 +14,13 @@ import trio
 from holdfast import __version__
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation, RemoteStatus, Status, WorkdirInfo
 from holdfast.control.paths import Paths, shown
-from holdfast.fs.filesystem import FileSystem, Node
-from holdfast.fs.lookup import Found
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.namespace.lookup import Found
 from holdfast.index import Entry, EntryState
 from holdfast.workdirs import Workdir, Workdirs
-from holdfast.zones import NameKind, Place
+from holdfast.zones import NameKind, ZonePath
 
 _STATES = {
     EntryState.CLEAN: "cached",
@@ -36,7 +39,7 @@ _MOST_UNSENT_SHOWN = 100
 
 
 class MountFacts(Protocol):
-    """What the mount tells of itself (``tenure``)."""
+    """What the mount tells of itself (``serving``)."""
 
     @property
     def data_mode(self) -> str:
@@ -54,9 +57,10 @@ class MountFacts(Protocol):
 class Inspector:
     """Answers that change nothing."""
 
-    def __init__(self, files: FileSystem, paths: Paths, workdirs: Workdirs, mount: MountFacts) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, paths: Paths, workdirs: Workdirs, mount: MountFacts) -> None:
+        self._base = base
+        self._parts = base.parts
         self._files = files
-        self._core = files.core
         self._paths = paths
         self._workdirs = workdirs
         self._mount = mount
@@ -64,14 +68,14 @@ class Inspector:
 
     async def status(self) -> Status:
         """Return the state of the daemon."""
-        core = self._core
-        usage = core.room.usage()
+        usage = self._base.room.usage()
         unsent = await trio.to_thread.run_sync(self._unsent)
+        homeless = (path for path in unsent if self._parts.zones.place_of(path.partition(b"/")[0]) is None)
         return Status(
             pid=os.getpid(),
             version=__version__,
             mountpoint=self._paths.mountpoint,
-            store=str(core.store.path),
+            store=str(self._parts.store.path),
             data_mode=self._mount.data_mode,
             takeover=self._mount.takeover,
             kernel_requests=self._mount.requests,
@@ -84,19 +88,20 @@ class Inspector:
                     problem=remote.access.health.problem,
                     pending_deletions=len(remote.deletions),
                 )
-                for name, remote in core.remotes.items()
+                for name, remote in self._parts.remotes.items()
             },
             cached_bytes=usage.cached_bytes,
-            cached_files=core.index.entries.count(),
-            max_bytes=core.room.limits.max_bytes,
+            cached_files=self._parts.index.entries.count(),
+            max_bytes=self._base.room.limits.max_bytes,
             free_bytes=usage.free_bytes,
-            min_free_bytes=core.room.limits.min_free_bytes,
-            known_nodes=len(core.nodes),
-            fetching=len(core.fetcher.flights()),
-            unsent=unsent[:_MOST_UNSENT_SHOWN],
+            min_free_bytes=self._base.room.limits.min_free_bytes,
+            known_nodes=len(self._base.nodes),
+            fetching=len(self._base.fetcher.fetches()),
+            unsent=[self._paths.absolute(path) for path in unsent[:_MOST_UNSENT_SHOWN]],
             unsent_files=len(unsent),
-            quarantined=len(core.store.quarantine.files()),
-            counters=core.counters.as_dict(),
+            quarantined=len(self._parts.store.quarantine.files()),
+            counters=self._parts.counters.as_dict(),
+            not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
         )
 
     def workdirs(self) -> list[WorkdirInfo]:
@@ -137,7 +142,7 @@ class Inspector:
             found = self._files.listings.entry(directory, name)
             if found is not None:
                 entries.append(self._describe(path, name, directory, found))
-                self._core.nodes.release(found.node)
+                self._base.nodes.release(found.node)
             await trio.lowlevel.checkpoint_if_cancelled()
         return EntryPage(entries=entries, next=shown(wanted[end - 1]) if end < len(wanted) else None)
 
@@ -153,13 +158,12 @@ class Inspector:
         return Explanation(path=info.path, reasons=list(_reasons(info)))
 
     def _describe(self, directory_path: bytes, name: bytes, directory: Node, found: Found) -> EntryInfo:
-        core = self._core
-        place = core.directories.place(found.node if found.node.is_directory else directory)
+        place = self._base.directories.place(found.node if found.node.is_directory else directory)
         path = directory_path + b"/" + name if directory_path else name
         is_file = stat_module.S_ISREG(found.stat.st_mode)
-        entry = core.index.entries.get(found.node.backing) if found.node.backing and is_file else None
+        entry = self._parts.index.entries.get(found.node.backing) if found.node.backing and is_file else None
         cached = entry.name_at(path) if entry is not None else None
-        known = core.listing(place).object(name) if is_file and place.zone.is_store else None
+        known = self._base.view.listing(place).object(name) if is_file and place.zone.is_store else None
         in_store = place.zone.remote is not None and is_file
         return EntryInfo(
             path=self._paths.absolute(path),
@@ -168,36 +172,36 @@ class Inspector:
             state=self._state(place, name, found.node, entry, is_file),
             size_bytes=found.stat.st_size,
             modified=found.stat.st_mtime_ns / 1e9,
-            kind=core.kind_of(place, name).value if in_store and place.zone.sends else None,
-            object=f"{core.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
+            kind=self._base.policy.kind_of(place, name).value if in_store and place.zone.sends else None,
+            object=f"{self._base.view.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
             if cached or known
             else None,
             etag=cached.etag if cached else known.etag if known else None,
             digest=f"xxh3-128:{entry.digest.hex()}" if entry is not None and entry.digest else None,
             used=entry.used_ns / 1e9 if entry is not None and entry.used_ns else None,
-            pinned=core.index.marks.is_pinned(path),
+            pinned=self._parts.index.marks.is_pinned(path),
             open=found.node.opened is not None,
         )
 
-    def _state(self, place: Place, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
+    def _state(self, place: ZonePath, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
         if not is_file:
             return "local" if node.backing else "remote"
         if node.backing == 0:
             path = place.child_path(name)
-            return "fetching" if self._core.fetcher.flight_to(path) else "remote"
+            return "fetching" if self._base.fetcher.fetch_of(path) else "remote"
         if entry is not None:
             return _STATES[entry.state]
-        if place.zone.sends and self._core.kind_of(place, name) not in (NameKind.TEMPORARY, NameKind.SIDECAR):
+        if self._base.policy.sends(place, name):
             return "unknown"
         return "local"
 
-    def _unsent(self) -> list[str]:
-        entries = (entry for _, entry in self._core.index.entries.scan())
+    def _unsent(self) -> list[bytes]:
+        entries = (entry for _, entry in self._parts.index.entries.scan())
         unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
-        return [self._paths.absolute(entry.path) for entry in unsent if self._is_to_be_sent(entry.path)]
+        return [entry.path for entry in unsent if self._is_to_be_sent(entry.path)]
 
     def _is_to_be_sent(self, path: bytes) -> bool:
-        place = self._core.zones.place_of(path.rpartition(b"/")[0])
+        place = self._parts.zones.place_of(path.rpartition(b"/")[0])
         return place is None or place.zone.sends
 
 
@@ -214,20 +218,13 @@ _WHERE = {
     "fetching": "It is being fetched from the store now.",
     "unknown": "The index does not know it: the next open compares it with the store.",
 }
-_KINDS = {
-    "temporary": "Its name is temporary: it stays on this node until it is renamed to a final name.",
-    "sidecar": "It is Hadoop's checksum of a neighbour: it stays on this node.",
-    "write-once": "Its name is write-once: a second creation fails with EEXIST on whichever node, until it is removed.",
-    "immutable": "Its name stands for its content: a copy is never asked about again.",
-    "replaceable": "It may be replaced on other nodes: an open asks the store if its last answer is older than the TTL.",
-}
 
 
 def _reasons(info: EntryInfo) -> Iterator[str]:
     yield f"It is a {info.type} in the zone {info.zone}."
     yield _WHERE[info.state]
     if info.kind is not None:
-        yield _KINDS[info.kind]
+        yield NameKind(info.kind).policy.explanation
     if info.digest is not None:
         yield f"Its digest is {info.digest}; a copy that differs is never served."
     if info.open:

@@ -53,6 +53,8 @@ class Status(Message, frozen=True):
     unsent_files: int
     quarantined: int
     counters: dict[str, Any]
+    not_configured: dict[str, int] = {}
+    """Zones that were configured once, and how many of the unsent files are in them."""
 
 
 class WorkdirInfo(Message, frozen=True):

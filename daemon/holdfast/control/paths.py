@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import trio
 
 from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
-from holdfast.fs.core import NOBODY
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.lookup import Found
+from holdfast.fs.inodes.caller import NOBODY
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.namespace.lookup import Found
 
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
@@ -19,7 +20,8 @@ _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 class Paths:
     """Resolves absolute paths below ``mountpoint``, which has no symbolic links in it."""
 
-    def __init__(self, files: FileSystem, mountpoint: str) -> None:
+    def __init__(self, nodes: NodeTable, files: FileSystem, mountpoint: str) -> None:
+        self._nodes = nodes
         self._files = files
         self.mountpoint = mountpoint
 
@@ -55,8 +57,8 @@ class Paths:
         A node that the kernel does not know leaves the table when the block ends.
         """
         relative = self.relative(path)
-        nodes = self._files.core.nodes
-        found = Found(nodes.root, self._files.status.get(nodes.root), 0.0, 0.0)
+        nodes = self._nodes
+        found = Found(nodes.root, self._files.attrs.get(nodes.root), 0.0)
         try:
             for name in relative.split(b"/") if relative else ():
                 next_found = await self._files.lookup.find(found.node, name, NOBODY) if found.node.is_directory else None

@@ -1,8 +1,8 @@
-"""The geometry of chunks, and what is stored with an object to check it by.
+"""The chunks of a file, and the digests that are stored with an object.
 
-A file of more than one chunk carries a 64-bit digest for each chunk beside the digest of the whole, so that a part can be
-checked, and served, before the rest has arrived. The chunk size follows from the file's size alone, so that there are at
-most 64 chunks: their digests must fit into the 2 KiB of metadata that S3 allows for an object.
+A file of more than one chunk has a 64-bit digest for each chunk besides the digest of the whole file. So a part can be
+checked and served before the rest has arrived. The chunk size follows from the file's size alone. There are at most
+64 chunks, because their digests must fit into the 2 KiB of metadata that S3 allows for an object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def chunk_count(size_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a file's bytes are checked by: ``digest`` of 16 bytes and, for more than one chunk, ``chunks`` of 8 each."""
+    """The digests of a file: ``digest`` of 16 bytes and, for more than one chunk, ``chunks`` of 8 bytes each."""
 
     digest: bytes
     chunks: tuple[bytes, ...] = ()
@@ -53,8 +53,8 @@ class Fingerprint:
     def from_metadata(cls, fields: dict[str, str], size_bytes: int) -> Fingerprint | None:
         """Read what ``metadata`` wrote for an object of ``size_bytes``.
 
-        None when there is no digest, or none that this version understands: the object is then not checked by digest.
-        Chunk digests that are damaged or don't fit the size are left out: the whole can still be checked.
+        None if there is no digest, or none that this version understands: the object is then not checked by digest.
+        Chunk digests that are damaged or don't fit the size are ignored: the whole file can still be checked.
         """
         algorithm, _, text = fields.get(METADATA_DIGEST, "").partition(":")
         if algorithm != _ALGORITHM or not _DIGEST.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Hashing. Everything here that reads a file may wait for the disk: call it in a thread. xxhash releases the GIL."""
+"""Hashing. Functions that read a file may wait for the disk: call them in a thread. xxhash releases the GIL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def position_of(name: bytes) -> int:
 
 
 class Hasher:
-    """Builds a ``Fingerprint`` of ``size_bytes`` from buffers in order; their sum must be ``size_bytes``."""
+    """Builds a ``Fingerprint`` of ``size_bytes`` from consecutive buffers; their sizes must add up to ``size_bytes``."""
 
     def __init__(self, size_bytes: int) -> None:
         self._whole = xxhash.xxh3_128()
@@ -54,7 +54,7 @@ class Hasher:
             self._left -= len(view)
 
     def finish(self) -> Fingerprint:
-        """Return the fingerprint of all that was added."""
+        """Return the fingerprint of everything that was added."""
         if self._chunked and self._left < self._chunk_bytes:
             self._close_chunk()
         return Fingerprint(self._whole.digest(), tuple(self._chunks))
@@ -73,10 +73,10 @@ def fingerprint_of_buffer(data: Buffer) -> Fingerprint:
 
 
 def fingerprint_of_file(fd: int) -> Fingerprint:
-    """Return the fingerprint of the whole file behind ``fd``, whose file position does not matter and does not move.
+    """Return the fingerprint of the whole file ``fd``; its file position is neither used nor changed.
 
-    A file that is written meanwhile gives a fingerprint of no version; the caller compares size and mtime before and
-    after. Raises ``OSError``.
+    If the file is written meanwhile, the fingerprint belongs to no version: the caller must compare size and mtime before
+    and after. Raises ``OSError``.
     """
     size_bytes = os.fstat(fd).st_size
     hasher = Hasher(size_bytes)

@@ -1,175 +1,94 @@
-"""The file system without FUSE: its parts, put together, and the few operations that need several of them."""
+"""The file system without FUSE: all operations, in groups, by nodes."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 
-from holdfast.errors import HoldfastError
-from holdfast.fs.attributes import Stat
-from holdfast.fs.backlog import Backlog
-from holdfast.fs.beliefs import Beliefs
-from holdfast.fs.commit import Committer
-from holdfast.fs.core import Caller, Core
-from holdfast.fs.create import Creation
-from holdfast.fs.data import DataPath
-from holdfast.fs.handles import Handles
-from holdfast.fs.intents import Intents
-from holdfast.fs.listing import Listings
-from holdfast.fs.lookup import Found, Lookup
-from holdfast.fs.missing import Missing
-from holdfast.fs.nodes import Node
-from holdfast.fs.openfile import OpenFile
-from holdfast.fs.opens import Opens
-from holdfast.fs.prefetch import Prefetcher
-from holdfast.fs.presence import Presence
-from holdfast.fs.publish import Publisher
-from holdfast.fs.rebuild import Rebuilder
-from holdfast.fs.remove import Removal
-from holdfast.fs.rename import Renames
-from holdfast.fs.scrub import Scrubber
-from holdfast.fs.status import Status
-from holdfast.fs.unseen import UnseenWrites
-from holdfast.fs.verify import Verifier
-from holdfast.fs.whiteouts import Whiteouts
-from holdfast.fs.writers import note_writer
-from holdfast.fs.xattrs import ExtendedAttributes
+from holdfast.fs.assembly.files import FileParts
+from holdfast.fs.assembly.names import NameParts
+from holdfast.fs.assembly.sending import SendingParts
+from holdfast.fs.assembly.views import ViewParts
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
 
-__all__ = ["Caller", "FileSystem", "Node", "OpenFile"]
+
+class Tenants(DirectoryRules, Protocol):
+    """Who lives in the mount, and is told of what happens to directories and files there (``workdirs``)."""
+
+    def file_closed(self, node: Node) -> None:
+        """The last handle of a file was closed."""
 
 
 class FileSystem:
-    """All operations, by nodes. ``run`` serves what goes on in the background."""
+    """Groups of operations, and what goes on in the background (``run``)."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        intents = Intents(time.monotonic)
-        publisher = Publisher(core, intents)
-        self.presence = Presence(core)
-        self.verifier = Verifier(core)
-        self._scrubber = Scrubber(core, self.verifier)
-        whiteouts = Whiteouts(core)
-        self.beliefs = beliefs = Beliefs(core, whiteouts)
-        self.lookup = Lookup(core, intents, beliefs)
-        self._prefetcher = Prefetcher(core)
-        self.unseen = unseen = UnseenWrites(core)
-        self.handles = Handles(core.session)
-        self.opens = Opens(core, beliefs, self.verifier, self._prefetcher, unseen, self.handles)
-        self.backlog = Backlog(core, publisher)
-        self.rebuilder = Rebuilder(core, self.verifier, self.backlog)
-        self.committer = Committer(core, self.opens, publisher, self.backlog, unseen, self.presence)
-        self.creation = Creation(core, beliefs, intents)
-        self.removal = Removal(core, publisher, intents, whiteouts)
-        self.renames = Renames(core, publisher, self.backlog, self.removal, self.opens, unseen, intents)
-        self.listings = Listings(core, self.lookup, whiteouts)
-        self.status = Status(core, self.opens, self.lookup, beliefs, self.committer, unseen)
-        self.xattrs = ExtendedAttributes(core, self.opens)
-        self.data = DataPath(self.opens, core.room, Missing(core, beliefs), self.presence, self.handles)
-        self._late: trio.Nursery | None = None
-        self._comparing: set[trio.Event] = set()
+    def __init__(self, base: Foundation, tenants: Tenants) -> None:
+        self._base = base
+        views = ViewParts(base)
+        sending = SendingParts(base, views)
+        files = FileParts(base, views, sending, tenants.file_closed)
+        names = NameParts(base, views, sending, files, tenants)
+        self._sending = sending
+        self._prefetcher = files.prefetcher
+        self.background = files.background
+        # by name
+        self.lookup = names.lookup
+        self.listings = names.listings
+        self.creation = names.creation
+        self.making = names.making
+        self.linking = names.linking
+        self.renaming = names.renaming
+        self.unlinking = names.unlinking
+        self.removing = names.removing
+        self.attrs = names.attrs
+        self.xattrs = names.xattrs
+        # by handle
+        self.files = files.files
+        self.handles = files.handles
+        self.opening = files.opening
+        self.read_write = files.read_write
+        self.committer = files.committer
+        self.releasing = files.releasing
+        self.local_files = files.local_files
+        self.passthrough_writes = files.passthrough_writes
+        # about the stores
+        self.revalidation = views.revalidation
+        self.verifier = sending.verifier
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""
-        async with trio.open_nursery() as self._late:
-            await self.unseen.take_stock()
-            self._late.start_soon(self.verifier.run)
-            self._late.start_soon(self.backlog.run)
-            self._late.start_soon(self.rebuilder.run)
-            self._late.start_soon(self._scrubber.run)
-            await self._late.start(self._prefetcher.run)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.background.run)
+            await self.passthrough_writes.take_stock()
+            nursery.start_soon(self.verifier.run)
+            nursery.start_soon(self._sending.queue.run)
+            nursery.start_soon(self._sending.rebuild.run)
+            nursery.start_soon(self._sending.scrubber.run)
+            await nursery.start(self._prefetcher.run)
             task_status.started()
-            await trio.sleep_forever()
-
-    def start_soon(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Do something in the background."""
-        assert self._late is not None
-        self._late.start_soon(action, *arguments)
 
     def end(self, *, for_good: bool = True) -> None:
         """No request comes any more: the mount is gone, or another daemon serves it from now on."""
         if for_good:
-            self.unseen.settle_all()
-        self.core.directories.close()
-
-    def created(self, node: Node, stat: Stat) -> Found:
-        """Return what the kernel is to be told of a name that was made just now; it may keep both for the same time."""
-        seconds = self.status.seconds(node)
-        return Found(node, stat, seconds, seconds)
-
-    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, is_new: bool = False) -> bool:
-        """The reply to this OPEN or CREATE (``is_new``) comes next; return whether the kernel is to tell of closes.
-
-        After an error the kernel gets no handle, and ``opened`` has lost it.
-        """
-        tells = not reads_only and self.committer.sends(opened)
-        if tells:
-            note_writer(opened, caller.pid)
-        try:
-            if is_new:
-                self.opens.handed_out(opened, writable=True)
-            self.handles.opened(opened, request, writes=not reads_only)
-        except BaseException:
-            self.opens.release(opened)
-            raise
-        return tells
+            self.passthrough_writes.settle_all()
+        self._base.directories.close()
 
     async def send_new(self, node: Node) -> None:
         """Send a file that was made without being opened, by mknod(2), where files are sent. Raises what a close may."""
-        if node.backing and any(self.core.sends(self.core.directories.place(parent), name) for parent, name in node.names()):
-            opened = await self.opens.open(node, os.O_WRONLY)
+        if node.backing and self._base.policy.sent_names(node.names()):
+            opened = await self.opening.acquire(node, os.O_WRONLY)
             try:
                 await self.committer.commit(opened)
             finally:
-                self.opens.release(opened)
-
-    def release(self, opened: OpenFile) -> None:
-        """The kernel drops a handle. Bytes that are still unsent with the last one are sent in the background."""
-        if not self.unseen.compare_nowait(opened) or self.committer.needs_late_commit(opened):
-            opened.leaving += 1
-            compared = trio.Event()
-            self._comparing.add(compared)
-            self.start_soon(self._release_late, opened, compared)
-            return
-        if opened.handles == 1:
-            self.committer.closed(opened)
-        self.opens.release(opened)
-
-    async def settle(self) -> None:
-        """Return when the daemon knows of every file that has been closed by now what became of it.
-
-        The kernel tells of a close after the call has returned, and a large file is then hashed again.
-        """
-        await self.presence.caught_up()
-        for compared in list(self._comparing):
-            await compared.wait()
+                self.files.release(opened)
 
     async def sync_directory(self, node: Node) -> None:
         """fsync(2) of a directory: its names are on the disk, and the store has been told of what was deleted in it."""
-        core = self.core
-        place = core.directories.place(node)
-        await core.sync_directory(node)
+        place = self._base.directories.place(node)
+        await self._base.directories.sync(node)
         if place.zone.is_store:
-            deletions = core.remote_of(place.zone).deletions
-            prefix = place.path + b"/"
-            await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
-
-    async def _release_late(self, opened: OpenFile, compared: trio.Event) -> None:
-        try:
-            await self._commit_late(opened, compared)
-        except (HoldfastError, OSError) as problem:
-            self.committer.failed_late(opened, problem)
-        opened.leaving -= 1
-        self.opens.release(opened)
-
-    async def _commit_late(self, opened: OpenFile, compared: trio.Event) -> None:
-        try:
-            await self.unseen.compare(opened)
-        finally:
-            self._comparing.remove(compared)
-            compared.set()
-        await self.committer.commit(opened)
-        if opened.handles == 1:
-            self.committer.closed(opened)
+            await self._base.view.flush_deletions(place)

@@ -1,4 +1,4 @@
-"""Entries by inode number. All calls are short and unsynced: they may run on the event loop (findings: 1 to 4 µs)."""
+"""Entries by inode number. All calls are short and unsynced, so they may run on the event loop (measured: 1 to 4 µs)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import lmdb
 
 from holdfast.errors import IndexFullError
 from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
-from holdfast.index.writing import writing
+from holdfast.index.transactions import writing
 
 
 class Entries:
-    """The ``entries`` database. A change is one transaction, done when the call returns.
+    """The ``entries`` database. A change is one transaction, committed when the call returns.
 
-    ``cached_bytes`` is the sum of the sizes of all files that are, or become, copies of objects. ``were_open`` are the
-    inodes that an earlier run left open for writing: their bytes may be those of their digests.
+    ``cached_bytes`` is the total size of all files that are, or will be, copies of objects. ``were_open`` are the
+    inodes that an earlier run left open for writing: their bytes may still match their digests.
     """
 
     def __init__(self, environment: lmdb.Environment) -> None:
@@ -41,7 +41,7 @@ class Entries:
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
 
     def put_if_room(self, inode: int, entry: Entry) -> None:
-        """Write the entry of ``inode``, unless the disk is full: for what a reader notes, and can be found out again."""
+        """Write the entry of ``inode``, unless the disk is full. For what readers record and can be determined again."""
         with suppress(IndexFullError):
             self.put(inode, entry)
 
@@ -54,16 +54,16 @@ class Entries:
         self.cached_bytes -= _cached_bytes(old)
 
     def begin(self, inode: int) -> None:
-        """A new file has this number: forget what an older one with the same number has left."""
+        """A new file has this number: forget the entry of an older file with the same number."""
         if self.get(inode) is not None:
             self.discard(inode)
 
     def used(self, inode: int, time_ns: int) -> None:
-        """Note that ``inode`` was opened at ``time_ns``; written by the next ``flush_uses``."""
+        """Note that ``inode`` was opened at ``time_ns``; the next ``flush_uses`` writes it."""
         self._uses[inode] = time_ns
 
     def flush_uses(self) -> None:
-        """Write the noted uses in one transaction. Without room for it they stay noted."""
+        """Write the noted uses in one transaction. If there is no room, they stay in memory."""
         if not self._uses:
             return
         try:
@@ -80,7 +80,7 @@ class Entries:
     def scan(self) -> Iterator[tuple[int, Entry]]:
         """Yield every inode with its entry, in the order of inode numbers, as of the first step.
 
-        With many entries it takes long: call it in a thread.
+        This is slow with many entries: call it in a thread.
         """
         with self._environment.begin(db=self._database) as transaction:
             for key, data in transaction.cursor():
@@ -89,7 +89,7 @@ class Entries:
                     yield int.from_bytes(key, "big"), entry
 
     def _take_stock(self) -> None:
-        """Count the bytes, and let go of the uploads that an earlier run did not end."""
+        """Count the bytes, and make uploads that an earlier run did not finish dirty again."""
         cut_off = []
         for inode, entry in self.scan():
             self.cached_bytes += _cached_bytes(entry)

@@ -1,9 +1,9 @@
-"""The LMDB environment: opened, checked, begun anew when it can't be trusted.
+"""The LMDB environment: opened, checked, and replaced by a new one if it can't be trusted.
 
-Write transactions are not synced: the daemon's death loses nothing, since the pages are the kernel's; a power cut may
-tear the file. So the environment records the kernel's boot id while it is in use, and is not trusted after a boot that
-it did not see end in order. An environment that is damaged, torn or of another store is moved aside (``data.mdb.old``) and
-begun anew: the index can always be rebuilt from the tree and the store.
+Write transactions are not synced. A crash of the daemon loses nothing, because the pages belong to the kernel, but a
+power cut may tear the file. So the environment records the kernel's boot id while it is in use, and is not trusted if
+that boot did not end with a clean close. An environment that is damaged, torn or of another store is moved aside
+(``data.mdb.old``), and a new one is created: the index can always be rebuilt from the tree and the store.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 import lmdb
 
 from holdfast.errors import IndexFullError, StoreUnsuitableError
-from holdfast.index.directories import DirectoryMarks
 from holdfast.index.entries import Entries
-from holdfast.index.readable import DAMAGE, DATABASES, why_unreadable
+from holdfast.index.marks import NameMarks
+from holdfast.index.read_check import DAMAGE, DATABASES, why_unreadable
+from holdfast.index.transactions import keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
-from holdfast.index.writing import keep_reserve, writing
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
@@ -36,7 +36,7 @@ class _UntrustedError(Exception):
 class Index:
     """The open index of one store.
 
-    ``run`` counts the daemon's runs on this index; ``renewed`` says why the index had to be begun anew, or is None.
+    ``run`` counts the daemon's runs on this index; ``renewed`` says why a new index had to be created, or is None.
     """
 
     def __init__(self, environment: lmdb.Environment, path: Path, run: int, renewed: str | None) -> None:
@@ -46,7 +46,7 @@ class Index:
         self._file = path / _DATA
         self._meta = environment.open_db(b"meta")
         self.entries = Entries(environment)
-        self.marks = DirectoryMarks(environment)
+        self.marks = NameMarks(environment)
         self.workdirs = WorkdirRecords(environment)
         self.keep_reserve()
 
@@ -54,8 +54,8 @@ class Index:
     def open(cls, path: Path, store_id: str, boot_id: bytes | None = None) -> Index:
         """Open the index in the directory ``path`` for the store ``store_id``.
 
-        ``boot_id`` tells this boot of the machine from others (None: ask the kernel). Raises ``StoreUnsuitableError`` when
-        it can't be opened for a reason that a new one would meet too: rights, memory, a full disk.
+        ``boot_id`` identifies this boot of the machine (None: ask the kernel). Raises ``StoreUnsuitableError`` if
+        it can't be opened for a reason that would also affect a new one: rights, memory, a full disk.
         """
         boot = _BOOT_ID.read_bytes().strip() if boot_id is None else boot_id
         renewed = None
@@ -75,7 +75,7 @@ class Index:
 
     @classmethod
     def _begin_run(cls, path: Path, store_id: bytes, boot: bytes) -> Index:
-        """Open what is there. Raises ``_UntrustedError``."""
+        """Open the existing environment. Raises ``_UntrustedError``."""
         try:
             last_boot = _checked_boot(path, store_id, boot)
             if last_boot != _ENDED_IN_ORDER and (problem := why_unreadable(path)) is not None:
@@ -102,13 +102,13 @@ class Index:
             raise
 
     def keep_reserve(self) -> None:
-        """Take more disk for the index if what it has ahead is half used up. To be called now and then."""
+        """Reserve more disk space for the index if half of its reserve is used up. Call it now and then."""
         keep_reserve(self._environment, self._file)
 
     def sync(self) -> bool:
-        """Write everything to the disk; return whether the disk took it. It releases the GIL: call it in a thread.
+        """Write everything to the disk; return whether that succeeded. It releases the GIL: call it in a thread.
 
-        What was not taken is lost at a power cut, after which the index is not trusted and built anew.
+        After a failure, a power cut loses what was not written; the index is then not trusted, and rebuilt.
         """
         try:
             self._environment.sync(True)
@@ -118,10 +118,10 @@ class Index:
         return True
 
     def close(self) -> None:
-        """Flush, sync and mark the end as orderly."""
+        """Flush, sync and record that the index was closed cleanly."""
         self.entries.flush_uses()
         if self.sync():
-            with suppress(IndexFullError):  # after a reboot it is not trusted then
+            with suppress(IndexFullError):  # then it is not trusted after a reboot
                 _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
                 self.sync()
         self._environment.close()
@@ -144,7 +144,7 @@ def _checked_boot(path: Path, store_id: bytes, boot: bytes) -> bytes:
     with _open(path) as environment:
         wanted_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if (path / _DATA).stat().st_size < wanted_bytes:
-            raise _UntrustedError("damaged: the file is cut short")  # reading on would end in SIGBUS
+            raise _UntrustedError("damaged: the file is cut short")  # reading further would raise SIGBUS
         schema, store, last_boot = (_meta_of(environment, key) for key in (b"schema", b"store", b"boot"))
     if schema != _SCHEMA:
         raise _UntrustedError(f"of another schema ({schema!r})")

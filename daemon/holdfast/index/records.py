@@ -1,4 +1,4 @@
-"""The records of the index, and their form on the disk (msgpack arrays; new fields only at the end, with a default)."""
+"""The records of the index and their format on disk (msgpack arrays; new fields only at the end, with a default)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 
 
 class EntryState(enum.IntEnum):
-    """What is known about a file in the tree. The values are on the disk: never renumber."""
+    """What is known about a file in the tree. The values are stored on disk: never renumber them."""
 
     CLEAN = 1
-    """Whole, and the store holds the same bytes under each of its object names."""
+    """Complete, and the store has the same bytes under each of its object names."""
     DIRTY = 2
     """Being written, or written and not yet in the store."""
     UPLOADING = 3
-    """On its way to the store; after a crash it counts as dirty."""
+    """Being sent to the store; after a crash it counts as dirty."""
     LOCAL = 4
     """A file that is never sent, whose digest is known."""
 
@@ -30,14 +30,14 @@ TRANSITIONS: dict[EntryState | None, frozenset[EntryState]] = {
     EntryState.UPLOADING: frozenset({EntryState.CLEAN, EntryState.DIRTY}),
     EntryState.LOCAL: frozenset({EntryState.LOCAL, EntryState.DIRTY}),
 }
-"""From which state to which. DIRTY to CLEAN happens only when a rebuild finds the same bytes in the store."""
+"""The allowed transitions. DIRTY to CLEAN happens only if a rebuild finds the same bytes in the store."""
 
 
 class CachedName(msgspec.Struct, array_like=True, frozen=True):
     """One object that a file is a copy of.
 
-    ``path`` is the file's path in the tree, ``etag`` the store's name of the version, ``modified_ns`` its last-modified
-    time in the store (0: the file does not have that time yet).
+    ``path`` is the file's path in the tree, ``etag`` the store's identifier of the version, ``modified_ns`` its
+    last-modified time in the store (0: the file's mtime is not set to it yet).
     """
 
     path: bytes
@@ -46,11 +46,11 @@ class CachedName(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """What is known about one file of the tree, kept under its inode number; hard links share it.
+    """What is known about one file of the tree, stored under its inode number; hard links share it.
 
-    It speaks of the file only as long as size and ctime are the file's; otherwise the bytes must be hashed again.
+    It is valid only as long as size and ctime match those of the file; otherwise the bytes must be hashed again.
     ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,
-    ``used_ns`` the time of the last open, ``path`` where the file was when its bytes last changed.
+    ``used_ns`` the time of the last open, ``path`` the location of the file when its bytes last changed.
     """
 
     state: EntryState
@@ -64,11 +64,11 @@ class Entry(msgspec.Struct, array_like=True):
     path: bytes = b""
 
     def describes(self, stat: os.stat_result) -> bool:
-        """Say whether the entry speaks of the file as it is: then its bytes are those that were hashed."""
+        """Say whether the entry matches the file as it is now: then its bytes are those that were hashed."""
         return (self.size_bytes, self.ctime_ns) == (stat.st_size, stat.st_ctime_ns)
 
     def become(self, state: EntryState) -> None:
-        """Change the state; ``ValueError`` when the table does not allow it."""
+        """Change the state. Raises ``ValueError`` if the table does not allow it."""
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"an entry can't go from {self.state.name} to {state.name}")
         self.state = state
@@ -87,7 +87,7 @@ class Entry(msgspec.Struct, array_like=True):
 
 
 class WorkdirRecord(msgspec.Struct, array_like=True):
-    """What is known about a working directory: who holds it (``pid`` 0: nobody) and since when, in seconds."""
+    """A working directory: which process holds it (``pid`` 0: none) and since when, in seconds."""
 
     role: str
     resource_id: str

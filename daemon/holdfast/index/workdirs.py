@@ -5,7 +5,7 @@ from __future__ import annotations
 import lmdb
 
 from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
-from holdfast.index.writing import writing
+from holdfast.index.transactions import writing
 
 
 class WorkdirRecords:
@@ -16,7 +16,7 @@ class WorkdirRecords:
         self._database = environment.open_db(b"workdirs")
 
     def get(self, path: bytes) -> WorkdirRecord | None:
-        """Return the record of the directory at ``path``; one that can't be read counts as none."""
+        """Return the record of the directory at ``path``; None if there is none, or if it can't be read."""
         with self._environment.begin(db=self._database) as transaction:
             return decoded_workdir(transaction.get(path))
 

@@ -1,9 +1,9 @@
-"""The kernel's side of the mount, beyond what pyfuse3 has words for: passthrough of data, and taking a mount over.
+"""The FUSE protocol beyond what pyfuse3 supports: passthrough of data, immediate replies, and taking a mount over.
 
-Importing this package loads the C module, which must happen before pyfuse3 is imported (``hooks``). What it adds to a
-mount is used through one ``Connection``. ``docs/internals/kernel.md`` tells how it works.
+Importing this package loads the C module (``native_module``), which must happen before pyfuse3 is imported. The file system
+uses it through one ``Connection``. ``docs/internals/kernel.md`` explains how it works.
 
-It must not know what the file system is: nodes, names and policy are numbers and descriptors here.
+It must not know the file system: nodes are numbers here, and files are descriptors.
 """
 
 from holdfast.kernel.connection import Connection

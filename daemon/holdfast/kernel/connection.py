@@ -1,16 +1,16 @@
-"""One mount's connection to the kernel, and what the C module adds to it.
+"""One mount's connection to the kernel, with what the C module adds to it.
 
-Passthrough: the file system registers a local file's descriptor and gets a backing id (``register``), and names that id
-in the reply to each OPEN and CREATE of the inode (``answer``). What the kernel then asks of the file system
-(``fs/fuse/iomode.c``, ``fs/fuse/passthrough.c``):
+Passthrough: the file system registers the descriptor of a local file, gets a backing id (``register``), and puts that id
+into the reply to each OPEN and CREATE of the inode (``answer``). The kernel has these rules (its ``fs/fuse/iomode.c`` and
+``fs/fuse/passthrough.c``):
 
-- all opens of an inode that are alive at one time are of one kind, passthrough or not, and those in passthrough name
-  the same backing id; the kernel answers EIO to an open that breaks this;
-- an id is closed when the last handle of its inode is released, never sooner: the kernel looks it up after the reply;
-- ids belong to the connection, not to the daemon: they are still good, and still needed, after a takeover.
+- all open handles of an inode are of one kind, passthrough or not, and those in passthrough have the same backing id; an
+  open that breaks this gets EIO;
+- an id is closed when the last handle of its inode is released, not earlier: the kernel looks it up after the reply;
+- ids belong to the connection, not to the daemon: they stay valid, and needed, after a takeover.
 
-A reply is told by its request's number. A handler asks for it (``request``) before its first await, for pyfuse3 goes from
-reading a request to that await in one step; it may answer at any later time.
+A request is identified by its unique number. A handler gets it with ``request``, before its first await: pyfuse3 goes from
+reading a request to that await in one step. The handler may answer at any later time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
 from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.hooks import HOOKS, DirectAnswer, Hooks, Lent
+from holdfast.kernel.native_module import NATIVE_MODULE, FdReply, ImmediateReply, NativeModule
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
 _BACKING_OPEN = 0x4010E501
@@ -39,36 +39,36 @@ _FOR_ALL_FILES = {
     errno.ELOOP: "the local store lies on a stacked file system (overlayfs)",
     errno.ENOTTY: "the kernel knows no backing files",
 }
-"""Refusals that no other file of the store would escape."""
+"""Errors that apply to every file of the store."""
 
 
 class Connection:
-    """What stands between pyfuse3 and ``/dev/fuse``. One at a time in a process, as with pyfuse3's own state."""
+    """The C module's session between pyfuse3 and ``/dev/fuse``. A process has one at a time, like pyfuse3's own state."""
 
-    def __init__(self, machine: probe.Machine, *, passthrough: bool, hooks: Hooks = HOOKS) -> None:
-        self._hooks = hooks
+    def __init__(self, machine: probe.Machine, *, passthrough: bool, native: NativeModule = NATIVE_MODULE) -> None:
+        self._native = native
         self._machine = machine
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self._refusal = ""
         self._device = -1
         self._tells_privileges: bool | None = None
-        self.request = hooks.request
-        """Return the number of the request whose handler runs. To be called before the handler's first await."""
-        self.drops_privileges = hooks.drops
-        """Say whether the request whose handler runs takes set-id bits and capabilities away; before the first await.
+        self.request = native.request
+        """Return the unique number of the request whose handler runs. Call it before the handler's first await."""
+        self.drops_privileges = native.drops
+        """Say whether the request whose handler runs removes set-id bits and capabilities. Call it before the first await.
 
-        The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and before a write of its own in a SETATTR
-        that changes nothing. Without hooks it changes the mode by itself."""
+        The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and, before a write of its own, in a SETATTR
+        that changes nothing. Without the C module it changes the mode by itself."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
     def prepare(self, keep: Path | None, *, takeover: bool = False, add: InitFlag = InitFlag.NONE) -> None:
-        """Say, before ``pyfuse3.init``, what the mount is to have.
+        """Configure the next mount, before ``pyfuse3.init``.
 
-        ``keep`` is where the start of the mount is kept for a later daemon. With ``takeover`` pyfuse3 is to mount on
-        ``/dev/fd/N``, the descriptor of a living mount, whose start was kept there; if nothing was, the earlier daemon
-        died before it spoke to the kernel. ``add`` are further flags to agree on, as far as the kernel offers them;
-        a mount that is taken over keeps those it has. Raises ``TakeoverError``.
+        ``keep`` is the file that keeps the INIT exchange for a later daemon. With ``takeover`` pyfuse3 mounts on
+        ``/dev/fd/N``, the descriptor of a live mount, whose exchange is read from that file; without one, the earlier daemon
+        died before it replied to INIT. ``add`` are further INIT flags to set if the kernel offers them; a mount that is
+        taken over keeps its flags. Raises ``TakeoverError``.
         """
         if takeover and self._machine.missing:
             raise TakeoverError(probe.takeover_forecast(self._machine))
@@ -80,43 +80,43 @@ class Connection:
             keep.unlink(missing_ok=True)
         kept = (exchange.request, exchange.reply) if exchange else (b"", b"")
         try:
-            self._hooks.configure(add, os.fsencode(keep) if keep else b"", takeover, *kept)
+            self._native.configure(add, os.fsencode(keep) if keep else b"", takeover, *kept)
         except ValueError as problem:
             raise TakeoverError(f"{keep}: {problem}") from None
 
     def attach(self) -> None:
-        """Take hold of the mount that ``pyfuse3.init`` has made."""
-        fd = self._hooks.session()[1]
+        """Duplicate the descriptor of the mount that ``pyfuse3.init`` has made."""
+        fd = self._native.session()[1]
         if fd >= 0:
             self._device = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
     def close(self) -> None:
-        """Let go of the mount, before pyfuse3 does. As long as nobody did, it would outlive pyfuse3's own descriptor.
+        """Close the duplicate, before pyfuse3 closes its own descriptor: an open one would keep the mount alive.
 
-        Who replies later, a thread that still syncs, replies to nobody.
+        Replies after this, as from a thread that still syncs, are dropped.
         """
-        self._hooks.end()
+        self._native.end()
         if self._device >= 0:
             os.close(self._device)
             self._device = -1
 
     @property
     def device(self) -> int:
-        """Descriptor of ``/dev/fuse`` for whoever keeps the mount alive while there is no daemon; -1 without hooks."""
+        """Descriptor of ``/dev/fuse``, for the process that keeps the mount alive between daemons; -1 without C module."""
         return self._device
 
-    # --- what came of it ---------------------------------------------------------------------------------------------
+    # --- the result --------------------------------------------------------------------------------------------------
 
     @property
     def outcome(self) -> probe.Outcome:
-        """What libfuse and the kernel answered so far."""
-        state, _, error, libfuse, offered, agreed, keep_error = self._hooks.session()
+        """The answers of libfuse and the kernel so far."""
+        state, _, error, libfuse, offered, agreed, keep_error = self._native.session()
         flags = InitFlag(agreed) if agreed else None
         return probe.Outcome(probe.Mounted(state), error, libfuse, InitFlag(offered), flags, keep_error)
 
     @property
     def mode(self) -> str:
-        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """How data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
         if self._forecast != probe.PASSTHROUGH:
             return self._forecast
         reason = probe.outcome(self.outcome) or self._refusal
@@ -125,27 +125,27 @@ class Connection:
     @property
     def takeover(self) -> str:
         """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
-        told = probe.takeover_forecast(self._machine)
-        if told != probe.TAKEOVER:
-            return told
+        forecast = probe.takeover_forecast(self._machine)
+        if forecast != probe.TAKEOVER:
+            return forecast
         reason = probe.takeover_outcome(self.outcome)
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 
     @property
     def has_begun(self) -> bool:
-        """Whether kernel and daemon have come to terms, after which requests come; True where that can't be told."""
+        """Whether the INIT exchange is complete, so that requests can come; True where that is unknown."""
         found = self.outcome
         return found.mounted is not probe.Mounted.FULL or found.agreed is not None
 
     @property
     def sees_requests(self) -> bool:
-        """Whether requests come past the hooks; where they don't, ``serve`` and ``answer_directly`` have no effect."""
+        """Whether requests pass through the C module; otherwise ``serve`` and ``answer_directly`` have no effect."""
         return self.outcome.mounted is probe.Mounted.FULL
 
     @property
     def tells_privileges(self) -> bool:
-        """Whether ``drops_privileges`` knows. Otherwise every change of the bytes takes set-id bits away."""
-        if self._tells_privileges is None:  # asked with each write: what is agreed on stays as long as the mount
+        """Whether ``drops_privileges`` is reliable. If not, treat every change of the bytes as removing set-id bits."""
+        if self._tells_privileges is None:  # cached: this is called with each write, and INIT flags never change
             agreed = self.outcome.agreed
             if agreed is None:
                 return False
@@ -155,11 +155,11 @@ class Connection:
     # --- passthrough -------------------------------------------------------------------------------------------------
 
     def register(self, node: int, fd: int) -> int | None:
-        """Give the kernel the regular file ``node``, open at ``fd`` until it is unregistered; return its backing id.
+        """Register the regular file ``node`` for passthrough; ``fd`` stays open until ``unregister``. Return the backing id.
 
-        None when the kernel won't have it: the file is then served by the daemon. Where the refusal holds for all
-        files, the kernel is not asked again. Takes about a microsecond. Whether the file has capabilities, for which the
-        kernel asks with the first write, is answered from ``fd`` meanwhile, without Python.
+        None when the kernel refuses: then the daemon serves the file. After a refusal that applies to all files, the kernel
+        is not asked again. Takes about a microsecond. Until ``unregister``, the kernel's question with the first write
+        whether the file has capabilities is answered from ``fd`` in C, without Python.
         """
         if self._refusal or self._forecast != probe.PASSTHROUGH or self._device < 0:
             return None
@@ -168,80 +168,80 @@ class Connection:
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
-        self._hooks.lend(node, fd, Lent.FILE, 0)
+        self._native.add_fd_reply(node, fd, FdReply.FILE, 0)
         return backing_id
 
     def unregister(self, node: int, backing_id: int) -> None:
-        """Close a backing id: no open may name it any more. Files that are open with it stay so."""
-        self._hooks.take_back(node)
-        with suppress(FileNotFoundError):  # a daemon that died right after this has closed it already
+        """Close a backing id: no further open may use it. Files that are open with it stay open."""
+        self._native.remove_fd_reply(node)
+        with suppress(FileNotFoundError):  # an earlier daemon closed it and died right after that
             fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
 
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
-        """Add to the reply that the OPEN, OPENDIR or CREATE numbered ``request`` will get.
+        """Set a backing id and flags in the reply to come to the OPEN, OPENDIR or CREATE with the number ``request``.
 
-        With a backing id, flags that the kernel does not allow beside passthrough are dropped, pyfuse3's own too.
+        With a backing id, flags that the kernel forbids beside passthrough are dropped, including pyfuse3's own.
         """
         if backing_id is not None or flags:
-            self._hooks.answer(request, backing_id or 0, flags)
+            self._native.answer(request, backing_id or 0, flags)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def answer_directly(self, function: DirectAnswer, opcodes: Iterable[Opcode]) -> None:
-        """Ask ``function`` first for requests of these kinds, in the step in which they are read.
+    def answer_directly(self, function: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
+        """Call ``function`` first for requests with these opcodes, right after they are read.
 
-        It must not wait, nor raise. To be called after ``attach``; without hooks it is never asked.
+        It must neither wait nor raise. Call this after ``attach``; without the C module ``function`` is never called.
         """
-        self._hooks.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+        self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
 
     def serve(self, events: int, handed_over: int, seconds: float) -> bool:
-        """Answer requests in the event loop's stead for ``seconds``, or until the epoll descriptor ``events`` is readable.
+        """Answer requests while the event loop would sleep: for ``seconds``, or until ``events`` (epoll) is readable.
 
-        A request that must go through pyfuse3 ends it too: it waits to be read, and the eventfd ``handed_over`` becomes
-        readable. Returns True when neither happened but the loop must not sleep any more: its time is over, or a task was
-        scheduled (``interrupt``). Does nothing before pyfuse3 has read a request by itself.
+        A request for pyfuse3 ends this too: it waits to be read, and the eventfd ``handed_over`` becomes readable. Returns
+        True when neither happened but the loop must go on: ``seconds`` are over, or a task was scheduled (``interrupt``).
+        Does nothing before pyfuse3 has read its first request.
         """
-        return self._hooks.serve(events, handed_over, seconds)
+        return self._native.serve(events, handed_over, seconds)
 
     def interrupt(self) -> None:
-        """Let ``serve``, further up the stack, return as soon as the request in hand is answered."""
-        self._hooks.interrupt()
+        """Make ``serve``, further up the stack, return after the current request."""
+        self._native.interrupt()
 
-    def lend_directory(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Answer GETATTR of a directory, and with ``whole`` LOOKUP of what is not in it, from ``fd``, without Python.
+    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
+        """Answer GETATTR of a directory and, with ``whole``, LOOKUP of names not in it, from ``fd`` in C, without Python.
 
-        To be taken back before ``fd`` is closed. The kernel may keep the answers for ``seconds``. ``whole``: what is not in
-        the backing directory is nowhere, and nobody else changes it.
+        Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. ``whole``: a
+        name that is not in the backing directory does not exist, and nobody else changes the directory.
         """
-        self._hooks.lend(node, fd, Lent.WHOLE_DIRECTORY if whole else Lent.DIRECTORY, round(seconds * 1e9))
+        self._native.add_fd_reply(node, fd, FdReply.WHOLE_DIRECTORY if whole else FdReply.DIRECTORY, round(seconds * 1e9))
 
-    def take_back_directory(self, node: int) -> None:
-        """Answer for the directory no more; one that was never lent may be taken back."""
-        self._hooks.take_back(node)
+    def stop_serving_directory(self, node: int) -> None:
+        """Stop answering for the directory. Does nothing for one that is not served."""
+        self._native.remove_fd_reply(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
-        """Return the reply to a READDIR of the backing directory open at ``fd``, from ``position`` on.
+        """Return the body of a READDIR reply for the backing directory open at ``fd``, from ``position`` on.
 
-        Offsets are the backing file system's; None where those don't last (native/entries.c). Inode numbers are too, but for
-        those that ``others`` has another one for. Raises ``OSError``.
+        Offsets are those of the backing file system; None if those are not stable (native/readdir.c). Inode numbers are its
+        own too, except where ``others`` maps one to another. Raises ``OSError``.
         """
-        return self._hooks.entries(fd, position, size_bytes, others)
+        return self._native.entries(fd, position, size_bytes, others)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
-        """Reply to a request that the function has taken on (``True``): a positive errno, or 0 and a body."""
-        self._hooks.reply(request, error, body)
+        """Reply to a request for which ``answer_directly``'s function returned True: a positive errno, or 0 and a body."""
+        self._native.reply(request, error, body)
 
     @staticmethod
     def is_resent(request: int) -> bool:
-        """Say whether an earlier daemon read this request too, and may have carried it out."""
+        """Say whether the kernel has sent this request before: an earlier daemon may have carried it out."""
         return request & RESENT != 0
 
     @staticmethod
     def number(request: int) -> int:
-        """Return the request's number without the mark of a resent one: the same however often it is sent."""
+        """Return the request's number without the flag of a resent request: the same however often it is sent."""
         return request & ~RESENT
 
     def requests(self) -> dict[Opcode, int]:
-        """Return how many requests of each kind were read since the mount; kinds without any are left out."""
-        counts = self._hooks.counts()[0]
+        """Return how many requests of each kind were read since the mount; zeros are left out."""
+        counts = self._native.counts()[0]
         return {opcode: counts[opcode] for opcode in Opcode if opcode < len(counts) and counts[opcode]}

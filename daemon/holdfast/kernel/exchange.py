@@ -1,8 +1,8 @@
-"""The INIT exchange that the first daemon of a mount kept, and that each later one replays.
+"""The INIT exchange that the first daemon of a mount keeps in a file, and that each later one replays.
 
-The C module writes the file just before the kernel gets the reply (``native/handshake.c``). It must outlive the daemon,
-not the machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, or none, or an unfinished
-``.new`` beside it that nobody reads.
+The C module writes the file just before the kernel gets the reply (``native/handshake.c``). The file must outlive the
+daemon but not the machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, none, or an
+unfinished ``.new`` beside it, which nobody reads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _REPLY_BYTES = 16 + 64
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The kernel's INIT request and the reply it got, headers and all."""
+    """The kernel's INIT request and its reply, with headers."""
 
     request: bytes
     reply: bytes
 
     @classmethod
     def read(cls, path: Path) -> Exchange | None:
-        """Read what was kept; None when nothing was. Raises ``TakeoverError`` when it is something else."""
+        """Read the kept exchange; None if there is none. Raises ``TakeoverError`` for an unreadable or invalid file."""
         try:
             data = path.read_bytes()
         except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""fallocate(2), which pyfuse3 has no handler for: the C module hands it over as a SETXATTR with an empty name.
+"""fallocate(2), for which pyfuse3 has no handler: the C module passes it on as a SETXATTR with an empty name.
 
-No system call can set an attribute without a name (the kernel answers ERANGE), so nothing else looks like it.
+No system call can set an attribute with an empty name (the kernel answers ERANGE), so the two can't be confused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 @dataclass(frozen=True, slots=True)
 class Fallocation:
-    """A request to allocate, zero or free a range of an open file. ``mode`` holds FALLOC_FL_* bits."""
+    """A request to allocate, zero or free a range of an open file. ``mode`` has FALLOC_FL_* bits."""
 
     handle: int
     offset: int
@@ -27,11 +27,11 @@ class Fallocation:
 
     @classmethod
     def of(cls, name: bytes, value: bytes) -> Fallocation | None:
-        """Return what a setxattr handler was really called for; None when it was called to set an attribute."""
+        """Return the fallocate request behind a call of the setxattr handler; None if it really sets an attribute."""
         return None if name else cls(*_REQUEST.unpack(value))
 
     def apply(self, fd: int) -> None:
-        """Carry it out on the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. May wait for the disk."""
+        """Do it to the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. Blocks on the disk."""
         while _libc.fallocate(fd, self.mode, self.offset, self.length_bytes) != 0:
             number = ctypes.get_errno()
             if number != errno.EINTR:

@@ -1,11 +1,11 @@
-"""Making the kernel forget a name, in a process of its own.
+"""Invalidating names in the kernel's cache (FUSE_NOTIFY_INVAL_ENTRY), from a process of its own.
 
-The kernel takes the lock of the name's directory for that, and whoever waits for an answer in that directory has it. Nothing
-ends a thread that waits for such a lock: a daemon that is killed meanwhile would not end before the next one answers, which
-can't begin before this one has ended. So another process waits. It has the mount's descriptor and nothing else, and
-starts and ends with the daemon.
+To drop a name the kernel takes the lock of its directory, which a system call may hold that waits for the daemon's answer
+there. A thread that waits for this lock can't be killed. If it were the daemon's, a killed daemon would not end until the
+next one has answered, and that one can't start before this one has ended. So another process waits. It has the mount's
+descriptor and nothing else, and starts and ends with the daemon.
 
-This file is that process's program too, and imports nothing but Python's own.
+This file is also that process's program, and so imports only the standard library.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ _NOTICE = struct.Struct("=IiQQII")
 _INVALIDATE_ENTRY = 3
 _LARGEST_MESSAGE_BYTES = 4096
 _PAUSE_SECONDS = 1.0
-_THREADS = 8  # names that wait for a lock keep others waiting only when there are so many
+_THREADS = 8  # so many names can wait for locks before others have to wait for them
 
 
 class Invalidator:
-    """Makes the kernel forget names in the mount that is served by the descriptor ``device``. For any thread."""
+    """Invalidates names in the mount with the descriptor ``device``. Safe to use from any thread."""
 
     def __init__(self, device: int) -> None:
         self._device = device
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._left: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
         self._channel = self._start()
         threading.Thread(target=self._send_all, name="invalidator", daemon=True).start()
 
     def invalidate(self, parent: int, name: bytes) -> None:
-        """Have the name in the directory with that node id forgotten, soon. For the event loop: returns at once."""
-        self._left.put((parent, name))
+        """Invalidate a name in the directory with the node id ``parent``, soon: this returns at once."""
+        self._queue.put((parent, name))
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Return when the kernel has forgotten the name, or has not known it. Raises ``OSError`` when that can't be told."""
+        """Invalidate a name; return when the kernel no longer has it. Raises ``OSError`` if that remains unknown."""
         if not (self._ask(parent, name) or self._ask(parent, name)):
             raise OSError(errno.EIO, "the process that tells the kernel has been killed")
 
     def close(self) -> None:
-        """Let the process end; do not wait until it has."""
+        """Make the process end, without waiting for it."""
         self._closed.set()
-        self._left.put(None)
+        self._queue.put(None)
         with self._lock:
             self._channel.close()
 
     def _send_all(self) -> None:
-        while (left := self._left.get()) is not None:
+        while (name := self._queue.get()) is not None:
             while not self._closed.is_set():
                 try:
-                    self._send(*left)
+                    self._send(*name)
                     break
-                except OSError:  # there is no process, and none can be started now
+                except OSError:  # the process is gone, and a new one can't be started now
                     self._closed.wait(_PAUSE_SECONDS)
 
     def _ask(self, parent: int, name: bytes) -> bool:
@@ -77,7 +77,7 @@ class Invalidator:
         with self._lock:
             try:
                 socket.send_fds(self._channel, [message], list(answer_to))
-            except OSError:  # it was killed
+            except OSError:  # the process was killed
                 if self._closed.is_set():
                     raise
                 self._channel.close()
@@ -89,20 +89,20 @@ class Invalidator:
         descriptors = (there.fileno(), self._device)
         with there:
             command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
-            # It ends when ``here`` is closed, and not by the Ctrl-C that is meant for the daemon.
+            # It ends when ``here`` is closed. A session of its own: Ctrl-C is for the daemon only.
             subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
         return here
 
 
 def notice(parent: int, name: bytes) -> bytes:
-    """Return what is written to the mount's descriptor."""
+    """Return the FUSE_NOTIFY_INVAL_ENTRY message to write to the mount's descriptor."""
     length = _NOTICE.size + len(name) + 1
     return _NOTICE.pack(length, _INVALIDATE_ENTRY, 0, parent, len(name), 0) + name + b"\0"
 
 
-def _work(device: int, left: SimpleQueue[tuple[bytes, list[int]]]) -> None:
+def _work(device: int, queue: SimpleQueue[tuple[bytes, list[int]]]) -> None:
     while True:
-        message, answer_to = left.get()
+        message, answer_to = queue.get()
         (parent,) = _PARENT.unpack_from(message)
         with suppress(OSError):  # the kernel does not know the name, or the mount is gone
             os.write(device, notice(parent, message[_PARENT.size :]))
@@ -113,16 +113,16 @@ def _work(device: int, left: SimpleQueue[tuple[bytes, list[int]]]) -> None:
 
 
 def main() -> None:
-    """Run until the daemon has ended."""
+    """Run until the daemon ends."""
     channel, device = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    left: SimpleQueue[tuple[bytes, list[int]]] = SimpleQueue()
+    queue: SimpleQueue[tuple[bytes, list[int]]] = SimpleQueue()
     for _ in range(_THREADS):
-        threading.Thread(target=_work, args=(device, left), daemon=True).start()
+        threading.Thread(target=_work, args=(device, queue), daemon=True).start()
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1)
         if not message:
             os._exit(0)
-        left.put((message, list(descriptors)))
+        queue.put((message, list(descriptors)))
 
 
 if __name__ == "__main__":

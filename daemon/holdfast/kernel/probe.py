@@ -1,7 +1,7 @@
-"""Whether data can go past the daemon, and the mount outlive it, on this machine; and if not, why not, in words.
+"""Whether this machine supports passthrough and takeover; if not, the reason in words, for status and doctor.
 
-Two questions at two times: ``forecast`` before a mount, from facts about the machine; ``outcome`` after it, from what
-libfuse and the kernel answered. Both are pure. The texts are for status and doctor.
+There are two answers: a forecast before the mount, from facts about the machine, and an outcome after it, from the answers
+of libfuse and the kernel. All of these functions are pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from holdfast.kernel.hooks import MISSING
+from holdfast.kernel.native_module import MISSING
 from holdfast.kernel.protocol import InitFlag
 
 PASSTHROUGH = "passthrough"
@@ -24,7 +24,7 @@ _CAP_SYS_ADMIN = 21
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The facts that decide before a mount. ``missing`` says why the C module is not there; empty when it is."""
+    """The facts behind a forecast. ``missing`` says why there is no C module; empty when there is."""
 
     kernel: tuple[int, int]
     capabilities: int
@@ -39,13 +39,13 @@ class Machine:
 
 
 def kernel_version(release: str) -> tuple[int, int]:
-    """Return major and minor of a release such as ``6.1.0-13-amd64``; (0, 0) when it is none."""
+    """Return major and minor of a release such as ``6.1.0-13-amd64``; (0, 0) when it can't be parsed."""
     found = re.match(r"(\d+)\.(\d+)", release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def forecast(machine: Machine, *, wanted: bool) -> str:
-    """Say how data will go: ``passthrough``, or ``daemon-io:`` and the reason."""
+    """Say how data will be read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
     if not wanted:
         return "daemon-io: switched off by setting"
     reason = _common(machine)
@@ -69,7 +69,7 @@ def _common(machine: Machine) -> str:
 
 
 class Mounted(IntEnum):
-    """How a mount came out (``native/mounting.h``)."""
+    """The result of a mount (``enum mounting_state`` in native/mounting.h)."""
 
     NONE = 0
     PLAIN = 1
@@ -79,7 +79,7 @@ class Mounted(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What libfuse and the kernel answered. ``agreed`` is None until the kernel has its reply to INIT."""
+    """The answers of libfuse and the kernel. ``agreed`` is None until the kernel has its reply to INIT."""
 
     mounted: Mounted
     error: int
@@ -90,7 +90,7 @@ class Outcome:
 
 
 def outcome(found: Outcome) -> str:
-    """Say why data does not go past the daemon after all; empty when it does, or when the kernel has not spoken yet."""
+    """Say why the mount has no passthrough; empty when it has, or while the INIT exchange is not complete."""
     reason = _not_attached(found)
     if reason or found.agreed is None or InitFlag.PASSTHROUGH in found.agreed:
         return reason
@@ -100,7 +100,7 @@ def outcome(found: Outcome) -> str:
 
 
 def takeover_outcome(found: Outcome) -> str:
-    """Say why the mount can't be taken over after all; empty when it can, or when the kernel has not spoken yet."""
+    """Say why the mount can't be taken over; empty when it can, or while the INIT exchange is not complete."""
     reason = _not_attached(found)
     if reason or found.agreed is None:
         return reason

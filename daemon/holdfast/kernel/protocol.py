@@ -1,4 +1,4 @@
-"""Numbers of the FUSE protocol that the Python side says or is told.
+"""Numbers of the FUSE protocol that the Python side uses.
 
 Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40.
 """
@@ -9,30 +9,30 @@ import enum
 
 
 class InitFlag(enum.IntFlag):
-    """What kernel and daemon can agree on at the start of a mount."""
+    """Flags of the INIT request and reply, on which kernel and daemon agree when the mount starts."""
 
     NONE = 0
     READDIRPLUS_WHEN_USED = 1 << 14
     DROP_PRIVILEGES = 1 << 28
-    """FUSE_HANDLE_KILLPRIV_V2: the daemon takes set-id bits and capabilities away, and the kernel says when. Without it,
-    the kernel does it by itself, and asks for ``security.capability`` before each write to find out."""
+    """FUSE_HANDLE_KILLPRIV_V2: the daemon removes set-id bits and capabilities, and the kernel says when. Without it, the
+    kernel removes them, and sends a GETXATTR of ``security.capability`` before each write to find out."""
     PASSTHROUGH = 1 << 37
     RESEND = 1 << 39
 
 
 class OpenFlag(enum.IntFlag):
-    """How the kernel treats one open file or directory: flags of the reply to OPEN, OPENDIR and CREATE."""
+    """Flags of the reply to OPEN, OPENDIR and CREATE: how the kernel treats this open file or directory."""
 
     NONE = 0
     KEEP_CACHE = 1 << 1
     CACHE_DIRECTORY = 1 << 3
     NO_FLUSH = 1 << 5
     PASSTHROUGH = 1 << 7
-    """Goes with a backing id, and only with one."""
+    """Set together with a backing id, never without."""
 
 
 class Opcode(enum.IntEnum):
-    """What a request asks for. ``OTHER`` stands for those that this table lacks."""
+    """The kind of a request. ``OTHER`` stands for those that this table lacks."""
 
     OTHER = 0
     LOOKUP = 1
@@ -88,4 +88,4 @@ class Opcode(enum.IntEnum):
 
 
 RESENT = 1 << 63
-"""FUSE_UNIQUE_RESEND: set in the number of a request that the kernel sends again."""
+"""FUSE_UNIQUE_RESEND: set in the unique number of a request that the kernel sends again."""

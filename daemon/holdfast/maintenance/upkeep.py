@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import trio
@@ -11,11 +12,13 @@ from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.errors import ConfigurationError
-from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.swept import SweptObjects
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.remote_view.deleted_objects import DeletedObjects
+from holdfast.maintenance.unconfigured import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
 _SECOND_NS = 10**9
+_log = logging.getLogger("holdfast.maintenance")
 
 
 class Upkeep:
@@ -24,15 +27,18 @@ class Upkeep:
     Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
     """
 
-    def __init__(self, files: FileSystem, workdirs: Workdirs) -> None:
-        core = files.core
-        self.plan_store = PlanStore(core.store.path / "plans")
-        self._stores = {name: remote.access for name, remote in core.remotes.items()}
-        self._settings = core.config.sweep
-        self._events = core.events
-        local = SweptObjects(core, files.presence)
-        self.sweeps = StoreSweeps(self._stores, self.plan_store, local, core.events, core.counters)
-        self.workdirs = WorkdirSweeps(files, workdirs, self.plan_store)
+    def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
+        parts = base.parts
+        self.plan_store = PlanStore(parts.store.path / "plans")
+        self._stores = {name: remote.access for name, remote in parts.remotes.items()}
+        self._parts = parts
+        self._settings = parts.config.sweep
+        self._events = parts.events
+        local = DeletedObjects(
+            parts.remotes, base.nodes, parts.store.tree, parts.index, base.copies, base.fetcher, base.invalidation
+        )
+        self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
+        self.workdirs = WorkdirSweeps(base, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),
             **dict.fromkeys(self.sweeps.zones, self.sweeps),
@@ -41,7 +47,8 @@ class Upkeep:
         self._roots = self._checked_roots()
 
     async def run(self) -> None:
-        """Sweep regularly, if that is switched on, until cancelled."""
+        """Tell what is left of zones that are no longer configured; then sweep regularly, if that is switched on."""
+        await self._tell_of_remains()
         if not self._settings.every_seconds:
             await trio.sleep_forever()
         node = socket.gethostname()
@@ -68,11 +75,28 @@ class Upkeep:
         batches = settings.min_batches_to_retain if min_batches_to_retain is None else min_batches_to_retain
         return Policy(int(grace * _SECOND_NS), int(abandoned_seconds * _SECOND_NS), batches)
 
+    async def _tell_of_remains(self) -> None:
+        parts = self._parts
+        found = await trio.to_thread.run_sync(remains, parts.store.tree, parts.index, parts.zones)
+        for name, each in found.items():
+            self._events.emit(
+                "zone-not-configured", zone=name, files=each.files, unsent=each.unsent, deletions=each.deletions
+            )
+            if each.unsent or each.deletions:
+                _log.warning(
+                    "%s is not configured any more, and %d files and %d deletions were not sent; set stores.%s.url again",
+                    *(name, each.unsent, each.deletions, name),
+                )
+
     def _checked_roots(self) -> list[tuple[str, str]]:
-        wanted = self._settings.roots or ["checkpoints", *sorted(self.workdirs.zones)]
+        wanted = self._settings.roots or [*self._stores_of_state(), *sorted(self.workdirs.zones)]
         roots = [(zone, root) for zone, _, root in (each.strip("/").partition("/") for each in wanted)]
         for zone, _ in roots:
             if zone not in self.sweepers:
                 allowed = ", ".join(sorted(self.sweepers))
                 raise ConfigurationError(f"sweep.roots: there is no zone {zone!r}; allowed are {allowed}")
         return roots
+
+    def _stores_of_state(self) -> list[str]:
+        """Return the stores that hold checkpoints: those that ``localState`` of any role falls back to."""
+        return sorted({section.local_state for section in self._parts.config.every_role() if section.local_state})

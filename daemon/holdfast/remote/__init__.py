@@ -1,4 +1,4 @@
-"""Remote stores by URL. Every call here waits for a disk or a network: call it in a thread."""
+"""Remote stores by URL. Every call here blocks on a disk or the network: make it in a thread."""
 
 from holdfast.remote.contract import (
     Capabilities,
@@ -9,7 +9,8 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
-from holdfast.remote.names import PRIVATE, is_private, key_below
+from holdfast.remote.keys import PRIVATE, is_private, key_below
+from holdfast.remote.overlap import Location, location_of
 from holdfast.remote.urls import directory_of, open_store
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Capabilities",
     "DirectoryInfo",
     "DirectoryListing",
+    "Location",
     "ObjectBody",
     "ObjectInfo",
     "RemoteStore",
@@ -24,5 +26,6 @@ __all__ = [
     "directory_of",
     "is_private",
     "key_below",
+    "location_of",
     "open_store",
 ]

@@ -1,8 +1,9 @@
-"""Credentials for S3 from the files that the AWS tools use.
+"""S3 credentials from the configuration files of the AWS tools.
 
-obstore itself knows the environment, web identity, container and instance roles, but not the profiles of ``~/.aws``. Static
-keys of a profile are read here; a profile that gets its keys otherwise (SSO, assumed roles, a process) needs boto3, which
-obstore can ask. As with the AWS tools the environment goes before a profile, setting by setting. Nothing here is logged.
+obstore itself supports the environment, web identity, container and instance roles, but not the profiles of ``~/.aws``.
+Static keys of a profile are read here; a profile that gets its keys otherwise (SSO, assumed roles, a process) needs boto3,
+which obstore can use. As with the AWS tools, the environment overrides a profile, setting by setting. Nothing here is
+logged.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _VARIABLES = {
 
 
 def s3_profile_options(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the obstore options that the chosen profile gives, except what the environment says itself.
+    """Return the obstore options from the chosen profile, except those that the environment sets.
 
-    Keys come from the profile only if the environment names no credentials of any kind. Raises ``ConfigurationError`` when
-    ``AWS_PROFILE`` names a profile that does not exist or that needs boto3, and for files that can't be read.
+    Keys are taken from the profile only if the environment has no credentials of any kind. Raises ``ConfigurationError`` if
+    ``AWS_PROFILE`` names a profile that does not exist or needs boto3, and for files that can't be read.
     """
     wanted = environment.get("AWS_PROFILE")
     name = wanted or "default"

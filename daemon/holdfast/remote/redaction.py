@@ -1,4 +1,4 @@
-"""Keeping credentials out of texts: messages, logs, status, the URL that a store shows."""
+"""Removing credentials from everything that is shown: messages, logs, status, a store's URL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+CONTAINER_FIRST = {"abfs", "abfss"}
+"""Schemes with a container where others have a user, as Hadoop does: abfss://container@account.dfs.core.windows.net/path"""
+
 _HIDDEN = "***"
 _TELLING_NAME = re.compile(
     r"secret|token|passw|credential|signature|access_?key|account_?key|(?:^|_)(?:key|sas|auth|pwd)(?:_|$)", re.I
 )
 _IN_QUERY = re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)|sig|se|AWSAccessKeyId)=[^&\s]+")
 _SHORTEST_SECRET = 4
-_CONTAINER_FIRST = {"abfs", "abfss"}  # as Hadoop writes it: abfss://container@account.dfs.core.windows.net/path
 
 
 def public_url(url: str) -> str:
@@ -23,17 +25,17 @@ def public_url(url: str) -> str:
 
 
 def secrets_of(url: str, options: Mapping[str, Any]) -> frozenset[str]:
-    """Return what must not be shown: the password in ``url``, and the values of options whose names tell of a secret."""
+    """Return the strings that must not be shown: the password in ``url``, and values of options with telling names."""
     secrets = {str(value) for name, value in options.items() if _TELLING_NAME.search(name)}
     password = _parts(url)[1].partition(":")[2]
     return frozenset(secret for secret in {password, unquote(password), *secrets} if len(secret) >= _SHORTEST_SECRET)
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Return scheme, user with password, and the rest. A password may have been written with a slash, which ends a host."""
+    """Return scheme, user with password, and the rest. A password may have an unescaped slash, which ends the authority."""
     scheme, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    if "@" in authority and not (scheme in _CONTAINER_FIRST and ":" not in authority):
+    if "@" in authority and not (scheme in CONTAINER_FIRST and ":" not in authority):
         user_info, _, host = authority.rpartition("@")
         return scheme + separator, user_info, f"{host}{slash}{path}"
     if ":" in authority and "@" in path:

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opening the store that a URL names."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from obstore.store import MemoryStore, from_url
 from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
-from holdfast.remote.files import DirectoryStore
-from holdfast.remote.filesystems import FsspecStore
-from holdfast.remote.objects import ObstoreStore
-from holdfast.remote.redaction import public_url, secrets_of
-from holdfast.remote.translation import brief, is_panic
+from holdfast.remote.file_store import FileStore
+from holdfast.remote.fsspec_store import FsspecStore
+from holdfast.remote.obstore_errors import brief, is_panic
+from holdfast.remote.obstore_store import ObstoreStore
+from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
-_CONTAINER_FIRST = {"abfs", "abfss"}  # abfss://container@account.dfs.core.windows.net/path
 _AZURE = {"az", "abfs", "abfss"}
 _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}
 _CREDENTIAL_OPTIONS = {"access_key_id", "secret_access_key", "session_token", "token", "skip_signature"}
+_KEY_PAIR = {"access_key_id", "secret_access_key"}
+_TOKENS = {"session_token", "token", "credential_provider"}
 _PROFILE_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token", "credential_provider"}
 
 
@@ -37,15 +38,15 @@ def open_store(
     request_timeout_seconds: float,
     connect_timeout_seconds: float,
 ) -> RemoteStore:
-    """Return the store at ``url``; nothing is asked of it yet.
+    """Return the store at ``url``, before any request to it.
 
-    ``options`` go to the library behind the scheme (obstore's store configuration, or the fsspec file system's).
-    A scheme with the prefix ``fsspec+`` is opened through fsspec even where obstore knows it. Raises
-    ``ConfigurationError`` for a URL or option that can't be, ``RemoteRefusedError`` for a directory that can't serve.
+    ``options`` are passed to the library behind the scheme (obstore's store configuration, or the fsspec file system's). A
+    scheme with the prefix ``fsspec+`` is opened through fsspec even if obstore knows it. Raises ``ConfigurationError`` for
+    an invalid URL or option, and ``RemoteRefusedError`` for a directory that can't be a store.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme == "file":
-        return DirectoryStore(directory_of(url))
+        return FileStore(directory_of(url))
     if scheme == "memory":
         return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
@@ -77,7 +78,7 @@ def _cloud_store(
     shown = public_url(url)
     if not parts.netloc:
         raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")
-    if parts.password or (parts.username and scheme not in _CONTAINER_FIRST):
+    if parts.password or (parts.username and scheme not in CONTAINER_FIRST):
         raise ConfigurationError(f"{shown}: credentials don't belong into a URL; see docs/configuration.md")
     if parts.query or parts.fragment:
         raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
@@ -92,7 +93,7 @@ def _cloud_store(
     }
     if str(settings.pop("allow_http", "")).lower() == "true" or _has_plain_endpoint({**variables, **settings}):
         client["allow_http"] = True
-    secrets = secrets_of(url, {**variables, **settings})
+    secrets = secrets_of(url, {**variables, **options, **settings})
     config: Any = settings
     try:
         store: Any = from_url(
@@ -110,7 +111,7 @@ def _cloud_store(
 
 
 def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return obstore's settings: ``options``, and beneath them the profile's, whose credentials come as a whole or not."""
+    """Return obstore's settings: ``options``, then the profile's. Of the profile, all credentials are taken or none."""
     given = {name.lower().removeprefix("aws_") for name in options}
     profile = s3_profile_options(environment)
     if given & _CREDENTIAL_OPTIONS or "credential_provider" in given:
@@ -118,7 +119,20 @@ def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     settings = {name: value for name, value in profile.items() if name not in given and f"{name}_url" not in given}
     if "copy_if_not_exists" not in given and not environment.get("AWS_COPY_IF_NOT_EXISTS"):
         settings["copy_if_not_exists"] = "multipart"
-    return {**settings, **options}
+    settings.update(options)
+    if given >= _KEY_PAIR and not _TOKENS & given and environment.get("AWS_SESSION_TOKEN"):
+        return _with_keys_alone(settings)
+    return settings
+
+
+def _with_keys_alone(settings: dict[str, Any]) -> dict[str, Any]:
+    """Let the keys in ``settings`` be used without the session token of the environment, which obstore would add.
+
+    That token belongs to the environment's own keys; the server refuses it with any others.
+    """
+    keys = {short: settings[name] for name in settings if (short := name.lower().removeprefix("aws_")) in _KEY_PAIR}
+    rest = {name: value for name, value in settings.items() if name.lower().removeprefix("aws_") not in _KEY_PAIR}
+    return {**rest, "credential_provider": lambda: {**keys, "expires_at": None}}
 
 
 def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:

@@ -1,14 +1,14 @@
-"""What the next daemon of a mount must know, because the kernel goes on using it: the session.
+"""The session: what the next daemon of a mount must know, because the kernel continues to use it.
 
-It lies beside the control socket, on tmpfs: it outlives the daemon, and need not outlive the machine, for the mount does
-not either. A daemon may be killed at any moment, and everything here is right at every moment. Must not know: what nodes,
-handles and requests are for.
+It is stored beside the control socket, on tmpfs. It outlives the daemon, and need not outlive a reboot, because the mount
+does not either. A daemon may be killed at any moment, so everything here is consistent at every moment. Must not know:
+what nodes, handles and requests are for.
 """
 
 from holdfast.session.area import Identity, SessionArea, SessionTables
-from holdfast.session.opens import NUMBER_MASK, OpenRecord, OpenTable, version_mark
+from holdfast.session.open_table import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
-from holdfast.session.removals import RemovalTable
+from holdfast.session.unlinks import UnlinkTable
 
 __all__ = [
     "NUMBER_MASK",
@@ -16,9 +16,9 @@ __all__ = [
     "NodeRecord",
     "OpenRecord",
     "OpenTable",
-    "RemovalTable",
     "SessionArea",
     "SessionRecords",
     "SessionTables",
+    "UnlinkTable",
     "version_mark",
 ]

@@ -1,6 +1,6 @@
-"""The session's directory: which mount it belongs to, and where its parts lie.
+"""The session's directory: which mount it belongs to, and where its parts are.
 
-``mount`` is written last at the start of a mount and removed first at its end: without it nothing else counts.
+``mount`` is written last when a mount starts and removed first when it ends: without it everything else is ignored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
-from holdfast.session.opens import OpenTable
+from holdfast.session.open_table import OpenTable
 from holdfast.session.records import SessionRecords, full
-from holdfast.session.removals import RemovalTable
+from holdfast.session.unlinks import UnlinkTable
 
 _FORMAT = 1
 _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
@@ -28,8 +28,8 @@ _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another v
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Which mount a session belongs to.
 
-    ``mountpoint`` has no symbolic links, ``asked_for`` is how the setting names it; ``device`` is the mount's st_dev,
-    which no two mounts of one boot share while they live; ``store`` is the local store's id.
+    ``mountpoint`` has no symbolic links, ``asked_for`` is the mountpoint as configured; ``device`` is the mount's st_dev,
+    which is unique among the mounts that exist at one time; ``store`` is the local store's id.
     """
 
     mountpoint: str
@@ -45,26 +45,26 @@ class SessionTables:
 
     opens: OpenTable
     records: SessionRecords
-    removals: RemovalTable
+    unlinks: UnlinkTable
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
         self.opens.close()
         self.records.close()
-        self.removals.close()
+        self.unlinks.close()
 
 
 class SessionArea:
-    """The directory ``directory``. ``open_tables`` gives its tables; ``begin`` makes it the session of a new mount.
+    """The session in ``directory``. ``open_tables`` opens its tables; ``begin`` makes it the session of a new mount.
 
-    It belongs to one daemon at a time, the one that has claimed it (``claim``), until that ends.
+    It belongs to one daemon at a time, the one that has claimed it (``claim``), until that daemon ends.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._claimed = -1
         self.exchange = directory / "start"
-        """Where the C module keeps how kernel and daemon came to terms."""
+        """Where the C module keeps the INIT exchange with the kernel."""
         self._identity = directory / "mount"
 
     @classmethod
@@ -73,16 +73,16 @@ class SessionArea:
         return cls(control_socket.with_suffix(".session"))
 
     def claim(self) -> None:
-        """Take hold of the session that is there, if there is one.
+        """Claim the existing session, if there is one.
 
-        Raises ``StoreInUseError`` when it is that of a daemon that lives, ``ConfigurationError`` when it can't be opened.
+        Raises ``StoreInUseError`` if it belongs to a living daemon, ``ConfigurationError`` if it can't be opened.
         """
         with self._explained():
             if self._claimed < 0 and self.directory.exists():
                 self._lock()
 
     def read(self) -> Identity | None:
-        """Return whose session was left here; None when there is none. Raises ``TakeoverError``."""
+        """Return which mount the existing session belongs to; None if there is none. Raises ``TakeoverError``."""
         try:
             identity = msgspec.json.decode(self._identity.read_bytes(), type=Identity)
         except FileNotFoundError:
@@ -94,9 +94,9 @@ class SessionArea:
         return identity
 
     def begin(self) -> None:
-        """Empty the directory, for a mount that is about to be made; create it if need be.
+        """Empty the directory for a mount that is about to be made; create it if necessary.
 
-        Raises ``SessionFullError``, ``ConfigurationError``, and ``StoreInUseError`` when it is that of a daemon that lives.
+        Raises ``SessionFullError``, ``ConfigurationError``, and ``StoreInUseError`` if it belongs to a living daemon.
         """
         with self._explained():
             while self._claimed < 0:
@@ -105,30 +105,30 @@ class SessionArea:
             self._empty()
 
     def sign(self, identity: Identity) -> None:
-        """Write down whose session this is, once the mount is there. Raises as ``begin`` does."""
+        """Record which mount this session belongs to, once the mount exists. Raises like ``begin``."""
         unfinished = self._identity.with_suffix(".new")
         with self._explained():
             unfinished.write_bytes(msgspec.json.encode(identity))
             unfinished.rename(self._identity)
 
     def disown(self) -> None:
-        """Let what is here count for nothing, whosever it was. Raises ``ConfigurationError`` and ``SessionFullError``."""
+        """Invalidate the session, whichever mount it belongs to. Raises ``ConfigurationError`` and ``SessionFullError``."""
         with self._explained():
             self._identity.unlink(missing_ok=True)
 
     def open_tables(self) -> SessionTables:
-        """Open the tables, as they were left or empty.
+        """Open the tables, with the content that was left there or empty.
 
-        Raises ``TakeoverError`` when they can't be read, ``SessionFullError`` and ``ConfigurationError`` when not written.
+        Raises ``TakeoverError`` if they can't be read, ``SessionFullError`` or ``ConfigurationError`` if not written.
         """
         with self._explained(), ExitStack() as opened:
             opens = OpenTable(self.directory / "opens")
             opened.callback(opens.close)
-            removals = RemovalTable(self.directory / "removals")
-            opened.callback(removals.close)
+            unlinks = UnlinkTable(self.directory / "removals")
+            opened.callback(unlinks.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()
-        return SessionTables(opens, records, removals)
+        return SessionTables(opens, records, unlinks)
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""
@@ -138,7 +138,7 @@ class SessionArea:
         self.release()
 
     def release(self) -> None:
-        """Let go of the session; what is kept stays."""
+        """Release the claim; the content stays."""
         if self._claimed >= 0:
             os.close(self._claimed)
             self._claimed = -1
@@ -152,7 +152,7 @@ class SessionArea:
                 path.unlink(missing_ok=True)
 
     def _lock(self) -> None:
-        """Claim the directory; one that goes meanwhile is nobody's. Raises ``OSError`` and ``StoreInUseError``."""
+        """Claim the directory, unless it is removed meanwhile. Raises ``OSError`` and ``StoreInUseError``."""
         fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The rarer things that a next daemon must know: LMDB on tmpfs, never synced.
+"""The rarer records that the next daemon needs: LMDB on tmpfs, never synced.
 
-- ``nodes``: those whose id is not the inode number of their file, so that the tree does not tell whose the id is;
-- ``notes``: what a request was about to do that can't be seen afterwards, by its number;
+- ``nodes``: nodes whose id is not the inode number of their file, so that the tree does not show which file it is;
+- ``notes``: by request number, what a request was about to do, if that can't be seen afterwards;
 - ``numbers``: requests that earlier daemons of this mount had counted when they ended.
 """
 
@@ -22,7 +22,7 @@ _MOST_NOTES = 4096
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A node: the inode number of its file; where that is 0, the id of its directory and its name there."""
+    """A node: the inode number of its file or, if that is 0, the id of its directory and its name there."""
 
     backing: int
     is_directory: bool
@@ -33,8 +33,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
 class SessionRecords:
     """The records in the directory ``path``, which is created if it is missing.
 
-    A call is done when it returns. Each that writes raises ``SessionFullError``, and has changed nothing then; so does the
-    first opening. What can't be read raises ``TakeoverError``.
+    A change is complete when the call returns. Every call that writes, and the first opening, may raise
+    ``SessionFullError``, having changed nothing. Records that can't be read raise ``TakeoverError``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,13 +56,13 @@ class SessionRecords:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def keep(self, node_id: int, record: NodeRecord) -> None:
-        """Write down what the id stands for."""
+        """Record what the id stands for."""
         with self._writing(self._nodes) as transaction:
             transaction.put(_key(node_id), msgspec.msgpack.encode(record))
         self._kept.add(node_id)
 
     def drop(self, node_id: int) -> None:
-        """Forget the id, if it is written down."""
+        """Remove the record of the id, if there is one."""
         if node_id in self._kept:
             with self._writing(self._nodes) as transaction:
                 transaction.delete(_key(node_id))
@@ -77,7 +77,7 @@ class SessionRecords:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def note(self, number: int, text: bytes = b"") -> None:
-        """Write down that the request ``number`` is about to take effect."""
+        """Record that the request ``number`` is about to take effect."""
         with self._writing(self._notes) as transaction:
             transaction.put(_key(number), text)
             if transaction.stat(self._notes)["entries"] > _MOST_NOTES:
@@ -86,12 +86,12 @@ class SessionRecords:
                 cursor.delete()
 
     def noted(self, number: int) -> bytes | None:
-        """Return what was noted of a request; None when nothing was."""
+        """Return what was recorded for a request; None if nothing was."""
         with self._environment.begin(db=self._notes) as transaction:
             return transaction.get(_key(number))
 
     def add_numbers(self, numbers: Iterable[int]) -> None:
-        """Write down the numbers of requests that were counted."""
+        """Record the numbers of requests that were counted."""
         with self._writing(self._numbers) as transaction:
             for number in numbers:
                 transaction.put(_key(number), b"")
@@ -115,7 +115,7 @@ class SessionRecords:
 
 
 def full(path: Path) -> SessionFullError:
-    """Return what is raised when nothing more can be written below ``path``."""
+    """Return the error for a full file system below ``path``."""
     return SessionFullError(f"the file system of {path} is full: free some space in it (df {path})")
 
 

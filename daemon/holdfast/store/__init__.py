@@ -1,14 +1,14 @@
-"""The local store: one directory on one file system, with everything in it that this node keeps."""
+"""The local store: one directory on one file system that contains everything this node keeps."""
 
-from holdfast.store.freeing import Freeing
+from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
+from holdfast.store.deferred_free import Freeing
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import free_bytes
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
-from holdfast.store.unsent import is_unsent, mark_unsent, unmark_unsent, unsent_mark
+from holdfast.store.unsent_marks import is_unsent, mark_unsent, unmark_unsent, unsent_mark
 
 __all__ = [
     "FORMAT_VERSION",

@@ -1,4 +1,4 @@
-"""The store directory on the disk: what lies in it, who holds it, and whether it can be used at all.
+"""The store directory on the disk: its contents, its lock, and whether it can be used at all.
 
 ::
 
@@ -7,7 +7,7 @@
     tree/           the backing tree, in the shape of the mount
     fetching/  orphans/  trash/  quarantine/
     index/          LMDB
-    plans/          of sweeps (checkpoints.sweeps.plan_store), as soon as there is one
+    plans/          plans of sweeps (checkpoints.sweeps.plan_store), created with the first one
 
 The format version changes whenever an older daemon would misread what a newer one wrote.
 """
@@ -26,10 +26,10 @@ import msgspec
 
 from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
-from holdfast.store.freeing import Freeing
+from holdfast.store.change_stamps import Stamps
+from holdfast.store.deferred_free import Freeing
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.stamps import Stamps
 from holdfast.store.tree import Tree
 
 FORMAT_VERSION = 1
@@ -47,7 +47,7 @@ _ANOTHER = (
 
 
 class _Format(msgspec.Struct):
-    """The contents of ``format.json``; other versions may have more in it."""
+    """The contents of ``format.json``; other versions may have more fields."""
 
     format: int
     store: str
@@ -73,7 +73,7 @@ class StoreDirectory:
         """Open the store at ``path``; create it if it is empty or missing.
 
         Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, another format, not a store) and
-        ``StoreInUseError``; a directory that is refused is left as it was, one that is missing stays so.
+        ``StoreInUseError``. A directory that is refused is left unchanged, and a missing one is not created.
         """
         with ExitStack() as undo:
             try:
@@ -83,7 +83,7 @@ class StoreDirectory:
                 kind = _check_lasting(path)
                 lock_fd = _lock(path, undo)
                 _check_hard_links(path, kind)
-                store_id = _read_format(path) or _write_format(path, undo)  # it may have come before the lock was ours
+                store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
                 fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
                 stamps = Stamps.tried(fds["fetching"])
                 _sign(lock_fd)
@@ -111,18 +111,18 @@ class StoreDirectory:
 
     @property
     def index_path(self) -> Path:
-        """Where the index lives."""
+        """The directory of the index."""
         return self.path / "index"
 
     def close(self) -> None:
-        """Close all descriptors; the lock goes with them."""
+        """Close all descriptors, which releases the lock."""
         self.freeing.end()
         for fd in self._descriptors:
             os.close(fd)
 
 
 def _make(path: Path, undo: ExitStack) -> None:
-    """Create what is missing of ``path``; ``undo`` takes it away again."""
+    """Create the missing parts of ``path``; ``undo`` removes them again."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     for directory in reversed(missing):
         directory.mkdir(mode=0o700 if directory == path else 0o755, exist_ok=True)
@@ -130,7 +130,7 @@ def _make(path: Path, undo: ExitStack) -> None:
 
 
 def _remove_if_empty(directory: Path) -> None:
-    with suppress(OSError):  # somebody else uses it by now
+    with suppress(OSError):  # it is in use by now
         directory.rmdir()
 
 
@@ -145,7 +145,7 @@ def _check_contents(path: Path) -> None:
 
 
 def _check_lasting(path: Path) -> str:
-    """Return the kind of file system that ``path`` is on; refuse those in memory."""
+    """Return the kind of file system that ``path`` is on; refuse file systems in memory."""
     device = path.stat().st_dev
     kind = next((mount.file_system for mount in mountpoint.mounts() if mount.device == device), "unknown")
     if kind in _VOLATILE:
@@ -172,14 +172,14 @@ def _lock(path: Path, undo: ExitStack) -> int:
 
 
 def _sign(lock_fd: int) -> None:
-    """Write down who holds the lock, for those who find it held."""
+    """Write the pid of the lock's holder, for the error message of others."""
     os.ftruncate(lock_fd, 0)
     os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
 
 
 def _check_hard_links(path: Path, kind: str) -> None:
     probe, link = path / f"{_PROBE}file", path / f"{_PROBE}link"
-    link.unlink(missing_ok=True)  # a crash may have left it
+    link.unlink(missing_ok=True)  # a crash may have left it behind
     try:
         probe.touch()
         try:

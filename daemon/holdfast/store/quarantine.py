@@ -1,7 +1,7 @@
-"""Files that must not be served again: kept aside with the reason, for a person to look at, until they expire.
+"""Files that must not be served again: kept with the reason, for a person to look at, until they expire.
 
-Each file ``NAME`` stands beside ``NAME.json``; NAME begins with the time at which it came, in nanoseconds. A crash between
-the two leaves a file without a reason; it expires all the same.
+Beside each file ``NAME`` is ``NAME.json`` with the reason. NAME begins with the time of arrival, in nanoseconds. A crash
+between writing the two leaves a file without a reason; it expires all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REASON = ".json"
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedFile:
-    """One file in quarantine: its name there, its size, when it came (seconds since the epoch), and why it is there."""
+    """One file in quarantine: its name there, its size, its time of arrival (seconds since the epoch), and the reason."""
 
     name: str
     size_bytes: int
@@ -33,7 +33,7 @@ class QuarantinedFile:
 
 
 class Quarantine:
-    """The ``quarantine/`` directory behind ``directory_fd``. ``clock`` tells nanoseconds since the epoch."""
+    """The ``quarantine/`` directory behind ``directory_fd``. ``clock`` returns nanoseconds since the epoch."""
 
     def __init__(self, directory_fd: int, clock: Callable[[], int] = time.time_ns) -> None:
         self.directory_fd = directory_fd
@@ -43,7 +43,7 @@ class Quarantine:
     def take(self, source_fd: int, name: bytes, reason: dict[str, str]) -> str:
         """Move the file ``name`` here and write ``reason`` beside it; return its name here.
 
-        Raises ``OSError`` when the file can't be moved. A reason that can't be written is only logged.
+        Raises ``OSError`` if the file can't be moved. A reason that can't be written is only logged.
         """
         while True:
             kept = f"{self._clock()}-{next(self._numbers)}"
@@ -59,20 +59,20 @@ class Quarantine:
         return kept
 
     def files(self) -> list[QuarantinedFile]:
-        """Return what is here, oldest first."""
+        """Return the files in quarantine, oldest first."""
         found = []
         for name in os.listdir(self.directory_fd):
             if not name.endswith(_REASON):
-                with suppress(FileNotFoundError):  # a person has removed it meanwhile
+                with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                     stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
-                    if not stat_module.S_ISDIR(stat.st_mode):  # which a person has put here
+                    if not stat_module.S_ISDIR(stat.st_mode):  # somebody has put it here
                         found.append(QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)))
         return sorted(found, key=lambda file: file.since)
 
     def expire(self, before: float) -> int:
-        """Delete the files that came before the time ``before`` (seconds since the epoch); return how many.
+        """Delete the files that arrived before ``before`` (seconds since the epoch); return how many.
 
-        The reason goes first: a crash in between leaves no reason without a file.
+        The reason is deleted first, so a crash in between leaves no reason without a file.
         """
         doomed = [file for file in self.files() if file.since < before]
         for file in doomed:
@@ -101,6 +101,6 @@ class Quarantine:
 
 
 def _since(name: str, stat: os.stat_result) -> float:
-    """Read the time from a name; a file that a person put here has only that of its last change."""
+    """Read the time of arrival from a name; for a file that somebody put here, use that of its last change."""
     nanoseconds = name.partition("-")[0]
     return int(nanoseconds) / 1e9 if nanoseconds.isdecimal() else stat.st_ctime

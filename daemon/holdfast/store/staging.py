@@ -1,8 +1,8 @@
-"""Files on their way in or out of the tree: arriving (``fetching/``), nameless but open (``orphans/``), doomed (``trash/``).
+"""Files outside the tree: arriving (``fetching/``), nameless but open (``orphans/``), to be deleted (``trash/``).
 
-All three lie on the tree's file system, so that a rename or a link moves a file in one step. A crash leaves files behind
-that nobody needs: ``clear`` removes them at the start, before the mount exists. A takeover keeps the
-orphans that are open.
+All three are on the tree's file system, so a rename or a link moves a file in one step. A crash leaves files behind that
+are no longer needed: ``clear`` removes them at the start, before the mount exists. A takeover keeps the orphans that are
+open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 
 class Staging:
-    """Files that arrive from a store, under names of their own until they are whole and verified."""
+    """Files that arrive from a store. They have temporary names until they are complete and verified."""
 
     def __init__(self, directory_fd: int) -> None:
         self.directory_fd = directory_fd
@@ -25,7 +25,7 @@ class Staging:
     def create(self, size_bytes: int) -> tuple[bytes, int]:
         """Create a file with room for ``size_bytes``; return its name and a read-write descriptor.
 
-        Raises ``OSError`` with ENOSPC when the disk has no room, and leaves nothing behind then.
+        Raises ``OSError`` with ENOSPC if the disk has no room, and leaves nothing behind.
         """
         name = b"%d" % next(self._numbers)
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.directory_fd)
@@ -39,11 +39,11 @@ class Staging:
         return name, fd
 
     def place(self, name: bytes, target_fd: int, target: bytes) -> None:
-        """Move a whole file to its place in the tree, over whatever stands there. Raises ``OSError``."""
+        """Move a complete file to its place in the tree, replacing what is there. Raises ``OSError``."""
         os.rename(name, target, src_dir_fd=self.directory_fd, dst_dir_fd=target_fd)
 
     def discard(self, name: bytes) -> None:
-        """Remove a file that will not be needed; it may be gone."""
+        """Remove a file that is not needed, if it still exists."""
         _unlink_if_there(name, self.directory_fd)
 
     def clear(self) -> int:
@@ -52,7 +52,7 @@ class Staging:
 
 
 class Orphanage:
-    """Files whose last name was removed while somebody has them open: kept under their inode number until closed."""
+    """Files whose last name was removed while they were open: kept under their inode number until closed."""
 
     def __init__(self, directory_fd: int) -> None:
         self.directory_fd = directory_fd
@@ -67,7 +67,7 @@ class Orphanage:
         os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd, follow_symlinks=False)
 
     def release(self, inode: int) -> None:
-        """Remove the name here; the file ends with its last descriptor."""
+        """Remove the name here; the file is freed with its last descriptor."""
         _unlink_if_there(b"%d" % inode, self.directory_fd)
 
     def inodes(self) -> set[int]:
@@ -84,14 +84,14 @@ class Orphanage:
 
 
 class Trash:
-    """Directory trees that are out of sight and wait to be deleted."""
+    """Directory trees that are no longer visible and wait to be deleted."""
 
     def __init__(self, directory_fd: int) -> None:
         self.directory_fd = directory_fd
         self._numbers = itertools.count(1)
 
     def throw(self, source_fd: int, name: bytes) -> None:
-        """Take the entry ``name`` out of sight in one step. Raises ``OSError``."""
+        """Move the entry ``name`` here in one step. Raises ``OSError``."""
         while True:
             try:
                 rename_with_flags(source_fd, name, self.directory_fd, b"%d" % next(self._numbers), RENAME_NOREPLACE)
@@ -100,7 +100,7 @@ class Trash:
                 continue
 
     def empty(self) -> int:
-        """Delete what was thrown here; return how many entries. It waits for the disk: call it in a thread."""
+        """Delete everything in the trash; return how many entries. It waits for the disk: call it in a thread."""
         return _clear(self.directory_fd)
 
 
@@ -112,7 +112,7 @@ def _unlink_if_there(name: bytes, directory_fd: int) -> None:
 
 
 def _clear(directory_fd: int) -> int:
-    """Remove everything in the directory; what resists (a directory that this user may not change) stays."""
+    """Remove everything in the directory, except what this user may not remove."""
     names = os.listdir(directory_fd)
     for name in names:
         if stat_module.S_ISDIR(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):

@@ -1,7 +1,7 @@
 """The backing tree: real directories, real files, real hard links, in the shape of the mount.
 
 Paths here are bytes relative to the tree, without a leading slash; ``b""`` is the tree itself. They are walked one
-component at a time from the tree's own descriptor, never following a symbolic link nor ``..``, so that nothing in the tree
+component at a time from the tree's own descriptor, never following a symbolic link or ``..``, so nothing in the tree
 can lead outside it. Must not know: zones, objects, nodes.
 """
 
@@ -15,11 +15,11 @@ from contextlib import suppress
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-"""What rmdir(2) may say of a directory that is not empty."""
+"""The errors of rmdir(2) for a directory that is not empty."""
 
 
 class Tree:
-    """Access to the backing tree below the directory descriptor ``root_fd``, which stays the caller's."""
+    """Access to the backing tree below the directory descriptor ``root_fd``, which the caller owns."""
 
     def __init__(self, root_fd: int) -> None:
         self.root_fd = root_fd
@@ -43,7 +43,7 @@ class Tree:
     def open_file(self, path: bytes) -> int:
         """Return a new descriptor, for reading, of the file at ``path``; never waits for a FIFO. Raises ``OSError``.
 
-        Reading leaves the time of the last access alone, as far as this user may: it is no access of the user's.
+        Reading does not change the time of the last access, if this user may prevent that: it is no access by a user.
         """
         parent, _, name = path.rpartition(b"/")
         directory_fd = self.open_directory(parent)
@@ -56,7 +56,7 @@ class Tree:
             os.close(directory_fd)
 
     def make_directories(self, path: bytes, mode: int, uid: int, gid: int) -> int:
-        """Create what is missing of ``path`` with this mode and owner (-1: the parent's); return its descriptor.
+        """Create the missing parts of ``path`` with this mode and owner (-1: the parent's); return its descriptor.
 
         As with mkdir(2), the set-group-id bit of the directory above is inherited. Raises ``OSError``.
         """
@@ -80,21 +80,21 @@ class Tree:
             os.close(fd)
 
     def inode(self, path: bytes) -> int:
-        """Return the inode number of what is at ``path``; 0 when there is nothing. Raises ``OSError``."""
+        """Return the inode number of the file at ``path``; 0 if there is none. Raises ``OSError``."""
         try:
             return self.stat(path).st_ino
         except (FileNotFoundError, NotADirectoryError):
             return 0
 
     def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Yield ``(path, stat)`` of everything below the directory at ``path`` that is not a directory, or of all.
+        """Yield ``(path, stat)`` of everything below the directory at ``path``, including directories only if asked for.
 
-        What vanishes meanwhile is left out. It waits for the disk: call it in a thread.
+        Files that vanish meanwhile are left out. It waits for the disk: call it in a thread.
         """
         left = [path]
         while left:
             directory = left.pop()
-            for child, stat in self._children(directory):
+            for child, stat in self.children(directory):
                 is_directory = stat_module.S_ISDIR(stat.st_mode)
                 if is_directory:
                     left.append(child)
@@ -102,19 +102,19 @@ class Tree:
                     yield child, stat
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
-        """Remove the directory at ``path`` and those below it where empty; return paths and inodes, deepest first."""
+        """Remove the directory at ``path`` and those below it if empty; return paths and inodes, deepest first."""
         found = []
         left = [path]
         while left:
             directory = left.pop()
             found.append(directory)
-            left += [child for child, stat in self._children(directory) if stat_module.S_ISDIR(stat.st_mode)]
+            left += [child for child, stat in self.children(directory) if stat_module.S_ISDIR(stat.st_mode)]
         return [(directory, inode) for directory in reversed(found) if (inode := self._remove_if_empty(directory))]
 
-    def _children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
-        """Return path and lstat of what is in the directory at ``path``; nothing if it is gone, or can't be read."""
+    def children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
+        """Return path and lstat of each entry of the directory at ``path``; nothing if it is gone or unreadable."""
         found = []
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # what is closed to this user is not served
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # what this user may not read is not served
             fd = self.open_directory(path)
             try:
                 for name in os.listdir(f"/proc/self/fd/{fd}".encode()):
@@ -126,7 +126,7 @@ class Tree:
         return found
 
     def _remove_if_empty(self, path: bytes) -> int:
-        """Remove one directory; return its inode number, 0 when it is still, or no longer, there."""
+        """Remove one directory; return its inode number, or 0 if it is not empty or does not exist."""
         parent, _, name = path.rpartition(b"/")
         try:
             fd = self.open_directory(parent)
@@ -159,7 +159,7 @@ class Tree:
 
 
 def _components(path: bytes) -> list[bytes]:
-    """Split a path; one that is not plain, and so could lead upwards, raises ``OSError``."""
+    """Split a path; raises ``OSError`` if it has empty components, ``.`` or ``..``."""
     names = path.split(b"/") if path else []
     if any(name in (b"", b".", b"..") for name in names):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)

@@ -1,4 +1,4 @@
-"""What happened: events for people, counters for machines. A leaf: it imports nothing of Holdfast's but errors."""
+"""What happened: events for people, counters for machines. A leaf: of Holdfast it imports only errors."""
 
 from holdfast.telemetry.counters import Counters
 from holdfast.telemetry.events import Event, EventLog

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(slots=True)
 class Counters:
-    """``hits`` and ``misses`` count opens of objects; ``requests`` counts what was asked of the stores, by kind."""
+    """``hits`` and ``misses`` count opens of objects; ``requests`` counts requests to the stores, by kind."""
 
     hits: int = 0
     misses: int = 0

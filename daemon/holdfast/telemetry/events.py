@@ -1,7 +1,7 @@
-"""The event journal: what an operator would want to know, in order, in memory and in a file of bounded size.
+"""The event journal: what an operator wants to know, in order, in memory and in a file of bounded size.
 
-Events are few (a corrupt file, a store that went away, a lease), never one for each request. The file is JSON lines; at
-its size limit it becomes ``NAME.1`` and a new one begins. A crash loses nothing that was written.
+Events are rare (a corrupt file, an unreachable store, a lease), never one per request. The file is JSON lines. At
+its size limit it is renamed to ``NAME.1``, and a new one begins. A crash loses nothing that was written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Event(msgspec.Struct, frozen=True):
     fields: dict[str, str | int | float | bool]
 
     def text(self) -> str:
-        """Return the event on one line, whatever file names and messages have in them."""
+        """Return the event on one line, whatever its file names and messages contain."""
         text = " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
         return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
@@ -46,7 +46,7 @@ class EventLog:
         self._max_bytes = max_bytes
 
     def emit(self, kind: str, **fields: str | int | float | bool) -> None:
-        """Record an event of ``kind`` (words with hyphens). What is not UTF-8 in a file name is shown escaped."""
+        """Record an event of ``kind`` (words with hyphens). Bytes of a file name that are not UTF-8 are escaped."""
         self._number += 1
         event = Event(self._number, self._clock(), kind, {name: _as_utf8(value) for name, value in fields.items()})
         self._events.append(event)
@@ -56,7 +56,7 @@ class EventLog:
         self._arrived = trio.Event()
 
     def since(self, number: int) -> list[Event]:
-        """Return the events after ``number``, oldest first; those no longer in memory are left out."""
+        """Return the events after ``number``, oldest first, without those that are no longer in memory."""
         return [event for event in self._events if event.number > number]
 
     async def wait_beyond(self, number: int) -> None:
@@ -82,5 +82,5 @@ class EventLog:
 
 
 def _as_utf8(value: str | int | float | bool) -> str | int | float | bool:
-    """Make a decoded file name fit for JSON, which holds no lone surrogates."""
+    """Make a decoded file name fit for JSON, which can't contain lone surrogates."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

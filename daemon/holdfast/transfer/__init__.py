@@ -1,26 +1,26 @@
 """Between this node and the stores: asking, fetching, sending, deleting."""
 
 from holdfast.transfer.access import RemoteAccess
-from holdfast.transfer.arrival import Arrival
+from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
-from holdfast.transfer.directories import KnownObject, RemoteDirectories, RemoteDirectory
 from holdfast.transfer.fetch import Fetcher
+from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
+from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
-from holdfast.transfer.residence import Residence, ResidenceListener
 from holdfast.transfer.upload import Uploader
 
 __all__ = [
-    "Arrival",
+    "CachedCopies",
+    "CachedListing",
+    "CopyListener",
     "Deletions",
     "Fetcher",
     "KnownObject",
+    "ListingCache",
     "ObjectPath",
     "Ownership",
+    "PartialFetch",
     "Remote",
     "RemoteAccess",
-    "RemoteDirectories",
-    "RemoteDirectory",
-    "Residence",
-    "ResidenceListener",
     "Uploader",
 ]

@@ -1,8 +1,4 @@
-"""One store, asked from the event loop: threads, retries, a deadline, and whether the store is there at all.
-
-A passing error is tried again with growing pauses until the deadline: Spark takes any error for corruption and falls back
-to older state without a word, so an error is the last thing to hand out. An answer of the store, even a refusal, is final.
-"""
+"""One store, used from the event loop: threads, retries (``transfer.retry``), counters, and whether the store answers."""
 
 from __future__ import annotations
 
@@ -14,21 +10,18 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
-from holdfast.errors import HoldfastError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.retry import Retry
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 5.0
-_DOUBLINGS = 10
-
 
 @dataclass(slots=True)
 class Health:
-    """Whether the store answered last time; ``since`` is in seconds since the epoch."""
+    """Whether the store answered the last request; ``since`` is in seconds since the epoch."""
 
     up: bool = True
     since: float = 0.0
@@ -36,7 +29,7 @@ class Health:
 
 
 class RemoteAccess:
-    """The way to one store. Cancellation leaves a request to end by itself in its thread; its effect is then unknown."""
+    """Access to one store. A cancelled request ends by itself in its thread; whether it took effect is then unknown."""
 
     def __init__(
         self,
@@ -75,13 +68,13 @@ class RemoteAccess:
         return await ask("LIST", self._questions, self.store.list_directory, prefix)
 
     async def holds_any(self, prefix: str) -> bool:
-        """Say whether there is any object below ``prefix``, at any depth."""
+        """Say whether there is an object below ``prefix``, at any depth."""
         return await self._insist(
             "LIST", self._questions, lambda: next(iter(self.store.list_tree(prefix)), None) is not None
         )
 
     async def survey(self, prefix: str) -> list[ObjectInfo | DirectoryInfo]:
-        """Return the whole of ``RemoteStore.survey``; one that fails half-way begins anew."""
+        """Return all of ``RemoteStore.survey``; a listing that fails half-way starts again from the beginning."""
         return await self._insist("LIST", self._questions, lambda: list(self.store.survey(prefix)))
 
     async def now_ns(self) -> int:
@@ -89,7 +82,7 @@ class RemoteAccess:
         return await self._insist("CLOCK", self._questions, self.store.now_ns)
 
     async def claim(self, name: str, data: bytes) -> bool:
-        """``RemoteStore.claim``, tried once: a lost answer may have been a success."""
+        """``RemoteStore.claim``, tried once: the request behind a lost answer may have succeeded."""
         return await self._once("PUT", self._questions, self.store.claim, name, data)
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -97,7 +90,7 @@ class RemoteAccess:
         return await self._insist("GET", self._transfers, function, *args, **kwargs)
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
-        """``RemoteStore.write``, tried once: only the caller can tell what a lost answer means."""
+        """``RemoteStore.write``, tried once: only the caller can find out whether a PUT with a lost answer succeeded."""
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 
@@ -118,38 +111,14 @@ class RemoteAccess:
         """``RemoteStore.prune`` with retries."""
         await self._insist("PRUNE", self._questions, self.store.prune, prefix)
 
-    def deadline(self) -> float:
-        """Return the trio time at which an operation that begins now gives up."""
-        return trio.current_time() + self._deadline_seconds
-
-    async def pause(self, attempt: int, deadline: float, problem: HoldfastError) -> None:
-        """Wait before attempt number ``attempt`` + 1; raise ``problem``, final now, when the deadline comes first."""
-        await trio.sleep_until(self.next_try(attempt, deadline, problem))
-
-    def next_try(self, attempt: int, deadline: float, problem: HoldfastError) -> float:
-        """Return the trio time for attempt number ``attempt`` + 1; raise as ``pause`` does."""
-        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempt, _DOUBLINGS))
-        seconds = bound * self._random.uniform(0.5, 1.0)
-        begins = trio.current_time() + seconds
-        if begins > deadline:
-            raise RemoteUnavailableError(
-                f"{problem}; gave up after {self._deadline_seconds:g} s and {attempt + 1} tries"
-            ) from None
-        return begins
+    def retry(self) -> Retry:
+        """Return the retries of an operation on this store that begins now."""
+        return Retry(self._deadline_seconds, self._random)
 
     async def _insist(
         self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        deadline = self.deadline()
-        attempt = 0
-        while True:
-            try:
-                return await self._once(kind, limiter, function, *args, **kwargs)
-            except HoldfastError as problem:
-                if not problem.transient:
-                    raise
-                await self.pause(attempt, deadline, problem)
-                attempt += 1
+        return await self.retry().run(lambda: self._once(kind, limiter, function, *args, **kwargs))
 
     async def _once(
         self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

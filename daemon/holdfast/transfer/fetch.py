@@ -1,8 +1,8 @@
-"""Fetching: one flight for each object, in parallel ranges, checked before anybody reads it.
+"""Fetching objects: one fetch of an object at a time, in parallel ranges, checked before anybody reads it.
 
-Steps: make room, stage a file, GET its parts, check them, place the file, write the entry. A crash before the
-last step leaves a staged file, which the next start removes. A digest that does not match is fetched once more (the fault
-may have been on the way); then the object itself is corrupt, and readers get EIO.
+Steps: make room, stage a file, GET its parts, check them, place the file, write the entry. A crash before the last step
+leaves a staged file, which the next start removes. A part whose digest does not match is fetched again (the fault may have
+been on the way); after ``_TRIES`` tries the object itself counts as corrupt, and readers get EIO.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo, RemoteStore
 from holdfast.store import Staging
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.arrival import Arrival
-from holdfast.transfer.directories import KnownObject
+from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
 
 _PARALLEL_PARTS = 8
@@ -45,7 +45,7 @@ class Fetcher:
         staging: Staging,
         *,
         make_room: Callable[[int], Awaitable[None]],
-        place: Callable[[Arrival, ObjectInfo], None],
+        place: Callable[[PartialFetch, ObjectInfo], None],
         events: EventLog,
         counters: Counters,
     ) -> None:
@@ -54,7 +54,7 @@ class Fetcher:
         self._place = place
         self._events = events
         self._counters = counters
-        self._flights: dict[bytes, Arrival] = {}
+        self._fetches: dict[bytes, PartialFetch] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -63,109 +63,107 @@ class Fetcher:
             task_status.started()
             await trio.sleep_forever()
 
-    def fetch(self, target: ObjectPath, known: KnownObject) -> Arrival:
-        """Return the flight that brings ``target`` in the version ``known``: the one under way, or a new one."""
-        flight = self._flights.get(target.path)
-        if flight is not None and flight.known.etag == known.etag and not flight.detached:
-            return flight
-        if flight is not None:
-            flight.detached = True
+    def fetch(self, target: ObjectPath, known: KnownObject) -> PartialFetch:
+        """Return the fetch of ``target`` in the version ``known``: the one under way, or a new one."""
+        fetch = self._fetches.get(target.path)
+        if fetch is not None and fetch.known.etag == known.etag and not fetch.detached:
+            return fetch
+        if fetch is not None:
+            fetch.detached = True
         assert self._nursery is not None, "the fetcher is not running"
-        flight = self._flights[target.path] = Arrival(target, known)
-        self._nursery.start_soon(self._fly, flight)
-        return flight
+        fetch = self._fetches[target.path] = PartialFetch(target, known)
+        self._nursery.start_soon(self._run_fetch, fetch)
+        return fetch
 
-    def flight_to(self, path: bytes) -> Arrival | None:
-        """Return the flight to ``path``, if one is under way."""
-        return self._flights.get(path)
+    def fetch_of(self, path: bytes) -> PartialFetch | None:
+        """Return the fetch that will be placed at ``path``, if one is under way."""
+        return self._fetches.get(path)
 
-    def flights(self) -> list[Arrival]:
-        """Return all flights under way."""
-        return list(self._flights.values())
+    def fetches(self) -> list[PartialFetch]:
+        """Return all fetches under way."""
+        return list(self._fetches.values())
 
     def detach(self, path: bytes) -> None:
-        """The name ``path`` is gone or taken: let a flight to it end without being placed."""
-        flight = self._flights.pop(path, None)
-        if flight is not None:
-            flight.detached = True
+        """The name ``path`` is gone or taken: a fetch of it goes on for its readers, but won't be placed."""
+        fetch = self._fetches.pop(path, None)
+        if fetch is not None:
+            fetch.detached = True
 
-    async def _fly(self, arrival: Arrival) -> None:
+    async def _run_fetch(self, fetch: PartialFetch) -> None:
         try:
-            info = await self._bring(arrival)
-            if not arrival.detached:
-                self._place(arrival, info)
-            arrival.finish()
+            info = await self._download(fetch)
+            if not fetch.detached:
+                self._place(fetch, info)
+            fetch.finish()
         except HoldfastError as problem:
-            self._give_up(arrival, problem)
+            self._give_up(fetch, problem)
         except OSError as problem:
-            self._give_up(arrival, _disk_error(problem))
+            self._give_up(fetch, _disk_error(problem))
         finally:
-            if arrival.staged_name:
-                self._staging.discard(arrival.staged_name)
-            if self._flights.get(arrival.target.path) is arrival:
-                del self._flights[arrival.target.path]
-            arrival.let_go()
+            if fetch.staged_name:
+                self._staging.discard(fetch.staged_name)
+            if self._fetches.get(fetch.target.path) is fetch:
+                del self._fetches[fetch.target.path]
+            fetch.let_go()
 
-    def _give_up(self, arrival: Arrival, problem: HoldfastError) -> None:
+    def _give_up(self, fetch: PartialFetch, problem: HoldfastError) -> None:
         if not isinstance(problem, ObjectMissingError | ObjectChangedError):
-            target = arrival.target
+            target = fetch.target
             self._events.emit("fetch-failed", object=target.key, store=target.remote.name, problem=str(problem))
-        arrival.fail(problem)
+        fetch.fail(problem)
 
-    async def _bring(self, arrival: Arrival) -> ObjectInfo:
-        size_bytes = arrival.known.size_bytes
+    async def _download(self, fetch: PartialFetch) -> ObjectInfo:
+        size_bytes = fetch.known.size_bytes
         await self._make_room(size_bytes)
-        arrival.staged(*self._staging.create(size_bytes))
-        first = arrival.next_part()
+        fetch.staged(*self._staging.create(size_bytes))
+        first = fetch.next_part()
         assert first is not None
-        info = await self._part(arrival, first)
-        await self._rest(arrival)
-        if arrival.fingerprint is None:
-            found = await trio.to_thread.run_sync(fingerprint_of_file, arrival.fd)
-            if not arrival.whole_checked(found):
-                raise self._corrupt(arrival)
+        info = await self._download_part(fetch, first)
+        await self._download_rest(fetch)
+        if fetch.fingerprint is None:
+            found = await trio.to_thread.run_sync(fingerprint_of_file, fetch.fd)
+            if not fetch.whole_checked(found):
+                raise self._corrupt(fetch)
         self._counters.objects_fetched += 1
         self._counters.bytes_fetched += size_bytes
         return info
 
-    async def _rest(self, arrival: Arrival) -> None:
+    async def _download_rest(self, fetch: PartialFetch) -> None:
         problems: list[HoldfastError] = []
 
         async def fetch_parts() -> None:
             try:
-                while (part := arrival.next_part()) is not None:
-                    await self._part(arrival, part)
+                while (part := fetch.next_part()) is not None:
+                    await self._download_part(fetch, part)
             except HoldfastError as problem:
                 problems.append(problem)
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            for _ in range(min(_PARALLEL_PARTS, arrival.parts_waiting)):
+            for _ in range(min(_PARALLEL_PARTS, fetch.queued_parts)):
                 nursery.start_soon(fetch_parts)
         if problems:
             raise problems[0]
 
-    async def _part(self, arrival: Arrival, part: int) -> ObjectInfo:
-        access = arrival.target.remote.access
-        start, end = arrival.part_range(part)
+    async def _download_part(self, fetch: PartialFetch, part: int) -> ObjectInfo:
+        access = fetch.target.remote.access
+        start, end = fetch.part_range(part)
         for attempt in range(_TRIES):
-            info, found = await access.read(
-                _read_part, access.store, arrival.target.key, arrival.known, start, end, arrival.fd
-            )
-            if arrival.part_checked(part, found, Fingerprint.from_metadata(info.metadata, arrival.known.size_bytes)):
+            info, found = await access.read(_read_part, access.store, fetch.target.key, fetch.known, start, end, fetch.fd)
+            if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
                 return info
             self._counters.corrupt_dropped += 1
             self._events.emit(
                 "corrupt-arrival",
-                object=arrival.target.key,
-                store=arrival.target.remote.name,
+                object=fetch.target.key,
+                store=fetch.target.remote.name,
                 part=part,
                 attempt=attempt + 1,
             )
-        raise self._corrupt(arrival)
+        raise self._corrupt(fetch)
 
-    def _corrupt(self, arrival: Arrival) -> ObjectCorruptError:
-        target = arrival.target
+    def _corrupt(self, fetch: PartialFetch) -> ObjectCorruptError:
+        target = fetch.target
         return ObjectCorruptError(
             f"{target.key} in {target.remote.access.store.url} differs from the digest stored with it: the object is corrupt"
         )
@@ -174,7 +172,7 @@ class Fetcher:
 def _read_part(
     store: RemoteStore, key: str, known: KnownObject, start: int, end: int, fd: int
 ) -> tuple[ObjectInfo, Fingerprint]:
-    """GET the bytes ``start`` to ``end`` into ``fd``; return the object's info and the fingerprint of what came."""
+    """GET the bytes ``start`` to ``end`` into ``fd``; return the object's info and the fingerprint of these bytes."""
     body = store.read(key, start, end, known.etag)
     if body.info.size_bytes != known.size_bytes:
         raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")

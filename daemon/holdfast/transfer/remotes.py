@@ -1,4 +1,4 @@
-"""A remote store as the file system sees it: the way to it, the beliefs about it, and what is still to be deleted."""
+"""A remote store as the file system sees it: access, cached listings, pending deletions, and the owner of its files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.deletions import Deletions
-from holdfast.transfer.directories import RemoteDirectories
+from holdfast.transfer.listing_cache import ListingCache
 
 
 class Owned(Protocol):
-    """What has an owner, such as ``os.stat_result``."""
+    """Anything with an owner, such as ``os.stat_result``."""
 
     @property
     def st_uid(self) -> int:
@@ -24,15 +24,20 @@ class Owned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Owner and mode of what comes from a store, which has none: uid and gid -1 mean those of the directory above."""
+    """Owner and modes of files and directories made for objects, which have none. -1: the parent directory's uid or gid."""
 
     uid: int
     gid: int
     file_mode: int
     directory_mode: int
 
+    @property
+    def of_directories(self) -> tuple[int, int, int]:
+        """Mode, uid and gid of directories, as ``Tree.make_directories`` takes them."""
+        return self.directory_mode, self.uid, self.gid
+
     def owner(self, above: Owned) -> tuple[int, int]:
-        """Return uid and gid of what is directly in the directory ``above``."""
+        """Return uid and gid for a file or directory in the directory ``above``."""
         return (
             above.st_uid if self.uid < 0 else self.uid,
             above.st_gid if self.gid < 0 else self.gid,
@@ -41,16 +46,16 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One store."""
+    """One store and what this node knows of it."""
 
     access: RemoteAccess
-    directories: RemoteDirectories
+    directories: ListingCache
     deletions: Deletions
     ownership: Ownership
 
     @property
     def name(self) -> str:
-        """The zone's name: ``checkpoints`` or ``blobs``."""
+        """The store's name, which is its zone's too."""
         return self.access.name
 
 
@@ -64,5 +69,5 @@ class ObjectPath:
 
     @property
     def store_path(self) -> bytes:
-        """The object's path in the zone that shows the store: ``path`` may be another, of a working directory."""
+        """The object's path in the store's own zone; ``path`` may lie in a working directory instead."""
         return f"{self.remote.name}/{self.key}".encode()

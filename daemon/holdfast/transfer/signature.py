@@ -1,7 +1,7 @@
-"""What an object's metadata say of the PUT that stored it: by which node, and of which file.
+"""The signature of a PUT in an object's metadata: which node stored it, from which file.
 
-The token is made of the node's store id and the file's inode number and mtime. Two files never share one: not those of two
-nodes, for the store's id is in it, and not two that have one inode number after each other, for no two writes have one time.
+The token is a hash of the node's store id and the file's inode number and mtime. Two files never share one: files of two
+nodes differ in the store id, and files that use the same inode number one after the other differ in their mtime.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def signature(owner: str, stat: os.stat_result) -> dict[str, str]:
 
 
 def is_owned(info: ObjectInfo, owner: str) -> bool:
-    """Say whether an object, as a HEAD tells of it, was stored by the node ``owner``."""
+    """Say whether the node ``owner`` stored an object. ``info`` is from a HEAD, which has the metadata."""
     return info.metadata.get(_OWNER) == owner

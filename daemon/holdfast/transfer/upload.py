@@ -1,20 +1,22 @@
-"""Sending a file as an object, with its digest, so that a lost answer never turns success into failure.
+"""Uploading a file as an object, with its digest, so that a lost answer never turns success into failure.
 
-A PUT whose answer was lost may have been carried out, by this daemon or by the one before it. A second unconditional PUT of
-the same bytes does no harm; a second conditional one would find its own object and call it somebody else's. So every PUT
-carries a signature in the metadata (``transfer.signature``), and the object in the way is asked for that and its digest.
+A PUT whose answer was lost may have been carried out, whether this daemon sent it or the one before. To repeat an
+unconditional PUT of the same bytes does no harm; a repeated conditional one would find its own object and take it for
+another writer's. So every PUT carries a signature in the metadata (``transfer.signature``). If the name is taken, the
+object's signature and digest are compared.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file
-from holdfast.errors import ObjectExistsError, RemoteUnavailableError
+from holdfast.errors import ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.telemetry import Counters
 from holdfast.transfer.remotes import Remote
@@ -24,9 +26,9 @@ _SMALL_BYTES = 64 * 1024
 
 
 class Uploader:
-    """Sends files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request.
+    """Uploads files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request.
 
-    ``owner`` tells the files of this node from all others: the local store's id.
+    ``owner`` is the local store's id, with which this node signs its objects.
     """
 
     def __init__(self, single_put_limit_bytes: int, owner: str, counters: Counters) -> None:
@@ -37,11 +39,11 @@ class Uploader:
     async def send(
         self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str = ""
     ) -> tuple[ObjectInfo, Fingerprint]:
-        """Store the bytes behind ``fd`` as ``key``; return the object and what its bytes are checked by.
+        """Store the bytes behind ``fd`` as ``key``; return the object and the fingerprint stored with it.
 
-        A file that is written meanwhile may give an object that differs from its digest: compare mtime and size before
-        and after, and send again. Raises ``ObjectExistsError`` with ``create_only``, unless what is there is the version
-        ``replaces``, and ``RemoteError``.
+        If the file is written to meanwhile, the object may differ from its digest: compare mtime and size before and after,
+        and send again. With ``create_only`` an existing object is replaced only if it is the version ``replaces``; for any
+        other this raises ``ObjectExistsError``. Raises ``RemoteError``.
         """
         signed = signature(self._owner, os.fstat(fd))
         prepared = self._prepare_at_once(fd)
@@ -49,33 +51,26 @@ class Uploader:
             prepared = await trio.to_thread.run_sync(self._prepare, fd)
         source, fingerprint = prepared
         metadata = {**fingerprint.metadata(), **signed}
-        deadline = remote.access.deadline()
-        attempt = 0
-        while True:
-            try:
-                if create_only and replaces:
-                    info = await remote.access.replace_once(key, replaces, source, metadata)
-                else:
-                    info = await remote.access.write_once(key, source, metadata, create_only)
-                break
-            except RemoteUnavailableError as problem:
-                await remote.access.pause(attempt, deadline, problem)
-                attempt += 1
-            except ObjectExistsError:
-                if not remote.access.store.capabilities.metadata:
-                    raise
-                info = await remote.access.head(key)
-                if info.metadata != metadata:
-                    raise
-                break
+        if create_only and replaces:
+            put = partial(remote.access.replace_once, key, replaces, source, metadata)
+        else:
+            put = partial(remote.access.write_once, key, source, metadata, create_only)
+        try:
+            info = await remote.access.retry().run(put)
+        except ObjectExistsError:
+            if not remote.access.store.capabilities.metadata:
+                raise
+            info = await remote.access.head(key)
+            if info.metadata != metadata:
+                raise
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
 
     def _prepare_at_once(self, fd: int) -> tuple[UploadSource, Fingerprint] | None:
-        """Read and hash a small file that lies in the page cache, as one that was just written does; None for any other.
+        """Read and hash a small file from the page cache, where a file just written is; None for any other file.
 
-        It takes microseconds, far less than a hop to a thread.
+        This takes microseconds, far less than a switch to a thread.
         """
         size_bytes = os.fstat(fd).st_size
         if size_bytes > min(_SMALL_BYTES, self._single_put_limit_bytes):

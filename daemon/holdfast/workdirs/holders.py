@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from holdfast.errors import ConfigurationError
-from holdfast.fs.writers import leader_of
+from holdfast.processes import leader_of
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot

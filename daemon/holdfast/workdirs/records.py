@@ -2,8 +2,8 @@
 
 What the index knows of files can be found out anew; who holds a directory can't, and a living process must not lose its
 files because an index was damaged, or is of another version. So each record is also an extended attribute of its directory.
-Users don't see it (``fs.xattrs``), it needs no rights but the owner's, and it goes with the directory. It is read at the
-start, where the index has no record. A crash between the two leaves the attribute one step behind; the index counts.
+Users don't see it (``fs.namespace.xattrs``), it needs no rights but the owner's, and it goes with the directory. It is read
+at the start, where the index has no record. A crash between the two leaves the attribute one step behind; the index counts.
 """
 
 from __future__ import annotations

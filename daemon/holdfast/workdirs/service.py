@@ -16,16 +16,15 @@ from dataclasses import dataclass
 
 import trio
 
-from holdfast.config import RoleSection
 from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
-from holdfast.fs.core import Caller
-from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.nodes import Node, path_of
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.nodes import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.workdirs.holders import Process, boot_id, number_here
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
-from holdfast.zones import Place, WorkdirName, ZoneKind
+from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
@@ -47,19 +46,18 @@ class Workdir:
 class Workdirs:
     """The working directories of a mount. ``run`` watches holders and retention."""
 
-    def __init__(self, files: FileSystem) -> None:
-        self._files = files
-        self._core = files.core
-        self._records = Records(files.core.index.workdirs, files.core.store.tree, boot_id())
-        self._tree = WorkdirTree(files)
+    def __init__(self, base: Foundation) -> None:
+        parts = base.parts
+        self._config = parts.config
+        self._events = parts.events
+        self._nodes = base.nodes
+        self._records = Records(parts.index.workdirs, parts.store.tree, boot_id())
+        self._tree = WorkdirTree(base)
         self._nursery: trio.Nursery | None = None
         self._watched: dict[Process, trio.CancelScope] = {}
         self._removed: list[bytes] = []
         """Paths of directories that were removed, of which the kernel may still know."""
         self._changed = trio.Event()
-        files.creation.may_make = self._may_make
-        files.creation.directory_made = self._directory_made
-        files.opens.closed = self._file_closed
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch over holders and retention until cancelled."""
@@ -88,7 +86,7 @@ class Workdirs:
         if holder is not None and record is not None:
             if _process_of(record) == process:
                 return self._describe(path, record)
-            self._core.events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=pid)
+            self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=pid)
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
             raise LeaseHeldError(
                 f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
@@ -132,7 +130,7 @@ class Workdirs:
             acquisitions=old.acquisitions + 1 if old else 1,
         )
         self._records.put(path, record)
-        self._core.events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
+        self._events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
         self._watch(process)
         return self._describe(path, record)
 
@@ -184,7 +182,7 @@ class Workdirs:
         record.pid = 0
         record.released_seconds = time.time()
         self._records.put(path, record)
-        self._core.events.emit("workdir-released", path=os.fsdecode(path))
+        self._events.emit("workdir-released", path=os.fsdecode(path))
         self._wake()
 
     def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
@@ -206,32 +204,32 @@ class Workdirs:
 
     def _lease_is_open(self, path: bytes) -> bool:
         inode = self._tree.lease_inode(path)
-        node = self._core.nodes.of_backing(inode) if inode else None
+        node = self._nodes.of_backing(inode) if inode else None
         return node is not None and node.opened is not None
 
     # --- what happens in the mount -----------------------------------------------------------------------------------
 
-    def _may_make(self, place: Place, caller: Caller) -> None:
+    def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
         """Refuse a working directory to a process that nobody could watch (fuse(4): it has no number here)."""
         if caller.pid or self._name_at(place) is None:
             return
         problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
-        self._core.events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
+        self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
-    def _directory_made(self, place: Place, caller: Caller) -> None:
+    def directory_made(self, place: ZonePath, caller: Caller) -> None:
         """A process made a directory in a base by mkdir(2): it has acquired it."""
         name = self._name_at(place)
         if name is not None:
             self._tree.prepare(place.path, (caller.uid, caller.gid))
             self._hold(place.path, name, Process.find(caller.pid))
 
-    def _name_at(self, place: Place) -> WorkdirName | None:
+    def _name_at(self, place: ZonePath) -> WorkdirName | None:
         """Return the working directory's name if ``place`` is one's."""
         is_directly_in_base = place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix
         return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None
 
-    def _file_closed(self, node: Node) -> None:
+    def file_closed(self, node: Node) -> None:
         """The last handle of a file was closed; a lease file's ends the hold if the process is gone too."""
         if node.name != LEASE_FILE or node.parent is None:
             return
@@ -265,7 +263,7 @@ class Workdirs:
         try:
             await self._tree.tell_kernel()
             while self._removed:
-                self._core.events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
+                self._events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
             await self._tree.empty_trash()
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)
@@ -295,14 +293,10 @@ class Workdirs:
         self._records.discard(path)
 
     def _retain_seconds(self, role: str) -> float:
-        section = self._core.config.workdirs
-        special = section.roles.get(role, RoleSection()).retain_seconds
-        return section.retain_seconds if special is None else special
+        return self._config.role(role).retain_seconds
 
     def _path_of(self, name: WorkdirName) -> bytes:
-        section = self._core.config.workdirs
-        base = section.roles.get(name.role, RoleSection()).base or section.base
-        return base.encode() + b"/" + name.encoded()
+        return self._config.role(name.role).base.encode() + b"/" + name.encoded()
 
     def _describe(self, path: bytes, record: WorkdirRecord) -> Workdir:
         holder = self._holder(path, record)

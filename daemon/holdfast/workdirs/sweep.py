@@ -20,7 +20,7 @@ from holdfast.checkpoints.sweeps.plan_format import WORKDIRS, Header, Item, Stor
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.checkpoints.sweeps.revalidation import Execution, Step, confirmed
 from holdfast.errors import PlanError
-from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.store import LONGEST_TICK_NS
 from holdfast.workdirs.garbage import Content, garbage, is_judged
@@ -33,16 +33,17 @@ _IN_ONE_GO = 100
 class WorkdirSweeps:
     """Plans for the working directories of a mount. A zone is the name of a base, a root that of a directory in it."""
 
-    def __init__(self, files: FileSystem, workdirs: Workdirs, plan_store: PlanStore) -> None:
+    def __init__(self, base: Foundation, workdirs: Workdirs, plan_store: PlanStore) -> None:
         self.plan_store = plan_store
-        self._core = files.core
+        self._parts = base.parts
+        self._nodes = base.nodes
         self._workdirs = workdirs
-        self._tree = WorkdirTree(files)
+        self._tree = WorkdirTree(base)
 
     @property
     def zones(self) -> frozenset[str]:
         """The bases of working directories."""
-        return frozenset(os.fsdecode(name) for name in self._core.zones.top_names) - self._core.remotes.keys()
+        return frozenset(os.fsdecode(name) for name in self._parts.zones.top_names) - self._parts.remotes.keys()
 
     async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
         """Make and store the plan of a sweep. Raises ``PlanError`` for what is neither a base nor a working directory."""
@@ -54,7 +55,7 @@ class WorkdirSweeps:
             kind=WORKDIRS,
             zone=zone,
             root=root,
-            store=self._core.store.store_id,
+            store=self._parts.store.store_id,
             made_ns=now_ns,
             policy=StoredPolicy.of(policy),
             count=len(items),
@@ -68,12 +69,12 @@ class WorkdirSweeps:
         """Carry a stored plan out. Raises as ``StoreSweeps.execute`` does. It is always looked at again."""
         del at_once
         header = plan.header
-        if header.store != self._core.store.store_id:
+        if header.store != self._parts.store.store_id:
             raise PlanError(f"the plan {header.id} is another node's: what it names is not here")
         with self.plan_store.executing(header.id):
             later, names = await self._plan(header.zone, header.root, header.policy.policy(), time.time_ns())
             items = confirmed(plan, later, names, {})
-            execution = Execution(plan, self.plan_store, self._core.counters, self._core.events)
+            execution = Execution(plan, self.plan_store, self._parts.counters, self._parts.events)
             execution.begin(items)
             left = iter(items)
             while group := list(islice(left, _IN_ONE_GO)):
@@ -85,7 +86,7 @@ class WorkdirSweeps:
         """Remove what is still there; return it."""
         removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
         await self._tree.tell_kernel()
-        await trio.to_thread.run_sync(self._core.store.trash.empty)
+        await trio.to_thread.run_sync(self._parts.store.trash.empty)
         return removed
 
     def _remove_one(self, path: bytes) -> bool:
@@ -130,13 +131,13 @@ class WorkdirSweeps:
         return contents
 
     def _judged(self, path: bytes, skip: int) -> Iterator[tuple[bytes, os.stat_result]]:
-        for child, stat in self._core.store.tree.walk(path, directories=True):
+        for child, stat in self._parts.store.tree.walk(path, directories=True):
             if is_judged(child[skip:]):
                 yield child[skip:], stat
 
     def _content(self, path: bytes, name: bytes, stat: os.stat_result) -> Content:
-        node = self._core.nodes.of_backing(stat.st_ino)
-        entry = self._core.index.entries.get(stat.st_ino)
+        node = self._nodes.of_backing(stat.st_ino)
+        entry = self._parts.index.entries.get(stat.st_ino)
         is_known = entry is not None and entry.describes(stat)
         return Content(
             name,

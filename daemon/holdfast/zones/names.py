@@ -8,29 +8,13 @@ from the checkpoint formats (``checkpoints.formats``) and Hadoop's ChecksumFileS
 
 from __future__ import annotations
 
-import enum
 import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from holdfast.errors import ConfigurationError
-
-
-class NameKind(enum.Enum):
-    """What may happen to a name, and so how it is sent, cached and checked."""
-
-    TEMPORARY = "temporary"
-    """Stays on this node until it is renamed to a name of another kind."""
-    SIDECAR = "sidecar"
-    """Hadoop's checksum of a neighbour: stays on this node, goes when the neighbour changes."""
-    WRITE_ONCE = "write-once"
-    """Created at most once, over all nodes, until it is unlinked."""
-    IMMUTABLE = "immutable"
-    """Names its own content: once here, never asked about again."""
-    REPLACEABLE = "replaceable"
-    """May be written again by anybody: asked about when an open finds the belief too old."""
-
+from holdfast.zones.kinds import NameKind
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
 """Of Hadoop's local file system, whatever engine writes through it."""

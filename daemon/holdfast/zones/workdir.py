@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from holdfast.config import ROLE_NAME, ROLE_NAME_ALLOWED
 from holdfast.errors import ConfigurationError
 
 SKELETON = (b"tmp", b"rocksdb", b"localState", b"blobStorage")
@@ -14,7 +15,6 @@ SKELETON = (b"tmp", b"rocksdb", b"localState", b"blobStorage")
 VOLATILE = (b"tmp", b"rocksdb")
 """What is emptied whenever its process starts."""
 
-_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _ID = re.compile(r"[^/\x00]+")
 _LONGEST_NAME_BYTES = 255
 
@@ -29,8 +29,8 @@ class WorkdirName:
     @classmethod
     def checked(cls, role: str, resource_id: str) -> WorkdirName:
         """Return the name; ``ConfigurationError`` says what is allowed."""
-        if not _ROLE.fullmatch(role):
-            raise ConfigurationError(f"role {role!r}: letters, digits and hyphens, beginning with a letter")
+        if not ROLE_NAME.fullmatch(role):
+            raise ConfigurationError(f"role {role!r}: {ROLE_NAME_ALLOWED}")
         if not _ID.fullmatch(resource_id):
             raise ConfigurationError(f"id {resource_id!r}: any characters but '/'; at least one")
         name = cls(role, resource_id)
@@ -45,7 +45,7 @@ class WorkdirName:
     def parse(cls, name: bytes) -> WorkdirName | None:
         """Read a directory's name; None when it is not a working directory's. Names that are no text are not."""
         role, separator, resource_id = os.fsdecode(name).partition("_")
-        if not separator or not resource_id or not _ROLE.fullmatch(role) or not _is_text(resource_id):
+        if not separator or not resource_id or not ROLE_NAME.fullmatch(role) or not _is_text(resource_id):
             return None
         return cls(role, resource_id)
 

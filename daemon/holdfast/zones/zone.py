@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.config import Durability
-from holdfast.errors import ConfigurationError
 from holdfast.zones.workdir import WorkdirName
 
 
@@ -31,8 +30,9 @@ class Zone:
     """One zone. ``prefix`` is the path of its root in the tree.
 
     ``remote`` names the store that a miss falls back to (None: a miss is ENOENT). In a ``STORE`` zone the mount shows the
-    store itself: listings merge, unlink deletes the object. In ``LOCAL_STATE`` and ``BLOB_STORAGE`` the store only shines
-    through: by exact name, and never changed by an unlink. ``durability`` is None where nothing is ever sent.
+    store itself: listings merge, unlink deletes the object. In ``LOCAL_STATE`` and ``BLOB_STORAGE`` a name that is not here
+    is looked up in the store, by exact name; no listing shows it, and an unlink leaves the object alone. ``durability`` is
+    None where nothing is ever sent.
     """
 
     kind: ZoneKind
@@ -57,7 +57,7 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ZonePath:
     """A directory's zone and its path in the tree."""
 
     zone: Zone
@@ -72,32 +72,39 @@ class Place:
         return self.zone.key_of(self.child_path(name))
 
 
-class ZoneMap:
-    """All zones of a mount. ``bases`` are the names of the directories that hold working directories.
+@dataclass(frozen=True, slots=True)
+class Fallbacks:
+    """The stores that the working directories of a role fall back to; None: to none, and nothing is sent."""
 
-    Raises ``ConfigurationError`` for a base that can't be a directory of its own in the root.
+    local_state: str | None
+    blob_storage: str | None
+
+
+class ZoneMap:
+    """All zones of a mount.
+
+    ``stores``: the durability of each store, by its name, which is its zone's too. ``bases``: the directories that hold
+    working directories; no store has the name of one. ``fallbacks`` gives those of a role, each of them in ``stores``.
     """
 
-    def __init__(self, bases: Iterable[bytes], checkpoints: Durability, blobs: Durability) -> None:
-        self._blobs = blobs
-        self.root = Place(Zone(ZoneKind.ROOT, b""), b"")
+    def __init__(
+        self, stores: Mapping[str, Durability], bases: Iterable[bytes], fallbacks: Callable[[str], Fallbacks]
+    ) -> None:
+        self._stores = dict(stores)
+        self._fallbacks = fallbacks
+        self.root = ZonePath(Zone(ZoneKind.ROOT, b""), b"")
         self._top = {
-            b"checkpoints": Zone(ZoneKind.STORE, b"checkpoints", "checkpoints", checkpoints, digests=True),
-            b"blobs": Zone(ZoneKind.STORE, b"blobs", "blobs", blobs, digests=True),
+            os.fsencode(name): Zone(ZoneKind.STORE, os.fsencode(name), name, durability, digests=True)
+            for name, durability in stores.items()
         }
-        for base in bases:
-            if base in (b"", b".", b"..", b"checkpoints", b"blobs") or b"/" in base or b"\0" in base:
-                raise ConfigurationError(
-                    f"workdirs.base {os.fsdecode(base)!r}: one name in the root of the mount, not that of a store's zone"
-                )
-            self._top[base] = Zone(ZoneKind.BASE, base)
+        self._top.update({base: Zone(ZoneKind.BASE, base) for base in bases})
 
     @property
     def top_names(self) -> list[bytes]:
         """The names in the root of the mount."""
         return list(self._top)
 
-    def child(self, parent: Place, name: bytes) -> Place | None:
+    def child(self, parent: ZonePath, name: bytes) -> ZonePath | None:
         """Return the place of the directory ``name`` in ``parent``; None where no such directory may be."""
         path = parent.child_path(name)
         zone: Zone | None = parent.zone
@@ -106,11 +113,13 @@ class ZoneMap:
                 zone = self._top.get(name)
             case ZoneKind.BASE:
                 zone = Zone(ZoneKind.PRIVATE, path)
-            case ZoneKind.PRIVATE if parent.path == parent.zone.prefix and WorkdirName.parse(_last(parent.path)):
-                zone = self._inside_workdir(path, name) or zone
-        return Place(zone, path) if zone is not None else None
+            case ZoneKind.PRIVATE if parent.path == parent.zone.prefix and (
+                workdir := WorkdirName.parse(_last(parent.path))
+            ):
+                zone = self._inside_workdir(workdir.role, path, name) or zone
+        return ZonePath(zone, path) if zone is not None else None
 
-    def place_of(self, path: bytes) -> Place | None:
+    def place_of(self, path: bytes) -> ZonePath | None:
         """Return the place of the directory at the tree path ``path``; None where none may be."""
         place = self.root
         for name in path.split(b"/") if path else ():
@@ -120,17 +129,19 @@ class ZoneMap:
             place = child
         return place
 
-    def is_fixed(self, place: Place) -> bool:
+    def is_fixed(self, place: ZonePath) -> bool:
         """Say whether a directory gives a zone its root, or is a working directory: it can't be renamed."""
         if place.path != place.zone.prefix:
             return False
         return place.zone.kind is not ZoneKind.PRIVATE or WorkdirName.parse(_last(place.path)) is not None
 
-    def _inside_workdir(self, path: bytes, name: bytes) -> Zone | None:
+    def _inside_workdir(self, role: str, path: bytes, name: bytes) -> Zone | None:
+        fallbacks = self._fallbacks(role)
         if name == b"localState":
-            return Zone(ZoneKind.LOCAL_STATE, path, "checkpoints", None, digests=True)
+            return Zone(ZoneKind.LOCAL_STATE, path, fallbacks.local_state, None, digests=True)
         if name == b"blobStorage":
-            return Zone(ZoneKind.BLOB_STORAGE, path, "blobs", self._blobs, digests=True)
+            durability = self._stores[fallbacks.blob_storage] if fallbacks.blob_storage is not None else None
+            return Zone(ZoneKind.BLOB_STORAGE, path, fallbacks.blob_storage, durability, digests=True)
         return None
 
 

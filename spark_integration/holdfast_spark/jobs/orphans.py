@@ -22,6 +22,7 @@ from holdfast_spark.jobs.planning import header_of, write
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.jobs.sweeping import Swept, swept
 from holdfast_spark.jobs.words import counted, moment, size, table
+from holdfast_spark.session import DEFAULT_STORE
 
 _SECOND_NS = 10**9
 _DEFAULT = Policy()
@@ -33,9 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of("orphans", __doc__)
     add_store_and_inventory(parser)
     parser.add_argument("--root", default="", help="the directory to be swept; wide enough for all that refer to each other")
-    parser.add_argument(
-        "--zone", default="checkpoints", help="the zone that the store is in the mounts (default: checkpoints)"
-    )
+    parser.add_argument("--zone", default=DEFAULT_STORE, help="the name of the store in the mounts (default: %(default)s)")
     parser.add_argument("--plans", type=Path, default=Path(), help="where the plan is to be written (default: here)")
     parser.add_argument("--table", help="write the entries as Parquet too, to this directory")
     for name, default_ns, what in (

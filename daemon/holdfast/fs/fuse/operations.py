@@ -9,14 +9,19 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from holdfast.fs.attempts import Attempt
-from holdfast.fs.attributes import Stat
-from holdfast.fs.filesystem import Caller, FileSystem, Node, OpenFile
-from holdfast.fs.fuse.boundary import replies
-from holdfast.fs.fuse.handles import KEPT_LISTING, changes_nothing, handle_of, node_of
-from holdfast.fs.listing import dots
-from holdfast.fs.lookup import Found
-from holdfast.fs.status import Changes
+from holdfast.fs.file_io.hand_out import Handle
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.error_replies import replies
+from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.inodes.replay import Attempt
+from holdfast.fs.namespace.attr_ops import Changes
+from holdfast.fs.namespace.listing import dots
+from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
@@ -28,11 +33,14 @@ class Operations(pyfuse3.Operations):
     enable_writeback_cache = False
     enable_acl = False
 
-    def __init__(self, files: FileSystem, connection: Connection) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
         super().__init__()
         self._connection = connection
         self._files = files
-        self.counters: Counters = files.core.counters
+        self._nodes = base.nodes
+        self._directories = base.directories
+        self._invalidation = base.invalidation
+        self.counters: Counters = base.parts.counters
 
     # --- names -------------------------------------------------------------------------------------------------------
 
@@ -41,9 +49,9 @@ class Operations(pyfuse3.Operations):
         directory = self._node(parent_inode)
         found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
-            self._files.presence.about_to_tell(found.node)
+            self._invalidation.before_attributes(found.node)
             return _entry(found)
-        seconds = self._files.lookup.negative_seconds(directory, name)
+        seconds = self._files.lookup.missing_seconds(directory, name)
         if not seconds:
             raise FUSEError(errno.ENOENT)
         nothing = EntryAttributes()
@@ -52,7 +60,7 @@ class Operations(pyfuse3.Operations):
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for inode, lookups in inode_list:
-            self._files.core.nodes.forget(inode, lookups)
+            self._nodes.forget(inode, lookups)
 
     @replies
     async def create(
@@ -60,44 +68,44 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        node, stat, opened = await self._files.creation.file(parent, name, mode, flags, _caller(ctx), attempt)
-        self._answer(request, opened, ctx, reads_only=False, is_new=True)
-        return FileInfo(fh=handle_of(node, reads_only=False)), _entry(self._files.created(node, stat))
+        made = await self._files.creation.file(parent, name, mode, flags, request, _caller(ctx), attempt)
+        self._answer(request, made.handle)
+        return FileInfo(fh=handle_of(made.node, reads_only=False)), _entry(self._files.lookup.new(made.node, made.stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.creation.directory(parent, name, mode & 0o7777, _caller(ctx), attempt)
-        return _entry(self._files.created(node, stat))
+        node, stat = self._files.making.directory(parent, name, mode & 0o7777, _caller(ctx), attempt)
+        return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.creation.special(parent, name, mode, rdev, _caller(ctx), attempt)
+        node, stat = self._files.making.special(parent, name, mode, rdev, _caller(ctx), attempt)
         await self._files.send_new(node)
-        return _entry(self._files.created(node, stat))
+        return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.creation.symlink(parent, name, target, _caller(ctx), attempt)
-        return _entry(self._files.created(node, stat))
+        node, stat = self._files.making.symlink(parent, name, target, _caller(ctx), attempt)
+        return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
-        stat = await self._files.renames.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
-        return _entry(self._files.created(node, stat))
+        stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
+        return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, attempt = self._node(parent_inode), self._attempt()
-        await self._files.lookup.meet(directory, name)
-        self._files.removal.unlink(directory, name, attempt)
+        await self._files.lookup.learn(directory, name)
+        self._files.unlinking.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.removal.rmdir(self._node(parent_inode), name, self._attempt())
+        await self._files.removing.rmdir(self._node(parent_inode), name, self._attempt())
 
     @replies
     async def rename(
@@ -111,21 +119,21 @@ class Operations(pyfuse3.Operations):
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
         if not attempt.resent:
-            await self._files.lookup.meet(source, name_old)
-        await self._files.renames.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
+            await self._files.lookup.learn(source, name_old)
+        await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
-        return self._files.status.readlink(self._node(inode))
+        return self._files.attrs.readlink(self._node(inode))
 
     # --- attributes --------------------------------------------------------------------------------------------------
 
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
-        await self._files.status.learn(node)
-        self._files.presence.about_to_tell(node)
-        return _attributes(node, self._files.status.get(node), 0.0, self._files.status.seconds(node))
+        await self._files.attrs.learn(node)
+        self._invalidation.before_attributes(node)
+        return _attributes(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
 
     @replies
     async def setattr(
@@ -142,13 +150,13 @@ class Operations(pyfuse3.Operations):
             mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
         )
         if changes == Changes() and drops:  # the kernel is about to write by itself
-            changes = self._files.status.without_privileges(node)
-        stat = await self._files.status.set(node, changes, drop_privileges=drops)
-        return _attributes(node, stat, 0.0, self._files.status.seconds(node))
+            changes = self._files.attrs.without_privileges(node)
+        stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
+        return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
     @replies
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        stats = self._files.status.file_system()
+        stats = self._files.attrs.file_system()
         data = StatvfsData()
         for field in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail"):
             setattr(data, field, getattr(stats, field))
@@ -167,7 +175,7 @@ class Operations(pyfuse3.Operations):
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         asked = Fallocation.of(name, value)
         if asked is not None:
-            await self._files.data.allocate(self._opened(asked.handle), asked.apply)
+            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
         else:
             await self._files.xattrs.set(self._node(inode), name, value, self._attempt())
 
@@ -181,23 +189,23 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self._connection.request()
         node = self._node(inode)
-        opened = await self._files.opens.open(node, flags)
+        handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # what the lookup told may have been of another version
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
         info = FileInfo(fh=handle_of(node, reads_only=reads_only), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
-        self._answer(request, opened, ctx, reads_only=reads_only)
+        self._answer(request, handle)
         return info
 
     @replies
     async def read(self, fh: int, off: int, size: int) -> bytes | bytearray | memoryview:  # type: ignore[override]
-        return await self._files.data.read(self._opened(fh), off, size)
+        return await self._files.read_write.read(self._opened(fh), off, size)
 
     @replies
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         drops = self._drops_privileges()
-        return await self._files.data.write(self._opened(fh), off, buf, drop_privileges=drops)
+        return await self._files.read_write.write(self._opened(fh), off, buf, drop_privileges=drops)
 
     @replies
     async def flush(self, fh: int) -> None:
@@ -212,9 +220,7 @@ class Operations(pyfuse3.Operations):
     async def release(self, fh: int) -> None:
         request = self._connection.request()
         if not self._files.handles.is_counted(request):
-            opened = self._opened(fh)
-            self._files.handles.released(opened, request)
-            self._files.release(opened)
+            self._files.releasing.release(self._opened(fh), request)
 
     # --- directories -------------------------------------------------------------------------------------------------
 
@@ -223,7 +229,7 @@ class Operations(pyfuse3.Operations):
         request = self._connection.request()
         node = self._node(inode)
         self._files.listings.open(node)
-        if self._files.core.directories.is_ours(node):
+        if self._directories.is_ours(node):
             self._connection.answer(request, None, KEPT_LISTING)
         return node.id
 
@@ -235,10 +241,12 @@ class Operations(pyfuse3.Operations):
             if not pyfuse3.readdir_reply(token, name, _directory_entry(inode), offset):
                 return
         for name, found, offset in self._files.listings.entries(node, start_id):
-            if not pyfuse3.readdir_reply(token, name, _attributes(*found), offset):
-                self._files.core.nodes.release(found.node)
+            if not pyfuse3.readdir_reply(
+                token, name, _attributes(found.node, found.stat, found.seconds, found.seconds), offset
+            ):
+                self._nodes.release(found.node)
                 return
-            self._files.presence.about_to_tell(found.node)
+            self._invalidation.before_attributes(found.node)
             found.node.lookups += 1
 
     @replies
@@ -251,11 +259,9 @@ class Operations(pyfuse3.Operations):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _answer(
-        self, request: int, opened: OpenFile, ctx: RequestContext, *, reads_only: bool, is_new: bool = False
-    ) -> None:
-        tells = self._files.hand_out(opened, request, _caller(ctx), reads_only=reads_only, is_new=is_new)
-        self._connection.answer(request, opened.backing_id, OpenFlag.NONE if tells else OpenFlag.NO_FLUSH)
+    def _answer(self, request: int, handle: Handle) -> None:
+        flags = OpenFlag.NONE if handle.tells_of_closes else OpenFlag.NO_FLUSH
+        self._connection.answer(request, handle.opened.backing_id, flags)
 
     def _attempt(self) -> Attempt:
         """Return which request runs, and whether an earlier daemon may have carried it out; before the first await."""
@@ -267,10 +273,10 @@ class Operations(pyfuse3.Operations):
         return self._connection.drops_privileges() or not self._connection.tells_privileges
 
     def _node(self, inode: int) -> Node:
-        return self._files.core.nodes.get(inode)
+        return self._nodes.get(inode)
 
     def _opened(self, fh: int) -> OpenFile:
-        return self._files.opens.opened(node_of(fh))
+        return self._files.files.of_handle(node_of(fh))
 
 
 def _caller(ctx: RequestContext) -> Caller:
@@ -280,7 +286,7 @@ def _caller(ctx: RequestContext) -> Caller:
 def _entry(found: Found) -> EntryAttributes:
     """Tell the kernel of a node: it holds one reference more."""
     found.node.lookups += 1
-    return _attributes(*found)
+    return _attributes(found.node, found.stat, found.seconds, found.seconds)
 
 
 def _attributes(node: Node, stat: Stat, entry_seconds: float, attribute_seconds: float) -> EntryAttributes:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import select
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pyfuse3
@@ -16,16 +13,16 @@ import trio
 from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.fuse.direct import DirectAnswers
-from holdfast.fs.fuse.idle import served_when_idle
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.idle_loop import served_when_idle
+from holdfast.fs.fuse.immediate_replies import ImmediateReplies
+from holdfast.fs.fuse.kernel_side import KernelSide
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.fuse.turns import take_turns
-from holdfast.kernel import TAKEOVER, Connection, InitFlag, Invalidator, Machine
+from holdfast.fs.fuse.worker_turns import take_turns
+from holdfast.kernel import TAKEOVER, InitFlag
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
-_CATCHING_UP_SECONDS = 1.0
-"""Far more than what waits at one time takes: when new requests come without end, that has been read by then."""
 _MOST_REQUESTS = 2048
 """How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
 
@@ -44,20 +41,21 @@ class _WithdrawnRequests(logging.Filter):
 class Session:
     """One mount, as ``mounted`` makes it. There can be one in a process: libfuse's state is pyfuse3's and global."""
 
-    def __init__(self, mountpoint: str, connection: Connection, inherited: mountpoints.Mount | None) -> None:
+    def __init__(self, mountpoint: str, kernel: KernelSide, inherited: mountpoints.Mount | None) -> None:
         self.mountpoint = mountpoint
-        self._connection = connection
+        self._kernel = kernel
+        self._connection = kernel.connection
         self._inherited = inherited
-        self._invalidator: Invalidator | None = None
 
     @classmethod
     def mounted(
         cls,
+        base: Foundation,
         files: FileSystem,
+        kernel: KernelSide,
         mountpoint: str,
         *,
         allow_other: bool,
-        passthrough: bool,
         keep: Path,
         device: int | None = None,
     ) -> Session:
@@ -69,16 +67,16 @@ class Session:
         """
         inherited = None if device is None else mountpoints.mounted_on(mountpoint)
         _check_device()
-        session = cls(mountpoint, Connection(Machine.this(), passthrough=passthrough), inherited)
-        session._mount(files, allow_other, keep, device)
+        session = cls(mountpoint, kernel, inherited)
+        session._mount(Operations(base, files, kernel.connection), allow_other, keep, device)
         try:
-            session._connect(files)
+            session._connect(base, files)
         except BaseException:
             session._end(unmount=device is None)
             raise
         return session
 
-    def _mount(self, files: FileSystem, allow_other: bool, keep: Path, device: int | None) -> None:
+    def _mount(self, operations: Operations, allow_other: bool, keep: Path, device: int | None) -> None:
         options = {"default_permissions", "fsname=holdfast", "subtype=holdfast"}
         if allow_other:
             options.add("allow_other")
@@ -86,7 +84,7 @@ class Session:
         self._connection.prepare(keep, takeover=device is not None, add=add)
         try:
             where = self.mountpoint if device is None else f"/dev/fd/{device}"
-            pyfuse3.init(Operations(files, self._connection), where, options)
+            pyfuse3.init(operations, where, options)
         except RuntimeError:
             if device is not None:
                 raise TakeoverError(self._connection.takeover) from None
@@ -95,24 +93,13 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
 
-    def _connect(self, files: FileSystem) -> None:
+    def _connect(self, base: Foundation, files: FileSystem) -> None:
         """Let mount and file system know of each other. Starts the invalidator's process where takeover is possible."""
         self._connection.attach()
-        answers = DirectAnswers(files, self._connection)
+        answers = ImmediateReplies(base, files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
-        files.opens.backing = self._connection
-        files.core.directories.lend_to(self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
-        files.presence.attributes_changed = _attributes_changed
-        if self._connection.device >= 0:
-            files.presence.caught_up = self._caught_up
-        if self.device is None:  # no takeover, so nobody waits for the end of this process
-            files.presence.invalidate = _invalidate
-            files.presence.invalidate_now = _invalidate_now
-        else:
-            self._invalidator = Invalidator(self.device)
-            files.presence.invalidate = self._invalidator.invalidate
-            files.presence.invalidate_now = partial(_forget_now, self._invalidator)
+        self._kernel.connect(self.device)
 
     @property
     def data_mode(self) -> str:
@@ -152,13 +139,6 @@ class Session:
         while not self._connection.has_begun:  # noqa: ASYNC110 nobody tells when libfuse has answered
             await trio.sleep(_MOMENT_SECONDS)
 
-    async def _caught_up(self) -> None:
-        poll = select.poll()
-        poll.register(self._connection.device, select.POLLIN)
-        with trio.move_on_after(_CATCHING_UP_SECONDS):
-            while poll.poll(0):
-                await trio.lowlevel.checkpoint()
-
     def stop(self) -> None:
         """Let ``serve`` return."""
         pyfuse3.terminate()
@@ -174,9 +154,7 @@ class Session:
         self._end(unmount=False)
 
     def _end(self, *, unmount: bool) -> None:
-        if self._invalidator is not None:
-            self._invalidator.close()
-        self._connection.close()
+        self._kernel.close()
         pyfuse3.close(unmount=unmount)
 
 
@@ -188,23 +166,3 @@ def _check_device() -> None:
             f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
             "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
         ) from None
-
-
-def _attributes_changed(node_id: int) -> None:
-    with suppress(FileNotFoundError):  # the kernel knew nothing of it
-        pyfuse3.invalidate_inode(node_id, attr_only=True)
-
-
-def _invalidate(parent: int, name: bytes) -> None:
-    pyfuse3.invalidate_entry_async(parent, name, ignore_enoent=True)
-
-
-def _invalidate_now(parent: int, name: bytes) -> None:
-    with suppress(FileNotFoundError):  # the kernel knew nothing of it
-        pyfuse3.invalidate_entry(parent, name)
-    _attributes_changed(parent)  # from which follows that its listing is not kept
-
-
-def _forget_now(invalidator: Invalidator, parent: int, name: bytes) -> None:
-    invalidator.invalidate_now(parent, name)
-    _attributes_changed(parent)

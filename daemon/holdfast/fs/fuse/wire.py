@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
-from holdfast.fs.attributes import Stat
-from holdfast.fs.listing import Bare
-from holdfast.fs.status import Changes
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.namespace.attr_ops import Changes
+from holdfast.fs.namespace.listing import Bare
 from holdfast.kernel import OpenFlag
 
 _NS = 1_000_000_000

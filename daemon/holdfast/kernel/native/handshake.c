@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The kept file: this, the sizes of request and reply as 32-bit numbers, request, reply. */
+/* Format of the kept file: this magic, the sizes of request and reply as 32-bit numbers, request, reply. */
 static const char KEPT_MAGIC[8] = {'H', 'F', 'I', 'N', 'I', 'T', '1', '\n'};
 
 struct handshake handshake;
@@ -22,7 +22,7 @@ static uint64_t flags_of(uint32_t low, uint32_t high)
 	return low & INIT_EXTENDED ? low | (uint64_t)high << 32 : low;
 }
 
-/* The request of a kernel before 7.36 ends in the middle of `init_request`. */
+/* Before protocol 7.36 the kernel's request ends in the middle of `init_request`. */
 static void note_offer(const void *request, size_t size)
 {
 	struct request_header header;
@@ -81,7 +81,7 @@ void handshake_note_request(const void *request, size_t size)
 	memcpy(handshake.request, request, handshake.request_size);
 }
 
-/* Write the whole of `parts`, which come to `size` bytes, into a new file. 0, or an errno. */
+/* Write `parts`, together `size` bytes, to a new file. 0, or an errno. */
 static int write_file(const char *path, const struct iovec *parts, int count, size_t size)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -94,7 +94,7 @@ static int write_file(const char *path, const struct iovec *parts, int count, si
 	return problem;
 }
 
-/* Keep the exchange. It must outlive the daemon, not the machine, for the mount does not either: no fsync. */
+/* Write the exchange to its file. No fsync: like the mount, it need not outlive the machine. 0, or an errno. */
 static int keep(void)
 {
 	char unfinished[PATH_MAX + 8];
@@ -113,12 +113,12 @@ static int keep(void)
 	return problem;
 }
 
-/* Set the flags that are wanted and offered. */
+/* Set the flags of `add` that the kernel offers. */
 static void amend(struct init_reply *init)
 {
 	uint64_t flags = flags_of(init->flags, init->more_flags) | (handshake.add & handshake.offered);
 	if (flags & INIT_WRITEBACK_CACHE)
-		flags &= ~INIT_PASSTHROUGH; /* the kernel has the one or the other */
+		flags &= ~INIT_PASSTHROUGH; /* the kernel supports only one of the two */
 	if (flags >> 32 != 0)
 		flags |= INIT_EXTENDED;
 	init->flags = (uint32_t)flags;
@@ -133,7 +133,7 @@ ssize_t handshake_reply(int fd, const struct iovec *parts, int count)
 	memcpy(&header, parts[0].iov_base, sizeof(header));
 	handshake.awaited = 0;
 	if (handshake.replay)
-		return (ssize_t)header.length; /* the kernel has its reply, or gets it by handshake_repeat */
+		return (ssize_t)header.length; /* the kernel has the reply already, or gets it from handshake_repeat */
 	if (header.error != 0 || count != 2 || parts[1].iov_len != sizeof(struct init_reply))
 		return writev(fd, parts, count);
 	struct init_reply init;
@@ -154,7 +154,7 @@ int handshake_repeat(int fd, uint64_t unique)
 	struct reply_header header;
 	memcpy(reply, handshake.reply, sizeof(reply));
 	memcpy(&header, reply, sizeof(header));
-	header.unique = unique; /* the kernel marks it as resent, and looks for it with the mark */
+	header.unique = unique; /* which has the flag of a resent request: the kernel looks it up with the flag */
 	memcpy(reply, &header, sizeof(header));
 	return write(fd, reply, sizeof(reply)) < 0 ? -1 : 0;
 }

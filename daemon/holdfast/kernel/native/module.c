@@ -1,18 +1,18 @@
-/* The Python module: what the file system tells the hooks, and what it asks them. Its types stand in _holdfast_kernel.pyi. */
+/* The functions of the Python module _holdfast_kernel. Their types are in _holdfast_kernel.pyi. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <string.h>
 
-#include "direct.h"
-#include "direct_handler.h"
-#include "entries.h"
+#include "python_replies.h"
+#include "python_replies_handler.h"
+#include "readdir.h"
 #include "handshake.h"
-#include "idle.h"
-#include "io.h"
-#include "lent.h"
+#include "idle_loop.h"
+#include "device_io.h"
+#include "fd_replies.h"
 #include "mounting.h"
-#include "replies.h"
+#include "reply_edits.h"
 
 static PyObject *configure(PyObject *self, PyObject *args)
 {
@@ -23,11 +23,11 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "Ky*py*y*", &add, &path, &resend, &request, &reply))
 		return NULL;
 	handshake_reset();
-	direct_reset();
-	lent_reset();
-	idle_reset();
-	replies_reset();
-	io_reset();
+	python_replies_reset();
+	fd_replies_reset();
+	idle_loop_reset();
+	reply_edits_reset();
+	device_io_reset();
 	mounting_reset();
 	bool good = (size_t)path.len < sizeof(handshake.keep_path);
 	if (!good) {
@@ -54,17 +54,17 @@ static PyObject *session(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	return Py_BuildValue("(iiisKKi)", mounting.state, mounting.fd, mounting.error, mounting.libfuse,
+	return Py_BuildValue("(iiisKKi)", mounting.state, mounting.fd, mounting.error, mounting.libfuse_version,
 			     (unsigned long long)handshake.offered, (unsigned long long)handshake.agreed, handshake.keep_error);
 }
 
-/* The descriptor's number may soon be somebody else's. */
+/* The descriptor is about to be closed; its number may be used again for another file. */
 static PyObject *end(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
 	mounting.fd = -1;
-	direct_reset();
+	python_replies_reset();
 	Py_RETURN_NONE;
 }
 
@@ -72,25 +72,25 @@ static PyObject *request(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	return PyLong_FromUnsignedLongLong(io_current());
+	return PyLong_FromUnsignedLongLong(device_io_current());
 }
 
 static PyObject *drops(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	return PyBool_FromLong(io_current_drops());
+	return PyBool_FromLong(device_io_current_drops());
 }
 
 static PyObject *answer(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long unique;
-	struct change change;
-	if (!PyArg_ParseTuple(args, "KiI", &unique, &change.backing_id, &change.flags))
+	struct reply_edit edit;
+	if (!PyArg_ParseTuple(args, "KiI", &unique, &edit.backing_id, &edit.flags))
 		return NULL;
-	change.unique = unique;
-	if (!replies_ask(&change))
+	edit.unique = unique;
+	if (!reply_edits_add(&edit))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
@@ -102,7 +102,7 @@ static PyObject *answer_directly(PyObject *self, PyObject *args)
 	unsigned long long opcodes;
 	if (!PyArg_ParseTuple(args, "OK", &function, &opcodes))
 		return NULL;
-	direct_set_handler(function == Py_None ? NULL : function, opcodes);
+	python_replies_set_handler(function == Py_None ? NULL : function, opcodes);
 	Py_RETURN_NONE;
 }
 
@@ -114,7 +114,7 @@ static PyObject *reply(PyObject *self, PyObject *args)
 	Py_buffer body;
 	if (!PyArg_ParseTuple(args, "Kiy*", &unique, &error, &body))
 		return NULL;
-	direct_reply(mounting.fd, unique, error, body.buf, (size_t)body.len);
+	python_replies_reply(mounting.fd, unique, error, body.buf, (size_t)body.len);
 	PyBuffer_Release(&body);
 	Py_RETURN_NONE;
 }
@@ -126,40 +126,40 @@ static PyObject *serve(PyObject *self, PyObject *args)
 	double seconds;
 	if (!PyArg_ParseTuple(args, "iid", &events, &handed_over, &seconds))
 		return NULL;
-	return PyBool_FromLong(idle_serve(mounting.fd, events, handed_over, seconds));
+	return PyBool_FromLong(idle_loop_serve(mounting.fd, events, handed_over, seconds));
 }
 
 static PyObject *interrupt(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	idle_interrupt();
+	idle_loop_interrupt();
 	Py_RETURN_NONE;
 }
 
-static PyObject *lend(PyObject *self, PyObject *args)
+static PyObject *add_fd_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node, nanoseconds;
 	int fd, kind;
 	if (!PyArg_ParseTuple(args, "KiiK", &node, &fd, &kind, &nanoseconds))
 		return NULL;
-	if (kind < 0 || kind >= LENT_KINDS) {
+	if (kind < 0 || kind >= FD_REPLY_KINDS) {
 		PyErr_SetString(PyExc_ValueError, "there is no such kind");
 		return NULL;
 	}
-	if (!lent_add(node, fd, (enum lent_kind)kind, nanoseconds))
+	if (!fd_replies_add(node, fd, (enum fd_reply_kind)kind, nanoseconds))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
 
-static PyObject *take_back(PyObject *self, PyObject *args)
+static PyObject *remove_fd_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node;
 	if (!PyArg_ParseTuple(args, "K", &node))
 		return NULL;
-	lent_remove(node);
+	fd_replies_remove(node);
 	Py_RETURN_NONE;
 }
 
@@ -171,7 +171,7 @@ static PyObject *entries(PyObject *self, PyObject *args)
 	PyObject *others;
 	if (!PyArg_ParseTuple(args, "iKKO!", &fd, &position, &size, &PyDict_Type, &others))
 		return NULL;
-	return entries_read(fd, position, size, others);
+	return readdir_read(fd, position, size, others);
 }
 
 static PyObject *counts(PyObject *self, PyObject *args)
@@ -182,39 +182,39 @@ static PyObject *counts(PyObject *self, PyObject *args)
 	if (requests == NULL)
 		return NULL;
 	for (Py_ssize_t i = 0; i < OPCODE_LIMIT; i++) {
-		PyObject *number = PyLong_FromUnsignedLongLong(io_requests[i]);
+		PyObject *number = PyLong_FromUnsignedLongLong(device_io_requests[i]);
 		if (number == NULL) {
 			Py_DECREF(requests);
 			return NULL;
 		}
 		PyTuple_SET_ITEM(requests, i, number);
 	}
-	return Py_BuildValue("(NKK)", requests, (unsigned long long)io_replies, (unsigned long long)io_notifications);
+	return Py_BuildValue("(NKK)", requests, (unsigned long long)device_io_replies, (unsigned long long)device_io_notifications);
 }
 
 static PyMethodDef methods[] = {
-	{"configure", configure, METH_VARARGS, PyDoc_STR("Say what the next mount of this process is to have.")},
-	{"session", session, METH_NOARGS, PyDoc_STR("Tell how the mount came out.")},
-	{"end", end, METH_NOARGS, PyDoc_STR("Answer nothing any more: the mount's descriptor is about to be closed.")},
+	{"configure", configure, METH_VARARGS, PyDoc_STR("Configure the next mount of this process.")},
+	{"session", session, METH_NOARGS, PyDoc_STR("Return the state of the mount and of the INIT exchange.")},
+	{"end", end, METH_NOARGS, PyDoc_STR("Stop replying: the mount's descriptor is about to be closed.")},
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
-	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request takes set-id bits and capabilities away.")},
-	{"answer", answer, METH_VARARGS, PyDoc_STR("Ask for a change in the reply to an OPEN, OPENDIR or CREATE.")},
-	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Name the function that is asked first.")},
-	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request that the function has taken on.")},
+	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request removes set-id bits and capabilities.")},
+	{"answer", answer, METH_VARARGS, PyDoc_STR("Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE.")},
+	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Set the function that is called before pyfuse3.")},
+	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request for which that function returned True.")},
 	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
-	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Let it go on.")},
-	{"lend", lend, METH_VARARGS, PyDoc_STR("Let a file or directory be answered for from its descriptor.")},
-	{"take_back", take_back, METH_VARARGS, PyDoc_STR("Stop that.")},
-	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory, as READDIR gives them.")},
-	{"counts", counts, METH_NOARGS, PyDoc_STR("Return how many requests of each kind, replies and notifications there were.")},
+	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Make serve return after the current request.")},
+	{"add_fd_reply", add_fd_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
+	{"remove_fd_reply", remove_fd_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
+	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
+	{"counts", counts, METH_NOARGS, PyDoc_STR("Return the numbers of requests by opcode, of replies and of notifications.")},
 	{NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "_holdfast_kernel",
-	.m_doc = PyDoc_STR("Hooks between pyfuse3's libfuse and /dev/fuse."),
-	.m_size = -1, /* what libfuse calls can't tell interpreters apart */
+	.m_doc = PyDoc_STR("I/O functions between pyfuse3's libfuse and /dev/fuse."),
+	.m_size = -1, /* one state for the process: callbacks from libfuse don't know the interpreter */
 	.m_methods = methods,
 };
 

@@ -6,7 +6,7 @@
 
 #include "wire.h"
 
-/* Where the flags stand in a request's body. */
+/* Offsets of the flags in a request's body. */
 enum {
 	SETATTR_FLAGS = 0, /* struct fuse_setattr_in.valid */
 	OPEN_FLAGS = 4, /* struct fuse_open_in.open_flags */
@@ -22,14 +22,14 @@ static uint32_t flags_at(const unsigned char *request, size_t size, size_t offse
 	return flags;
 }
 
-bool privileges_must_go(const unsigned char *request, size_t size)
+bool privileges_dropped_by(const unsigned char *request, size_t size)
 {
 	struct request_header header;
 	uint32_t flags;
 	memcpy(&header, request, sizeof(header));
 	switch (header.opcode) {
 	case OPCODE_SETATTR:
-		/* One that changes nothing comes before a write that takes them away. */
+		/* One that changes nothing is sent before a write that removes them. */
 		flags = flags_at(request, size, SETATTR_FLAGS);
 		return flags & SETATTR_DROP || !(flags & SETATTR_CHANGES);
 	case OPCODE_OPEN:

@@ -1,7 +1,7 @@
-/* Whether a request takes set-id bits and capabilities away.
+/* Whether a request removes set-id bits and capabilities.
  *
- * With FUSE_HANDLE_KILLPRIV_V2 the kernel leaves it to the file system, and says when, for only the kernel knows whether the
- * caller may keep them (CAP_FSETID). libfuse drops what it says.
+ * With FUSE_HANDLE_KILLPRIV_V2 the kernel leaves the removal to the file system, and says when: only the kernel knows whether
+ * the caller may keep them (CAP_FSETID). libfuse ignores these flags of the requests, so they are read here.
  */
 #ifndef HOLDFAST_PRIVILEGES_H
 #define HOLDFAST_PRIVILEGES_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Say whether the request of `size` bytes, header and all, must take them away. */
-bool privileges_must_go(const unsigned char *request, size_t size);
+/* Return whether the request of `size` bytes, header included, must remove them. */
+bool privileges_dropped_by(const unsigned char *request, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* The part of the FUSE protocol that the module reads and writes.
  *
- * Source: include/uapi/linux/fuse.h of Linux 6.9 (protocol 7.40). It is restated here because distributions build with
- * older headers, which lack exactly what this module is for. Numbers on the wire are in the machine's byte order.
+ * Source: include/uapi/linux/fuse.h of Linux 6.9 (protocol 7.40). It is restated here because distributions build with older
+ * headers, which lack the features this module is for. Numbers on the wire are in the machine's byte order.
  */
 #ifndef HOLDFAST_WIRE_H
 #define HOLDFAST_WIRE_H
@@ -26,15 +26,15 @@ enum opcode {
 
 enum notification { NOTIFY_RESEND = 7 };
 
-/* Flags of the INIT request and reply; those above bit 31 count only when INIT_EXTENDED is set. Which others are wanted is
- * the Python side's to say. */
+/* Flags of the INIT request and reply; those above bit 31 are valid only with INIT_EXTENDED. Others are set by the Python side
+ * (kernel/protocol.py). */
 #define INIT_WRITEBACK_CACHE (UINT64_C(1) << 16)
 #define INIT_LONG_SETXATTR (UINT64_C(1) << 29)
 #define INIT_EXTENDED (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
 
-/* How deep file systems may be stacked on this one: 1 lets the backing files lie on any disk file system, and forbids
- * those that are stacked themselves (overlayfs). */
+/* The stacking depth of this file system: 1 allows backing files on any disk file system, but not on one that is stacked
+ * itself (overlayfs). */
 #define STACK_DEPTH 1
 
 /* Flags of the reply to OPEN, OPENDIR and CREATE. */
@@ -42,11 +42,11 @@ enum notification { NOTIFY_RESEND = 7 };
 #define OPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
 #define OPEN_PASSTHROUGH (UINT32_C(1) << 7)
 
-/* What may stand beside OPEN_PASSTHROUGH; the kernel answers any other flag with EIO (fs/fuse/iomode.c). FOPEN_DIRECT_IO may
- * too, but would send reads and writes to the daemon. */
+/* The flags allowed with OPEN_PASSTHROUGH; for any other the open gets EIO (fs/fuse/iomode.c in the kernel). FOPEN_DIRECT_IO
+ * is allowed too, but would send reads and writes to the daemon. */
 #define OPEN_WITH_PASSTHROUGH (OPEN_PASSTHROUGH | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES)
 
-/* Flags by which requests say that set-id bits and capabilities are to go. Of SETATTR also those that change anything: mode,
+/* Flags of requests that must remove set-id bits and capabilities. SETATTR_CHANGES are the flags that change anything: mode,
  * owner, group, size, and the times (bits 0 to 5, 7, 8 and 10). */
 #define SETATTR_DROP (UINT32_C(1) << 11)
 #define SETATTR_CHANGES UINT32_C(0x5bf)
@@ -110,7 +110,7 @@ struct fallocate_request {
 	uint32_t padding;
 };
 
-/* The name, ended by a zero byte, and the value follow. The last two fields are there when INIT_LONG_SETXATTR is agreed on. */
+/* The name, ended by a zero byte, and the value follow. The last two fields exist only if INIT_LONG_SETXATTR is agreed on. */
 struct setxattr_request {
 	uint32_t value_bytes;
 	uint32_t flags;
@@ -144,7 +144,7 @@ struct attributes {
 	uint32_t flags;
 };
 
-/* The reply to GETATTR. For how long it holds: seconds, nanoseconds. */
+/* The reply to GETATTR; the kernel may cache it for `valid` seconds and `valid_ns` nanoseconds. */
 struct attributes_reply {
 	uint64_t valid;
 	uint32_t valid_ns;
@@ -163,15 +163,15 @@ struct entry_reply {
 	struct attributes attributes;
 };
 
-/* The reply to READDIR is a row of these, each with its name, filled up with zero bytes to a multiple of 8. */
+/* The reply to READDIR is a sequence of these, each followed by its name and padded with zero bytes to a multiple of 8. */
 struct directory_entry {
 	uint64_t inode;
-	uint64_t offset; /* that of the next one */
+	uint64_t offset; /* of the next entry */
 	uint32_t name_bytes;
 	uint32_t kind; /* a DT_* of readdir(3) */
 };
 
-/* The reply to CREATE: an entry, of which nothing is changed here, and an open_reply. */
+/* The reply to CREATE: an entry_reply, which is not edited, and an open_reply. */
 #define ENTRY_BYTES sizeof(struct entry_reply)
 
 _Static_assert(sizeof(struct request_header) == 40, "struct fuse_in_header");

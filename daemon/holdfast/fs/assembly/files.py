@@ -1,0 +1,107 @@
+"""The parts of ``file_io``, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.fs.assembly.sending import SendingParts
+from holdfast.fs.assembly.views import ViewParts
+from holdfast.fs.file_io.arriving import ArrivingFiles
+from holdfast.fs.file_io.background import Background
+from holdfast.fs.file_io.cache_miss import CacheMiss
+from holdfast.fs.file_io.commit import Committer
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.file_io.hand_out import HandOut
+from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.open import Opening
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.passthrough import Passthrough
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.fs.file_io.read_write import ReadWrite
+from holdfast.fs.file_io.release import Releasing
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.nodes import Node
+
+
+class FileParts:
+    """Open files. ``file_closed`` is called with each node whose last handle went."""
+
+    def __init__(
+        self, base: Foundation, views: ViewParts, sending: SendingParts, file_closed: Callable[[Node], None]
+    ) -> None:
+        parts = base.parts
+        store, index, remote = parts.store, parts.index, parts.config.remote
+        self.background = Background()
+        self.handles = HandleTable(parts.session)
+        self.passthrough_writes = PassthroughWrites(base.nodes, index.entries, base.updates, store.stamps, store.tree)
+        passthrough = Passthrough(base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories)
+        self.files = OpenFiles(
+            base.nodes,
+            base.directories,
+            base.updates,
+            passthrough,
+            self.passthrough_writes,
+            self.handles,
+            store.orphanage,
+            file_closed,
+        )
+        self.check = DigestCheck(sending.verifier, base.policy, base.directories)
+        self.committer = Committer(
+            base.policy,
+            base.directories,
+            base.locks,
+            self.passthrough_writes,
+            sending.publisher,
+            sending.queue,
+            index,
+            base.updates,
+            base.copies,
+            self.check,
+            base.invalidation,
+        )
+        self.handing_out = HandOut(self.files, passthrough, self.handles, self.committer)
+        misses = CacheMiss(
+            base.view,
+            views.revalidation,
+            base.directories,
+            base.nodes,
+            base.fetcher,
+            parts.counters,
+            int(remote.read_while_arriving_bytes),
+        )
+        arriving = ArrivingFiles(misses, base.locks, base.invalidation, parts.events)
+        self.local_files = LocalFiles(misses, arriving, self.check, base.policy, base.locks)
+        self.prefetcher = Prefetcher(
+            base.view,
+            base.policy,
+            base.directories,
+            parts.zones,
+            store.tree,
+            base.fetcher,
+            base.ttl,
+        )
+        self.opening = Opening(
+            self.files,
+            self.handing_out,
+            misses,
+            arriving,
+            self.check,
+            self.prefetcher,
+            base.policy,
+            base.directories,
+            base.locks,
+            index.entries,
+            parts.counters,
+        )
+        self.read_write = ReadWrite(self.files, arriving, base.room, self.handles)
+        self.releasing = Releasing(
+            self.files,
+            self.handles,
+            self.passthrough_writes,
+            self.committer,
+            self.background,
+            base.invalidation,
+            parts.events,
+        )

@@ -1,0 +1,117 @@
+"""link and rename, put together: they take something of every room."""
+
+from __future__ import annotations
+
+from holdfast.fs.assembly.files import FileParts
+from holdfast.fs.assembly.sending import SendingParts
+from holdfast.fs.assembly.views import ViewParts
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.link import Linking
+from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.namespace.rename import Renaming
+from holdfast.fs.namespace.rename_directory import DirectoryRenames
+from holdfast.fs.namespace.rename_exchange import Exchange
+from holdfast.fs.namespace.rename_replay import RenameReplay
+
+
+class RenameParts:
+    """Names that appear beside others, or in place of one."""
+
+    def __init__(
+        self, base: Foundation, views: ViewParts, sending: SendingParts, files: FileParts, lost_names: LostNames
+    ) -> None:
+        link_upload = LinkUpload(
+            sending.publisher,
+            sending.queue,
+            base.policy,
+            files.files,
+            files.passthrough_writes,
+            base.parts.index.entries,
+            base.copies,
+        )
+        self.linking = Linking(
+            base.directories,
+            base.nodes,
+            base.policy,
+            base.locks,
+            files.local_files,
+            link_upload,
+            base.updates,
+            files.check,
+            base.parts.index.marks,
+        )
+        self.renaming = Renaming(
+            base.directories,
+            base.nodes,
+            base.policy,
+            files.local_files,
+            files.files,
+            link_upload,
+            _moves(base, views, sending, files, lost_names, link_upload),
+            sending.versions,
+            sending.retraction,
+            sending.queue,
+            _directory_renames(base, views),
+            _exchange(base),
+            _replay(base, sending, files),
+        )
+
+
+def _moves(
+    base: Foundation,
+    views: ViewParts,
+    sending: SendingParts,
+    files: FileParts,
+    lost_names: LostNames,
+    link_upload: LinkUpload,
+) -> FileMoves:
+    return FileMoves(
+        base.directories,
+        base.nodes,
+        base.policy,
+        base.parts.index.entries,
+        base.updates,
+        lost_names,
+        base.parts.store.freeing,
+        base.fetcher,
+        sending.retraction,
+        sending.versions,
+        link_upload,
+        files.check,
+        views.hints,
+    )
+
+
+def _directory_renames(base: Foundation, views: ViewParts) -> DirectoryRenames:
+    parts = base.parts
+    return DirectoryRenames(
+        base.directories,
+        base.nodes,
+        parts.zones,
+        parts.names,
+        parts.store.tree,
+        base.view,
+        views.whiteouts,
+        parts.index.marks,
+        base.unlinks,
+    )
+
+
+def _exchange(base: Foundation) -> Exchange:
+    parts = base.parts
+    return Exchange(base.directories, base.nodes, parts.zones, base.policy, base.updates, parts.session.records)
+
+
+def _replay(base: Foundation, sending: SendingParts, files: FileParts) -> RenameReplay:
+    return RenameReplay(
+        base.directories,
+        base.nodes,
+        base.policy,
+        files.files,
+        base.parts.index.entries,
+        sending.versions,
+        sending.retraction,
+        sending.queue,
+    )

@@ -1,0 +1,53 @@
+"""The parts of ``writeback`` and ``integrity``, put together."""
+
+from __future__ import annotations
+
+from holdfast.fs.assembly.views import ViewParts
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.integrity.index_rebuild import IndexRebuild
+from holdfast.fs.integrity.scrubber import Scrubber
+from holdfast.fs.integrity.verifier import Verifier
+from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.writeback.publisher import Publisher
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+
+
+class SendingParts:
+    """What sends objects and takes them back, and what checks their copies."""
+
+    def __init__(self, base: Foundation, views: ViewParts) -> None:
+        parts = base.parts
+        store, index = parts.store, parts.index
+        self.versions = ObjectVersions(base.view, base.policy, index.entries)
+        self.retraction = Retraction(base.view, base.policy, self.versions, index.marks, store.tree, base.fetcher)
+        self.publisher = Publisher(
+            base.view, base.policy, self.retraction, views.hints, base.nodes, store.stamps, index, base.uploader
+        )
+        self.queue = WritebackQueue(
+            self.publisher,
+            base.policy,
+            base.directories,
+            base.nodes,
+            parts.zones,
+            store.tree,
+            index.entries,
+            parts.events,
+        )
+        integrity = parts.config.integrity
+        self.verifier = Verifier(
+            base.policy,
+            base.view,
+            base.nodes,
+            parts.zones,
+            store.tree,
+            index,
+            base.updates,
+            base.copies,
+            parts.events,
+            on_first_open=integrity.verify_on_first_open,
+        )
+        self.scrubber = Scrubber(self.verifier, index.entries, parts.events, int(integrity.scrub_bytes_per_second))
+        self.rebuild = IndexRebuild(
+            self.verifier, self.queue, base.policy, base.updates, parts.zones, store.tree, index, parts.events
+        )

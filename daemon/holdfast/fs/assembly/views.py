@@ -1,0 +1,22 @@
+"""The parts of ``remote_view``, put together."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.visibility import Visibility
+from holdfast.fs.remote_view.whiteouts import Whiteouts
+
+
+class ViewParts:
+    """How the stores are seen from here."""
+
+    def __init__(self, base: Foundation) -> None:
+        parts = base.parts
+        self.hints = CreateHints(time.monotonic)
+        self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
+        self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
+        self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

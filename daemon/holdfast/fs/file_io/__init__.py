@@ -1,0 +1,1 @@
+"""Open files: open, read, write, close, and the cache miss behind an open."""

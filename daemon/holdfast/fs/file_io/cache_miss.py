@@ -1,0 +1,154 @@
+"""A cache miss: the fetch behind an open of a node that has no file here, whole first or while it is read.
+
+1. what the store has is known from its listing, or asked for;
+2. the fetch that brings it is joined, or begun (``transfer.fetch``);
+3. a small file is waited for until it is whole, and in the tree; a large one until there is a descriptor to read it by;
+4. if the object turns out to be another version, or gone, the store is asked again, and the caller tries once more.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.errors import (
+    CorruptEntryError,
+    HoldfastError,
+    NoSuchEntryError,
+    ObjectChangedError,
+    ObjectMissingError,
+    StaleNodeError,
+)
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.telemetry import Counters
+from holdfast.transfer import Fetcher, KnownObject, PartialFetch
+
+TRIES = 3
+
+
+class CacheMiss:
+    """Fetches what an open needs. The caller holds the node's lock.
+
+    Files of ``read_while_arriving_bytes`` and more are read while they arrive.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        revalidation: Revalidation,
+        directories: Directories,
+        nodes: NodeTable,
+        fetcher: Fetcher,
+        counters: Counters,
+        read_while_arriving_bytes: int,
+    ) -> None:
+        self._view = view
+        self._revalidation = revalidation
+        self._directories = directories
+        self._nodes = nodes
+        self._fetcher = fetcher
+        self._counters = counters
+        self._read_while_arriving_bytes = read_while_arriving_bytes
+
+    async def open(self, node: Node, *, truncate: bool, was_corrupt: bool) -> bool:
+        """Fetch a node that has no file; True when it is open, or bound to its file, now. A small one is fetched whole.
+
+        Raises ``NoSuchEntryError``, ``CorruptEntryError`` when the copy that ``was_corrupt`` was the only one, and
+        ``RemoteError``.
+        """
+        try:
+            arrival = await self._fetch(node)
+            arrival.hold()
+            try:
+                if arrival.known.size_bytes < self._read_while_arriving_bytes or truncate:
+                    await arrival.wait_whole()
+                    if arrival.detached:
+                        _open_arrival(node, arrival)
+                else:
+                    await arrival.wait_staged()
+                    _open_arrival(node, arrival)
+            except (ObjectChangedError, ObjectMissingError):
+                await self.refresh(node)
+                return False
+            finally:
+                arrival.let_go()
+        except NoSuchEntryError:
+            raise _no_copy(node, was_corrupt) from None
+        self._counters.misses += 1
+        return True
+
+    async def fetch_whole(self, node: Node, *, was_corrupt: bool) -> None:
+        """Return when the node is bound to its file, in whichever version the store has by then. Raises as ``open`` does."""
+        for _ in range(TRIES):
+            try:
+                arrival = await self._fetch(node)
+                try:
+                    return await arrival.wait_whole()
+                except (ObjectChangedError, ObjectMissingError):
+                    await self.refresh(node)
+            except NoSuchEntryError:
+                raise _no_copy(node, was_corrupt) from None
+        raise restless(node)
+
+    async def fetch_again(self, opened: OpenFile) -> None:
+        """The fetch behind an open file failed: let all its handles go on with a new one.
+
+        Raises ``StaleNodeError`` when the store has another version by now, and somebody has read of the old one: they must
+        not be mixed, so the name gets a new node.
+        """
+        arrival = await self._fetch(opened.node)
+        if opened.served and opened.arrival is not None and arrival.known.etag != opened.arrival.known.etag:
+            self.take_name(opened.node)
+            raise StaleNodeError("the file was replaced while it was read")
+        arrival.hold()
+        try:
+            await arrival.wait_staged()
+            opened.arrives_anew_by(arrival)
+        finally:
+            arrival.let_go()
+
+    async def refresh(self, node: Node) -> KnownObject:
+        """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
+        if node.parent is None:
+            raise StaleNodeError("the file was removed")
+        known = await self._revalidation.known_object(self._directories.place(node.parent), node.name)
+        if known is None:
+            self.take_name(node)
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+        return known
+
+    def take_name(self, node: Node) -> None:
+        """The name stands for something else now: it gets a new node when it is looked up next."""
+        path = path_of(node)
+        if path is not None:
+            self._nodes.drop_path(path)
+
+    async def _fetch(self, node: Node) -> PartialFetch:
+        """Return the fetch that brings the node's object, begun or joined."""
+        if node.parent is None:
+            raise StaleNodeError("the file was removed")
+        place = self._directories.place(node.parent)
+        known = self._view.listing(place).object(node.name) or await self.refresh(node)
+        return self._fetcher.fetch(self._view.object_at(place, node.name), known)
+
+
+def _open_arrival(node: Node, arrival: PartialFetch) -> None:
+    opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
+    if not arrival.finished:
+        opened.arrives_by(arrival)
+        node.cache_is_stale = True  # what is read from now on is of this version
+    node.opened = opened
+
+
+def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:
+    if was_corrupt:
+        return CorruptEntryError(f"{os.fsdecode(node.name)} was corrupt, and there is no other copy")
+    return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+
+
+def restless(node: Node) -> ObjectChangedError:
+    """Return the error of a node whose object is another one after each of ``TRIES``."""
+    return ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")

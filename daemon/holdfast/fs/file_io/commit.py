@@ -1,0 +1,211 @@
+"""From written bytes to a durable object: what close, fsync and the last release do in each zone.
+
+``commit``: the object is stored before close answers. ``async``: the bytes are synced here and marked, the upload follows.
+``local``: the bytes are synced here. In zones that send nothing, close does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+
+import trio
+
+from holdfast.errors import WriteOnceError
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy, Names
+from holdfast.fs.inodes.nodes import Node, path_of
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.writeback.publisher import Publisher, Sent
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index import Entry, EntryState, Index
+from holdfast.store import is_unsent, unmark_unsent, unsent_mark
+from holdfast.transfer import CachedCopies
+
+
+class Committer:
+    """Commits open files."""
+
+    def __init__(
+        self,
+        policy: NamePolicy,
+        directories: Directories,
+        locks: NodeLocks,
+        writes: PassthroughWrites,
+        publisher: Publisher,
+        queue: WritebackQueue,
+        index: Index,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        check: DigestCheck,
+        invalidation: Invalidation,
+    ) -> None:
+        self._policy = policy
+        self._directories = directories
+        self._locks = locks
+        self._writes = writes
+        self._publisher = publisher
+        self._queue = queue
+        self._entries = index.entries
+        self._marks = index.marks
+        self._updates = updates
+        self._copies = copies
+        self._check = check
+        self._invalidation = invalidation
+
+    async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
+        """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
+
+        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
+        name was lost to another writer: then they are in quarantine, and every writer that has the file open is told.
+        """
+        await self._commit_names(opened, wait_for_store)
+        if opened.lost:
+            raise WriteOnceError("another writer created this write-once name first")
+
+    async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
+        if opened.arrival is not None and not opened.arrival.finished:
+            return  # a write waits until all is here: nothing was written
+        self._writes.notice(opened)
+        lock = self._locks.of(opened.node)
+        if not (opened.unsent or lock.locked()):
+            return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
+        names = self._policy.sent_names(opened.node.names())
+        if not names:
+            return
+        try:
+            async with lock:
+                await self._commit(opened, wait_for_store)
+        except WriteOnceError:
+            await trio.to_thread.run_sync(self._forget, names)  # without the lock: it may be what others wait for
+            raise
+
+    async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
+        names = self._policy.sent_names(opened.node.names())
+        if not opened.unsent or not names:
+            return
+        if not wait_for_store and all(self._may_wait(*name) for name in names):
+            await self._leave_to_backlog(opened, names)
+        else:
+            await self._send_all(opened, names)
+
+    def _forget(self, names: Names) -> None:
+        """Return when the kernel has forgotten what the names led to: who sees the error sees the other writer's file."""
+        for parent, name in names:
+            with suppress(OSError):
+                self._invalidation.invalidate_now(parent.id, name)
+
+    async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
+        """fsync(2), fdatasync(2)."""
+        await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
+        await self.commit(opened, wait_for_store=True)
+
+    def sends(self, opened: OpenFile) -> bool:
+        """Say whether what is written to the file goes to a store under its present names, or was to."""
+        return opened.lost or bool(self._policy.sent_names(opened.node.names()))
+
+    def has_unsent_at_end(self, opened: OpenFile) -> bool:
+        """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
+        self._writes.notice(opened)
+        return opened.has_one_user and opened.unsent and bool(self._policy.sent_names(opened.node.names()))
+
+    def digest_at_end(self, opened: OpenFile) -> None:
+        """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
+        self._writes.notice(opened)
+        entry = self._entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
+        if opened.may_change and (entry is None or not entry.digest):
+            for parent, _ in opened.node.names():
+                self._check.later(self._directories.place(parent), opened.node)
+
+    def _may_wait(self, parent: Node, name: bytes) -> bool:
+        place = self._directories.place(parent)
+        return self._queue.takes(place) and not self._policy.created_once(place, name)
+
+    async def _leave_to_backlog(self, opened: OpenFile, names: Names) -> None:
+        self._writes.on_its_way(opened)
+        try:
+            await self._queue.keep(opened.fd)
+        except BaseException:
+            opened.changed()
+            raise
+        if not is_unsent(opened.fd):
+            return  # it was still to be sent, and has been sent meanwhile, these bytes too
+        stat = os.fstat(opened.fd)
+        for parent, name in names:
+            path = self._directories.place(parent).child_path(name)
+            self._updates.mark_dirty(stat, path)
+            self._queue.add(path)
+
+    async def _send_all(self, opened: OpenFile, names: Names) -> None:
+        inode = os.fstat(opened.fd).st_ino
+        entry = self._begin(opened, inode)
+        mark = unsent_mark(opened.fd)
+        sents = []
+        lost: WriteOnceError | None = None
+        for parent, name in names:
+            try:
+                sent = await self._send(opened, parent, name, entry)
+            except WriteOnceError as problem:
+                lost = problem
+                self._lose(opened, parent, name)
+            except BaseException:
+                opened.changed()
+                self._put_state(inode, EntryState.DIRTY)
+                raise
+            else:
+                sents += [sent] if sent is not None else []  # the name may have gone meanwhile
+        if sents:
+            others_unsent = not unmark_unsent(opened.fd, mark)
+            previous = self._entries.get(inode)
+            self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
+        if lost is not None:
+            raise lost
+
+    async def _send(self, opened: OpenFile, parent: Node, name: bytes, entry: Entry) -> Sent | None:
+        place = self._directories.place(parent)
+        ours = entry.name_at(place.child_path(name)) is not None
+        once = opened.exclusive or self._policy.created_once(place, name)
+        is_hidden = self._marks.is_whited_out(place.child_path(name))
+        return await self._publisher.send_named(
+            opened.fd,
+            place,
+            name,
+            create_only=once and not ours and not is_hidden,
+            is_named=partial(self._is_named, opened.node, parent, name),
+        )
+
+    def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
+        return (parent, name) in node.names()
+
+    def _begin(self, opened: OpenFile, inode: int) -> Entry:
+        self._writes.on_its_way(opened)
+        entry = self._entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        if entry.state is not EntryState.UPLOADING:
+            entry.become(EntryState.DIRTY)
+            entry.become(EntryState.UPLOADING)
+        self._entries.put(inode, entry)
+        return entry
+
+    def _put_state(self, inode: int, state: EntryState) -> None:
+        entry = self._entries.get(inode)
+        if entry is not None:
+            entry.become(state)
+            self._entries.put(inode, entry)
+
+    def _lose(self, opened: OpenFile, parent: Node, name: bytes) -> None:
+        """Another writer was first: this file must not stand in for the object. It lives on under its other names."""
+        path = self._directories.place(parent).child_path(name)
+        stat = os.fstat(opened.fd)
+        if stat.st_nlink == 1:
+            opened.lose()
+            self._copies.quarantine(path, stat.st_ino, {"why": "another writer created this write-once name first"})
+            return
+        self._copies.drop(path, stat.st_ino)
+        if not self._policy.has_digest(opened.node):
+            self._entries.discard(stat.st_ino)

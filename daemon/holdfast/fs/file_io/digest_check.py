@@ -1,0 +1,61 @@
+"""Whether the bytes of a node may be served: those that are held against a digest are checked before their first use."""
+
+from __future__ import annotations
+
+import stat as stat_module
+
+from holdfast.fs.file_io.backing_file import open_local
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, path_of
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.integrity.verifier import Verifier
+from holdfast.zones import ZonePath
+
+
+class DigestCheck:
+    """Checks nodes, where ``Verifier`` checks files. The caller holds the node's lock, but for what does not wait."""
+
+    def __init__(self, verifier: Verifier, policy: NamePolicy, directories: Directories) -> None:
+        self._verifier = verifier
+        self._policy = policy
+        self._directories = directories
+
+    def is_known_intact(self, node: Node, opened: OpenFile) -> bool:
+        """Say whether the file may be served without another look at its bytes."""
+        path = path_of(node)
+        if path is None or not self._policy.has_digest(node):
+            return True
+        return self._verifier.is_checked(path, opened.fd)
+
+    async def is_intact(self, node: Node, opened: OpenFile) -> bool:
+        """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""
+        if not self._policy.has_digest(node):
+            return True
+        path = path_of(node)
+        return path is None or await self._verifier.check_before_use(path, opened.fd)
+
+    async def is_closed_file_intact(self, node: Node) -> bool:
+        """``is_intact`` of a node that is not open."""
+        if not self._policy.has_digest(node) or self._is_special(node):
+            return True
+        try:
+            opened = open_local(self._directories, node, writable=False)
+        except PermissionError:  # its owner may change what this user can't read
+            return True
+        try:
+            return await self.is_intact(node, opened)
+        finally:
+            opened.close()
+
+    def later(self, place: ZonePath, node: Node) -> None:
+        """A file is at ``place``: where digests are kept and nothing is sent, hash it when there is time."""
+        if place.zone.digests and not place.zone.sends and node.backing:
+            path = path_of(node)
+            if path is not None:
+                self._verifier.digest_soon(path)
+
+    def _is_special(self, node: Node) -> bool:
+        """Say whether the node is a symbolic link, a FIFO, a socket or a device, whose bytes nobody reads here."""
+        stat = self._directories.stat(node.parent, node.name) if node.parent is not None else None
+        return stat is not None and not stat_module.S_ISREG(stat.st_mode)

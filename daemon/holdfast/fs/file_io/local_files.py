@@ -1,0 +1,43 @@
+"""Making a node local: its bytes whole, verified and in the tree, for whatever needs the file itself."""
+
+from __future__ import annotations
+
+from holdfast.fs.file_io.arriving import ArrivingFiles
+from holdfast.fs.file_io.cache_miss import CacheMiss
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node
+
+
+class LocalFiles:
+    """Links, renames, changes of attributes and prefetches come here first."""
+
+    def __init__(
+        self, misses: CacheMiss, arriving: ArrivingFiles, check: DigestCheck, policy: NamePolicy, locks: NodeLocks
+    ) -> None:
+        self._misses = misses
+        self._arriving = arriving
+        self._check = check
+        self._policy = policy
+        self._locks = locks
+
+    async def make_local(self, node: Node) -> None:
+        """Return when the node's bytes are whole, verified and in the tree. Raises ``HoldfastError``."""
+        if node.is_directory:
+            return
+        async with self._locks.of(node):
+            was_corrupt = node.backing != 0 and node.opened is None and not await self._check.is_closed_file_intact(node)
+            if node.backing == 0:
+                await self._misses.fetch_whole(node, was_corrupt=was_corrupt)
+                return
+        if node.opened is not None:
+            await self._arriving.wait_whole(node.opened)
+
+    def is_local(self, node: Node) -> bool:
+        """Say whether ``make_local`` has nothing to do, as far as can be told without reading the file."""
+        if self._locks.of(node).locked() or node.backing == 0:
+            return False
+        if node.opened is not None:
+            return node.opened.arrival is None
+        return not self._policy.has_digest(node)

@@ -1,0 +1,231 @@
+"""OPEN, from top to bottom: the node gets its open file, the open file is emptied if asked for, and a handle is handed out.
+
+A file that is here and known to be intact is opened without a wait. Whatever may wait (a fetch, hashing) is awaited under
+the node's own lock; everything between two awaits is atomic.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import trio
+
+from holdfast.errors import WriteOnceError
+from holdfast.fs.file_io.arriving import ArrivingFiles
+from holdfast.fs.file_io.backing_file import open_local
+from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.fs.file_io.text_busy import is_executed
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.index import Entries, EntryState
+from holdfast.telemetry import Counters
+
+
+class Opening:
+    """open(2) of existing nodes."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        handing_out: HandOut,
+        misses: CacheMiss,
+        arriving: ArrivingFiles,
+        check: DigestCheck,
+        prefetcher: Prefetcher,
+        policy: NamePolicy,
+        directories: Directories,
+        locks: NodeLocks,
+        entries: Entries,
+        counters: Counters,
+    ) -> None:
+        self._files = files
+        self._handing_out = handing_out
+        self._misses = misses
+        self._arriving = arriving
+        self._check = check
+        self._prefetcher = prefetcher
+        self._policy = policy
+        self._directories = directories
+        self._locks = locks
+        self._entries = entries
+        self._counters = counters
+
+    # --- from top to bottom ------------------------------------------------------------------------------------------
+
+    async def open(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
+        """Open a node for the kernel. A file that is not here is fetched: a small one whole, a large one while it is read.
+
+        Raises ``WriteOnceError`` for a write to a committed write-once name, ``CorruptEntryError`` when there is no intact
+        copy, ``RemoteError``.
+        """
+        opened = await self.acquire(node, flags)
+        return self._hand_out(opened, flags, request, caller)
+
+    def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
+        """``open`` of a file that is here, and known to be intact. Raises ``trio.WouldBlock`` for all others."""
+        opened = self._acquire_nowait(node, flags)
+        return self._hand_out(opened, flags, request, caller)
+
+    async def acquire(self, node: Node, flags: int) -> OpenFile:
+        """Open a node for use inside the daemon: ``OpenFiles.release`` ends that. Raises as ``open`` does."""
+        try:
+            return self._acquire_nowait(node, flags)
+        except trio.WouldBlock:
+            pass
+        async with self._locks.of(node):
+            opened = await self._open_or_fetch(node, flags)
+            opened.count()
+        try:
+            if flags & os.O_TRUNC:
+                await self._arriving.wait_whole(opened)
+            self._prepare(opened, flags)
+        except BaseException:
+            self._files.release(opened)
+            raise
+        return opened
+
+    def _acquire_nowait(self, node: Node, flags: int) -> OpenFile:
+        if _changes(flags):
+            self._check_writable(node)
+        opened = self._find_nowait(node, flags)
+        self._count_hit(node)
+        opened.count()
+        try:
+            self._prepare(opened, flags)
+        except BaseException:
+            self._files.release(opened)
+            raise
+        return opened
+
+    def _prepare(self, opened: OpenFile, flags: int) -> None:
+        """Make an open file what the flags ask for."""
+        if _changes(flags) and not opened.unsent and self._is_dirty(opened.node):
+            opened.changed()  # an earlier attempt to send it failed
+        if flags & os.O_TRUNC:
+            self._check_not_executed(opened.node, flags)
+            self._files.truncate(opened, 0)
+
+    def _hand_out(self, opened: OpenFile, flags: int, request: int, caller: Caller) -> Handle:
+        return self._handing_out.hand_out(
+            opened, request, caller, reads_only=flags & os.O_ACCMODE == os.O_RDONLY, changes=_changes(flags)
+        )
+
+    # --- the open file -----------------------------------------------------------------------------------------------
+
+    def _find_nowait(self, node: Node, flags: int) -> OpenFile:
+        """Return the open file of a node whose bytes need not be looked at. Raises ``trio.WouldBlock``."""
+        opened = node.opened
+        if opened is None:
+            return self._open_nowait(node, flags)
+        if _changes(flags) and not opened.writable:
+            raise trio.WouldBlock
+        if opened.arrival is not None and (flags & os.O_TRUNC or opened.failed):
+            raise trio.WouldBlock
+        return opened
+
+    def _open_nowait(self, node: Node, flags: int) -> OpenFile:
+        if node.backing == 0 or self._locks.of(node).locked():
+            raise trio.WouldBlock
+        opened = open_local(self._directories, node, writable=_changes(flags))
+        if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):
+            opened.close()
+            raise trio.WouldBlock
+        node.opened = opened
+        self._prefetcher.opened(node, opened.fd)
+        return opened
+
+    async def _open_or_fetch(self, node: Node, flags: int) -> OpenFile:
+        """Return the open file of a node, with what that takes: a check by digest, a fetch. The caller holds the lock."""
+        if node.opened is not None:
+            return await self._open_more(node.opened, flags)
+        was_corrupt = False
+        for _ in range(TRIES):
+            if node.backing == 0 and not await self._misses.open(
+                node, truncate=bool(flags & os.O_TRUNC), was_corrupt=was_corrupt
+            ):
+                continue
+            if node.opened is None:
+                was_corrupt = not await self._open_checked(node, flags)
+            if node.opened is None:
+                continue
+            if node.opened.arrival is None:
+                self._prefetcher.opened(node, node.opened.fd)
+            if _changes(flags) and not node.opened.writable:
+                node.opened.make_writable()  # somebody else opened it meanwhile
+            return node.opened
+        raise restless(node)
+
+    async def _open_checked(self, node: Node, flags: int) -> bool:
+        """Open the file of a node if it is intact; False when it is not: then it is in quarantine."""
+        opened = open_local(self._directories, node, writable=_changes(flags))
+        try:
+            is_intact = bool(flags & os.O_TRUNC) or await self._check.is_intact(node, opened)
+        except BaseException:
+            opened.close()
+            raise
+        if not is_intact or node.opened is not None:
+            opened.close()
+        else:
+            node.opened = opened
+            self._count_hit(node)
+        return is_intact
+
+    async def _open_more(self, opened: OpenFile, flags: int) -> OpenFile:
+        """Return a file that is open already, fit for one handle more."""
+        opened.count()  # its last handle may go meanwhile, and its descriptor must not
+        try:
+            if opened.failed:
+                await self._misses.fetch_again(opened)
+            if _changes(flags) and not opened.writable:
+                opened.make_writable()
+        except BaseException:
+            self._files.release(opened)
+            raise
+        opened.uncount()  # the caller counts its own at once
+        self._count_hit(opened.node)
+        return opened
+
+    def _count_hit(self, node: Node) -> None:
+        if node.backing and self._policy.has_digest(node):
+            self._counters.hits += 1
+            self._entries.used(node.backing, time.time_ns())
+
+    # --- what may not be ---------------------------------------------------------------------------------------------
+
+    def _check_writable(self, node: Node) -> None:
+        """Make sure that no name of the node is one that is written once and stored already. Raises ``WriteOnceError``."""
+        for parent, name in node.names():
+            place = self._directories.place(parent)
+            if not self._policy.created_once(place, name):
+                continue
+            entry = self._entries.get(node.backing) if node.backing else None
+            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # with a digest: it was sent, and is open
+                raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
+
+    def _check_not_executed(self, node: Node, flags: int) -> None:
+        """Raise ETXTBSY for an open that only reads, and truncates a running program (``text_busy``)."""
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            return
+        names = ((self._directories.place(parent), name) for parent, name in node.names())
+        if is_executed(place.child_path(name) for place, name in names):
+            raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
+
+    def _is_dirty(self, node: Node) -> bool:
+        """Say whether the node's bytes are to be sent, because sending them has failed or has not begun."""
+        entry = self._entries.get(node.backing) if node.backing else None
+        return entry is not None and entry.state is EntryState.DIRTY and not entry.digest
+
+
+def _changes(flags: int) -> bool:
+    """Say whether an open with these flags may change the bytes."""
+    return flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)

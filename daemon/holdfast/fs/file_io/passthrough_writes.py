@@ -1,0 +1,154 @@
+"""Writes that the kernel carries out by itself: the daemon sees only that a handle may write, and what the file is later.
+
+From the first handle that may write to the last one, an entry says DIRTY but keeps its digest. After a crash, a file of the
+same size and mtime was not written, and is held against that digest as before. What was written shows in these two
+(``store.change_stamps``), with one exception: the kernel gives a file a new time at the first write into a mapped page, and
+not again before the page is clean. So a file that was written to through a mapping, and sent, is hashed again when its last
+handle goes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from holdfast.digest import fingerprint_of_file
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.index import Entries, Entry, EntryState
+from holdfast.store import Stamps, Tree, stamp_of
+
+_QUICK_BYTES = 64 * 1024
+"""Hashed in less time than it takes to ask a thread."""
+_INTACT = (EntryState.CLEAN, EntryState.LOCAL)
+
+
+class PassthroughWrites:
+    """Finds out what was written past the daemon."""
+
+    def __init__(self, nodes: NodeTable, entries: Entries, updates: EntryUpdates, stamps: Stamps, tree: Tree) -> None:
+        self._nodes = nodes
+        self._entries = entries
+        self._updates = updates
+        self._stamps = stamps
+        self._tree = tree
+
+    def expect(self, opened: OpenFile) -> None:
+        """A handle that may write is handed out: from now on bytes may change at any time."""
+        if opened.stamp is None:
+            opened.expect_writes(self._stamps.take(opened.fd))
+            inode = os.fstat(opened.fd).st_ino
+            entry = self._entries.get(inode)
+            if entry is not None and entry.state in _INTACT and entry.digest:
+                entry.become(EntryState.DIRTY)
+                self._entries.put(inode, entry)
+
+    def resume(self, opened: OpenFile) -> None:
+        """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
+        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
+        if known is None:
+            opened.changed()
+        if opened.backing_id is not None:
+            opened.expect_writes(known or self._stamps.take(opened.fd))
+
+    def on_its_way(self, opened: OpenFile) -> None:
+        """The bytes as they are now are about to be sent: only what is written later is unsent."""
+        opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
+
+    def notice(self, opened: OpenFile) -> None:
+        """Look whether the bytes are still those that were sent last, or that were there at the start."""
+        if opened.stamp is None or opened.unsent:
+            return
+        stat = os.fstat(opened.fd)
+        if stamp_of(stat) != opened.stamp:
+            self._changed(opened)
+
+    def compare_nowait(self, opened: OpenFile) -> bool:
+        """If the last handle of a file goes, see whether it was written after it was sent, with no trace of it.
+
+        False when it is too large for the event loop: ``compare`` then.
+        """
+        if not opened.has_one_user or not self._may_hide_a_write(opened):
+            return True
+        if os.fstat(opened.fd).st_size > _QUICK_BYTES:
+            return False
+        self._compare_now(opened)
+        return True
+
+    async def compare(self, opened: OpenFile) -> None:
+        """Hold the bytes of such a file against the digest of what was sent."""
+        if self._may_hide_a_write(opened):
+            digest = self._sent_digest(opened)
+            found = await trio.to_thread.run_sync(_digest_of, opened.fd)
+            self._compare(opened, digest, found)
+
+    def settle(self, opened: OpenFile) -> None:
+        """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
+        if opened.stamp is not None:
+            inode = os.fstat(opened.fd).st_ino
+            self._settle(inode, self._entries.get(inode))
+
+    def settle_all(self) -> None:
+        """The mount has ended: files whose last handle the kernel did not bring back any more are closed."""
+        for node in self._nodes.all():
+            if node.opened is not None:
+                self.notice(node.opened)
+                if self._may_hide_a_write(node.opened):
+                    self._compare_now(node.opened)
+                self.settle(node.opened)
+
+    async def take_stock(self) -> None:
+        """After a start: settle what was open for writing when an earlier run ended."""
+        for inode in self._entries.were_open:
+            node = self._nodes.of_backing(inode)
+            if node is not None and node.opened is not None:
+                continue  # it still is
+            entry = self._entries.get(inode)
+            path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
+            try:
+                stat = self._tree.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.st_ino != inode:
+                continue
+            if entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+                self._settle(inode, entry)
+            else:
+                self._updates.mark_dirty(stat, path)
+            await trio.lowlevel.checkpoint()
+
+    @staticmethod
+    def _may_hide_a_write(opened: OpenFile) -> bool:
+        return opened.was_sent and not opened.unsent
+
+    def _compare_now(self, opened: OpenFile) -> None:
+        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
+
+    def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
+        if sent and found and sent == self._sent_digest(opened) != found:
+            self._changed(opened)
+
+    def _changed(self, opened: OpenFile) -> None:
+        opened.changed()
+        self._updates.note_change(opened.node, opened.fd)
+
+    def _sent_digest(self, opened: OpenFile) -> bytes:
+        """Return the digest of what was sent last; empty when the bytes are known to be others."""
+        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
+
+    def _settle(self, inode: int, entry: Entry | None) -> None:
+        if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
+            entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
+            self._entries.put_if_room(inode, entry)
+
+
+def _digest_of(fd: int) -> bytes:
+    """Return the digest of a file. Empty if unreadable; the next reader gets the error."""
+    try:
+        return fingerprint_of_file(fd).digest
+    except OSError:
+        return b""

@@ -1,0 +1,118 @@
+"""Fetching ahead what an open leads to: files that a manifest names, directories to be listed. The formats tell.
+
+Engines ask for one after the other; together they take as long as the slowest. A failure here is not reported: the request
+that really needs the file or directory tries again, and gets the error.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
+from holdfast.errors import HoldfastError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.store import Tree
+from holdfast.transfer import Fetcher
+from holdfast.zones import ZoneMap, ZonePath
+
+
+class Prefetcher:
+    """Fetches and lists what opens lead to, while ``run`` runs."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        policy: NamePolicy,
+        directories: Directories,
+        zones: ZoneMap,
+        tree: Tree,
+        fetcher: Fetcher,
+        ttl: TimeToLive,
+        formats: Formats = FORMATS,
+    ) -> None:
+        self._view = view
+        self._policy = policy
+        self._directories = directories
+        self._zones = zones
+        self._tree = tree
+        self._fetcher = fetcher
+        self._ttl = ttl
+        self._formats = formats
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def opened(self, node: Node, fd: int) -> None:
+        """A whole file was opened that was not open before; see what it leads to."""
+        if self._nursery is None or node.parent is None:
+            return
+        place = self._directories.place(node.parent)
+        if not place.zone.is_store:
+            return
+        match self._formats.read_ahead(node.name):
+            case FetchReferences() as ahead:
+                self._nursery.start_soon(self._fetch_references, place, ahead, os.dup(fd))
+            case ListDirectories() as ahead:
+                self._nursery.start_soon(self._list_directories, place, ahead)
+
+    async def _list_directories(self, place: ZonePath, ahead: ListDirectories) -> None:
+        shown_by = ahead.evidence
+        try:
+            is_there = self._view.listing(place).has_directory(shown_by) or self._tree.inode(place.child_path(shown_by))
+        except (HoldfastError, OSError):
+            return
+        if is_there:
+            async with trio.open_nursery() as nursery:
+                for name in ahead.names:
+                    nursery.start_soon(self._list, self._zones.place_of(place.child_path(name)))
+
+    async def _list(self, place: ZonePath | None) -> bool:
+        """Bring the belief about a directory up to date; return whether that succeeded."""
+        if place is None:
+            return False
+        try:
+            await self._view.listing(place).ask(self._ttl.oldest_listing(place))
+        except HoldfastError:
+            return False
+        return True
+
+    async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
+        names = await trio.to_thread.run_sync(names_behind, ahead, fd)
+        missing: dict[bytes, list[bytes]] = {}
+        for name in names:
+            directory, _, last = name.rpartition(b"/")
+            if not self._tree.inode(place.child_path(name)):
+                missing.setdefault(directory, []).append(last)
+        for directory, files in missing.items():
+            await self._fetch(self._zones.place_of(place.child_path(directory)), files)
+
+    async def _fetch(self, place: ZonePath | None, names: list[bytes]) -> None:
+        if place is None or not await self._list(place):
+            return
+        for name in names:
+            if not self._policy.of(place, name).fetched_ahead:
+                continue
+            known = self._view.listing(place).object(name)
+            path = place.child_path(name)
+            if known is not None and not self._tree.inode(path):
+                self._fetcher.fetch(self._view.object_at(place, name), known)
+
+
+def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
+    """Return the names that the manifest behind ``fd`` refers to, none if it can't be read; close ``fd``."""
+    try:
+        with open(fd, "rb") as file:
+            return ahead.names(file, os.fstat(fd).st_size)
+    except OSError:
+        return []

@@ -1,0 +1,84 @@
+"""read and write of open files, where the kernel does not do it by itself.
+
+What lies in the page cache is read on the event loop (a hop to a thread costs more than the read); the kernel says by
+EAGAIN when it would have to wait for the disk, and then a thread waits. Writes of up to 64 KiB run on the loop too: they
+go to the page cache; larger ones hop, so that others get their turn.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+import trio
+
+from holdfast.capacity import Room
+from holdfast.errors import CorruptEntryError
+from holdfast.fs.file_io.arriving import ArrivingFiles
+from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.inodes.open_file import OpenFile
+
+_INLINE_WRITE_BYTES = 64 * 1024
+_DISK_THREADS = 8
+_SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file has to evict
+
+
+class ReadWrite:
+    """Bytes in and out. When the disk is full, clean files are evicted and a write is tried once more."""
+
+    def __init__(self, files: OpenFiles, arriving: ArrivingFiles, room: Room, handles: HandleTable) -> None:
+        self._files = files
+        self._arriving = arriving
+        self._room = room
+        self._handles = handles
+        self._limiter = trio.CapacityLimiter(_DISK_THREADS)
+
+    async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
+        """Return up to ``size_bytes`` from ``offset``; fewer only at the end of the file."""
+        if opened.corrupt:
+            raise CorruptEntryError("the file was found to be corrupt while it was open; open it again")
+        opened.check_reachable()
+        if opened.arrival is not None:
+            await self._arriving.wait_for(opened, offset, offset + size_bytes)
+            self._handles.told(opened)
+        buffer = bytearray(size_bytes)
+        try:
+            count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)
+        except OSError as problem:
+            if problem.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+            count = 0
+        if count == size_bytes:
+            return buffer
+        if offset + count >= os.fstat(opened.fd).st_size:
+            return memoryview(buffer)[:count]
+        return await trio.to_thread.run_sync(os.pread, opened.fd, size_bytes, offset, limiter=self._limiter)
+
+    async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
+        """Write all of ``data`` at ``offset``; return how many bytes that were."""
+        await self._arriving.wait_whole(opened)
+        self._files.before_change(opened, drop_privileges=drop_privileges)
+        try:
+            return await self._write(opened.fd, data, offset)
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC or not await self._room.evict(len(data) + _SPARE_BYTES):
+                raise
+        return await self._write(opened.fd, data, offset)
+
+    async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
+        """fallocate(2): ``apply`` carries it out on a descriptor."""
+        await self._arriving.wait_whole(opened)
+        self._files.before_change(opened)
+        await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)
+
+    async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
+        """ftruncate(2)."""
+        await self._arriving.wait_whole(opened)
+        self._files.truncate(opened, size_bytes, drop_privileges=drop_privileges)
+
+    async def _write(self, fd: int, data: bytes, offset: int) -> int:
+        if len(data) <= _INLINE_WRITE_BYTES:
+            return os.pwrite(fd, data, offset)
+        return await trio.to_thread.run_sync(os.pwrite, fd, data, offset, limiter=self._limiter)

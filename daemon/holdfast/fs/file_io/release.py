@@ -1,0 +1,94 @@
+"""RELEASE, from top to bottom: the kernel drops a handle, what was written is seen to, and the last handle closes the file.
+
+Bytes that are still unsent with the last handle are sent in the background. So is the look at a large file that may have
+been written to after it was sent, without a trace (``passthrough_writes``). The handle counts until that is done.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.file_io.background import Background
+from holdfast.fs.file_io.commit import Committer
+from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.nodes import path_of
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.telemetry import EventLog
+
+
+class Releasing:
+    """Releases handles of the kernel's."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        handles: HandleTable,
+        writes: PassthroughWrites,
+        committer: Committer,
+        background: Background,
+        invalidation: Invalidation,
+        events: EventLog,
+    ) -> None:
+        self._files = files
+        self._handles = handles
+        self._writes = writes
+        self._committer = committer
+        self._background = background
+        self._invalidation = invalidation
+        self._events = events
+        self._comparing: set[trio.Event] = set()
+
+    def release(self, opened: OpenFile, request: int) -> None:
+        """The kernel drops a handle by ``request``."""
+        self._handles.released(opened, request)
+        self.finish(opened)
+
+    def finish(self, opened: OpenFile) -> None:
+        """See to what a handle has left that the kernel has dropped, and close the file with the last one."""
+        if not self._writes.compare_nowait(opened) or self._committer.has_unsent_at_end(opened):
+            opened.begin_leaving()
+            compared = trio.Event()
+            self._comparing.add(compared)
+            self._background.start_soon(self._finish_later, opened, compared)
+            return
+        self._close(opened)
+
+    async def settle(self) -> None:
+        """Return when the daemon knows of every file that has been closed by now what became of it.
+
+        The kernel tells of a close after the call has returned, and a large file is then hashed again.
+        """
+        await self._invalidation.caught_up()
+        for compared in list(self._comparing):
+            await compared.wait()
+
+    async def _finish_later(self, opened: OpenFile, compared: trio.Event) -> None:
+        try:
+            await self._compare(opened, compared)
+            await self._committer.commit(opened)
+        except (HoldfastError, OSError) as problem:  # nobody is left to be told: the bytes stay unsent
+            path = path_of(opened.node)
+            self._events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
+            opened.end_leaving()
+            self._files.release(opened)
+        else:
+            opened.end_leaving()
+            self._close(opened)
+
+    async def _compare(self, opened: OpenFile, compared: trio.Event) -> None:
+        try:
+            await self._writes.compare(opened)
+        finally:
+            self._comparing.remove(compared)
+            compared.set()
+
+    def _close(self, opened: OpenFile) -> None:
+        if opened.handles == 1:
+            self._committer.digest_at_end(opened)
+        self._files.release(opened)

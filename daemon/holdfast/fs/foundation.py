@@ -1,0 +1,104 @@
+"""What the file system stands on, put together: inodes, the view of the stores, and what moves bytes between the two.
+
+``Parts`` are opened by ``holdfast.assembly``, in the order of the layers. A ``Foundation`` is made of them before anything
+that answers requests. Both are for those that put parts together; a part itself is given what it needs, and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.capacity import Limits, Room
+from holdfast.config import Config
+from holdfast.fs.file_io.passthrough import BackingFiles
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplies
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node_recovery import NodeRecovery, stat_by_path
+from holdfast.fs.inodes.node_store import NodeStore
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import Index
+from holdfast.session import SessionTables
+from holdfast.store import StoreDirectory, free_bytes
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import CachedCopies, Fetcher, Remote, Uploader
+from holdfast.zones import NameTable, ZoneMap
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts below the file system, opened."""
+
+    config: Config
+    store: StoreDirectory
+    index: Index
+    session: SessionTables
+    zones: ZoneMap
+    names: NameTable
+    remotes: Mapping[str, Remote]
+    events: EventLog
+    counters: Counters
+
+
+class Kernel(NamedTuple):
+    """The kernel's side of a mount, as far as the file system acts on it by itself (``fuse.kernel_side``)."""
+
+    directories: DirectoryReplies
+    backing_files: BackingFiles
+    notifications: KernelNotifications
+
+
+class Foundation:
+    """The parts that requests, control socket and background work have in common."""
+
+    def __init__(self, parts: Parts, kernel: Kernel) -> None:
+        config, store, index = parts.config, parts.store, parts.index
+        self.parts = parts
+        self.kernel = kernel
+        self.locks = NodeLocks()
+        self.ttl = TimeToLive(config.remote)
+        self.unlinks = PendingUnlinks(parts.session.unlinks, time.monotonic)
+        self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, stat_by_path(store.tree))
+        descriptors = DescriptorCache(kernel.directories)
+        self.nodes = NodeTable(
+            os.fstat(store.tree.root_fd).st_ino,
+            index.run,
+            keeper=NodeStore(parts.session.records),
+            reserved=self.unlinks.gone,
+            earlier=self.recovery,
+            left=lambda node: descriptors.forget(node.id),
+        )
+        owners = {name: remote.ownership for name, remote in parts.remotes.items()}
+        self.directories = Directories(self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, owners)
+        self.policy = NamePolicy(parts.names, self.directories)
+        self.updates = EntryUpdates(index.entries, self.policy)
+        self.view = StoreView(parts.remotes, index.marks)
+        self.invalidation = Invalidation(self.nodes, self.directories, store.tree, self.unlinks, kernel.notifications)
+        self.copies = CachedCopies(store, index, parts.events, parts.counters, listener=self.invalidation)
+        cache = config.cache
+        self.room = Room(
+            Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
+            index,
+            self.copies,
+            free_bytes=lambda: free_bytes(store.tree.root_fd),
+            events=parts.events,
+            counters=parts.counters,
+        )
+        self.fetcher = Fetcher(
+            store.staging,
+            make_room=self.room.make_room,
+            place=self.copies.place,
+            events=parts.events,
+            counters=parts.counters,
+        )
+        self.uploader = Uploader(config.remote.single_put_limit_bytes, store.store_id, parts.counters)

@@ -1,0 +1,136 @@
+"""Answers to OPENDIR, READDIR and READDIRPLUS.
+
+A directory that only this daemon changes is read as it is: its entries and their offsets are the backing directory's, and C
+makes the reply. So a listing costs no more where it is long or goes on. Where a store shows, or not every name does, or
+offsets don't last, the file system makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse import wire
+from holdfast.fs.fuse.error_replies import errno_of
+from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.namespace.listing import Bare, dots
+from holdfast.fs.namespace.lookup import Found
+from holdfast.kernel import Connection, OpenFlag
+
+_DOTS = (b".", b"..")
+_NO_ATTRIBUTES = wire.no_entry(0)
+_Entries = Callable[[Node, int, int], bytes]
+
+
+class ReaddirReplies:
+    """Entries of directories, as they are on the wire."""
+
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
+        self._listings = files.listings
+        self._background = files.background
+        self._directories = base.directories
+        self._nodes = base.nodes
+        self._invalidation = base.invalidation
+        self._counters = base.parts.counters
+        self._connection = connection
+
+    def open(self, node: Node) -> bytes:
+        """Answer OPENDIR."""
+        self._listings.open(node)
+        flags = KEPT_LISTING if self._directories.is_ours(node) else OpenFlag.NONE
+        return wire.opened(node.id, flags, None)
+
+    def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIR; True: the reply comes later."""
+        body = self._backing_entries(node, offset, size_bytes)
+        return self._later(request, node, offset, size_bytes, self._entries) if body is None else body
+
+    def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIRPLUS; True: the reply comes later. The kernel holds a reference more to each node it is told of."""
+        body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
+        if body is None:
+            return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
+        return self._told(self._backing_found(node, body), size_bytes)
+
+    def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
+        if not self._listings.is_plain(node):
+            return None
+        return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
+
+    def _backing_found(self, node: Node, body: bytes) -> Iterator[tuple[Found | None, bytes]]:
+        for name, entry in wire.directory_entries(body):
+            found = self._found(node, name)
+            yield found, entry if found is None else wire.with_inode(entry, found.node.id)  # which it may have got just now
+
+    def _found(self, node: Node, name: bytes) -> Found | None:
+        """Return what a name leads to; None where only the name is told: it went since it was read, or is damaged."""
+        if name in _DOTS:
+            return None
+        try:
+            return self._listings.entry(node, name)
+        except OSError:
+            return None
+
+    def _told(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
+        """Return as many entries with their attributes as fit."""
+        told: list[Node] = []
+        parts: list[bytes] = []
+        left_out: Found | None = None
+        for found, entry in entries:
+            size_bytes -= wire.ENTRY_BYTES + len(entry)
+            if size_bytes < 0:
+                left_out = found
+                break
+            if found is None:
+                parts += (_NO_ATTRIBUTES, entry)
+                continue
+            node, stat, seconds = found
+            self._invalidation.before_attributes(node)
+            told.append(node)
+            parts += (wire.entry(node.id, stat, seconds, seconds), entry)
+        for node in told:
+            node.lookups += 1
+        if left_out is not None:
+            self._nodes.release(left_out.node)  # if it was not told by another name
+        return b"".join(parts)
+
+    # --- listings that the file system makes --------------------------------------------------------------------------
+
+    def _later(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
+        self._background.start_soon(self._reply, request, node, offset, size_bytes, entries)
+        return True
+
+    async def _reply(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
+        try:
+            await self._listings.prepare(node, offset)
+            body, number = entries(node, offset, size_bytes), 0
+        except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
+            body, number = b"", errno_of(problem, "readdir", self._counters)
+        self._connection.reply(request, number, body)
+
+    def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
+        """Return as many ``fuse_dirent`` as fit."""
+        entries: list[bytes] = []
+        for bare in self._all_entries(node, offset):
+            entry = wire.directory_entry(bare)
+            size_bytes -= len(entry)
+            if size_bytes < 0:
+                break
+            entries.append(entry)
+        return b"".join(entries)
+
+    def _all_entries(self, node: Node, offset: int) -> Iterator[Bare]:
+        yield from dots(node, offset)
+        yield from self._listings.bare(node, offset)
+
+    def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
+        """Return as many ``fuse_direntplus`` as fit."""
+        return self._told(self._all_found(node, offset), size_bytes)
+
+    def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
+        for dot in dots(node, offset):
+            yield None, wire.directory_entry(dot)
+        for name, found, position in self._listings.entries(node, offset):
+            yield found, wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))

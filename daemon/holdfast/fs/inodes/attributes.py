@@ -1,0 +1,98 @@
+"""Attributes of what has no file here, in the shape of ``os.stat_result``."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from typing import Protocol
+
+from holdfast.fs.inodes.nodes import Node
+from holdfast.transfer import KnownObject, Ownership
+
+_BLOCK_BYTES = 512
+
+
+class Stat(Protocol):
+    """What is common to ``os.stat_result`` and ``RemoteStat``."""
+
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_gid(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_blksize(self) -> int: ...
+    @property
+    def st_blocks(self) -> int: ...
+    @property
+    def st_rdev(self) -> int: ...
+    @property
+    def st_atime_ns(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
+
+
+class RemoteStat:
+    """Attributes of something that exists only in the store. All times are the store's last-modified."""
+
+    __slots__ = (
+        "st_atime_ns",
+        "st_blksize",
+        "st_blocks",
+        "st_ctime_ns",
+        "st_gid",
+        "st_ino",
+        "st_mode",
+        "st_mtime_ns",
+        "st_nlink",
+        "st_rdev",
+        "st_size",
+        "st_uid",
+    )
+
+    def __init__(self, inode: int, mode: int, uid: int, gid: int, size_bytes: int, time_ns: int) -> None:
+        self.st_ino = inode
+        self.st_mode = mode
+        self.st_nlink = 1
+        self.st_uid = uid
+        self.st_gid = gid
+        self.st_rdev = 0
+        self.st_size = size_bytes
+        self.st_blksize = 4096
+        self.st_blocks = -(-size_bytes // _BLOCK_BYTES)
+        self.st_atime_ns = self.st_mtime_ns = self.st_ctime_ns = time_ns
+
+
+def of_object(node: Node, known: KnownObject, ownership: Ownership, above: Stat) -> RemoteStat:
+    """Return the attributes of an object without a file; ``above`` are those of its directory."""
+    uid, gid = ownership.owner(above)
+    return RemoteStat(node.id, stat_module.S_IFREG | ownership.file_mode, uid, gid, known.size_bytes, known.modified_ns)
+
+
+def of_directory(node: Node, ownership: Ownership, above: Stat) -> RemoteStat:
+    """Return the attributes of a directory that only objects imply; ``above`` are those of its own directory."""
+    uid, gid = ownership.owner(above)
+    return RemoteStat(node.id, stat_module.S_IFDIR | ownership.directory_mode, uid, gid, 0, above.st_mtime_ns)
+
+
+class NamelessStat:
+    """Attributes of an open file whose last name is gone: the copy in ``orphans/`` is no link that users should see."""
+
+    __slots__ = ("_stat",)
+
+    st_nlink = 0
+
+    def __init__(self, stat: os.stat_result) -> None:
+        self._stat = stat
+
+    def __getattr__(self, name: str) -> int:
+        return int(getattr(self._stat, name))

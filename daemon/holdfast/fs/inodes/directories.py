@@ -1,0 +1,166 @@
+"""Directories by node: where each is (zone and path), and the entries of its backing directory.
+
+Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. A directory that exists only
+in the store has no backing directory until something is put into it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import trio
+
+from holdfast.errors import NoSuchEntryError
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.store import Tree
+from holdfast.transfer import Ownership
+from holdfast.zones import ZoneMap, ZonePath
+
+
+class Directories:
+    """Places, descriptors and entries. ``renamed`` must be called whenever a directory got another path.
+
+    ``owners`` has, for each store, who owns the directories that are made for its objects.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        tree: Tree,
+        zones: ZoneMap,
+        descriptors: DescriptorCache,
+        ttl: TimeToLive,
+        unlinks: PendingUnlinks,
+        owners: Mapping[str, Ownership],
+    ) -> None:
+        self._nodes = nodes
+        self._tree = tree
+        self._zones = zones
+        self._descriptors = descriptors
+        self._ttl = ttl
+        self._unlinks = unlinks
+        self._owners = owners
+        self._epoch = 0
+
+    def place(self, node: Node) -> ZonePath:
+        """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""
+        cached = node.place
+        if cached is not None and cached[0] == self._epoch:
+            return cached[1]
+        if node is self._nodes.root:
+            place: ZonePath | None = self._zones.root
+        elif node.parent is None:
+            raise NoSuchEntryError("the directory was removed")
+        else:
+            place = self._zones.child(self.place(node.parent), node.name)
+        if place is None:
+            raise NoSuchEntryError(f"no zone has a directory {os.fsdecode(node.name)}")
+        node.place = self._epoch, place
+        return place
+
+    def is_ours(self, node: Node) -> bool:
+        """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
+        return self.place(node).zone.remote is None
+
+    def seconds(self, node: Node) -> float:
+        """Return for how long the kernel may keep a node's attributes, and the names in it."""
+        directory = node if node.is_directory else node.parent
+        return 0.0 if directory is None else self._ttl.in_kernel(self.place(directory))
+
+    def descriptor(self, node: Node) -> int:
+        """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
+
+        Raises ``NoSuchEntryError`` when it was removed, or exists only in the store.
+        """
+        fd = self._descriptors.get(node.id)
+        if fd is not None:
+            return fd
+        if node is self._nodes.root:
+            fd = self._tree.open_directory(b"")
+            self._descriptors.keep(node.id, fd)
+            return fd
+        if node.parent is None:
+            raise NoSuchEntryError("the directory was removed")
+        if node.backing == 0:
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
+        fd = self._tree.open_child(self.descriptor(node.parent), node.name)
+        self._descriptors.keep(node.id, fd)
+        self._descriptors.serve(node.id, fd, self.seconds(node), whole=self.is_ours(node))
+        return fd
+
+    def writable_descriptor(self, node: Node) -> int:
+        """Return the descriptor of a directory that is about to change; one that only objects imply is created."""
+        if node.backing == 0:
+            self._make(node)
+        return self.descriptor(node)
+
+    def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+        """Lstat of an entry in the tree; None when it is not there."""
+        if directory.backing == 0:
+            return None
+        try:
+            return os.stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def nearest_stat(self, directory: Node) -> os.stat_result:
+        """Return the attributes of the nearest directory, from here upwards, that has a backing directory."""
+        while directory.backing == 0:
+            assert directory.parent is not None
+            directory = directory.parent
+        return os.stat(self.descriptor(directory))
+
+    async def sync(self, directory: Node) -> None:
+        """Sync the names in a directory of the tree to the disk."""
+        if directory.backing == 0:
+            return
+        fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor(directory))
+        try:
+            await trio.to_thread.run_sync(os.fsync, fd)
+        finally:
+            os.close(fd)
+
+    def renamed(self) -> None:
+        """Forget all places: a directory has another path now."""
+        self._epoch += 1
+
+    def removed(self, parent: Node, name: bytes, inode: int) -> None:
+        """Bring the nodes up to date after the directory ``inode``, which was at this name, is gone from the tree."""
+        node = self._nodes.of_backing(inode)
+        if node is None:
+            self._unlinks.gone.add(inode)
+            return
+        self.forget(node)
+        self._nodes.drop_name(node, parent, name)
+        self._nodes.unbind(node)
+
+    def forget(self, node: Node) -> None:
+        """Close the descriptor of a directory that was removed."""
+        self._descriptors.forget(node.id)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        self._descriptors.close()
+
+    def _make(self, node: Node) -> None:
+        """Create the backing directory of one that exists only in the store."""
+        path = path_of(node)
+        zone = self.place(node).zone
+        if path is None or zone.remote is None:
+            raise NoSuchEntryError("the directory was removed")
+        os.close(self._tree.make_directories(path, *self._owners[zone.remote].of_directories))
+        self._adopt(node)
+
+    def _adopt(self, node: Node) -> None:
+        """Bind a directory node, and those above it, to backing directories that exist by now."""
+        assert node.parent is not None
+        if node.parent.backing == 0:
+            self._adopt(node.parent)
+        stat = os.stat(node.name, dir_fd=self.descriptor(node.parent), follow_symlinks=False)
+        path = path_of(node)
+        assert path is not None
+        self._nodes.bind(node, path, stat.st_ino)

@@ -1,0 +1,85 @@
+"""After a lost index: every file in the sending zones is looked at once, so that the index knows it again.
+
+Marked files go to the backlog, the others are compared with the store (``Verifier``). Of files of a store that is not
+configured those that are marked are noted as unsent, for the daemon that has the store again. A file that is opened before
+its turn is looked at then; so nothing has to wait for this, and it may be cut off at any point: what has no entry is found
+again by the next rebuild, or by the next open.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.integrity.verifier import Verifier
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index import Index
+from holdfast.store import Tree, is_unsent
+from holdfast.telemetry import EventLog
+from holdfast.zones import ZoneMap
+
+
+class IndexRebuild:
+    """Fills a renewed index."""
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        queue: WritebackQueue,
+        policy: NamePolicy,
+        updates: EntryUpdates,
+        zones: ZoneMap,
+        tree: Tree,
+        index: Index,
+        events: EventLog,
+    ) -> None:
+        self._verifier = verifier
+        self._queue = queue
+        self._policy = policy
+        self._updates = updates
+        self._zones = zones
+        self._tree = tree
+        self._index = index
+        self._events = events
+
+    async def run(self) -> None:
+        """Look at all files if the index is in its first run; else return at once."""
+        if self._index.run > 1:
+            return
+        paths = await trio.to_thread.run_sync(self._files)
+        for path in paths:
+            try:
+                await self._look_at(path)
+            except (OSError, HoldfastError) as problem:
+                self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
+        if paths:
+            self._events.emit("index-rebuilt", files=len(paths))
+
+    async def _look_at(self, path: bytes) -> None:
+        fd = self._tree.open_file(path)
+        try:
+            stat = os.fstat(fd)
+            if is_unsent(fd):
+                self._updates.mark_dirty(stat, path)
+                self._queue.add(path)
+            elif self._zone_sends(path) and self._index.entries.get(stat.st_ino) is None:
+                await self._verifier.check_before_use(path, fd)
+        finally:
+            os.close(fd)
+
+    def _files(self) -> list[bytes]:
+        found = []
+        for path, _ in self._tree.walk(b""):
+            parent, _, name = path.rpartition(b"/")
+            place = self._zones.place_of(parent)
+            if place is None or self._policy.sends(place, name):
+                found.append(path)
+        return found
+
+    def _zone_sends(self, path: bytes) -> bool:
+        place = self._zones.place_of(path.rpartition(b"/")[0])
+        return place is not None and place.zone.sends

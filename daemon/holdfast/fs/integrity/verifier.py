@@ -1,0 +1,241 @@
+"""Digests against files: before the first use, on request, and in the background.
+
+An entry speaks of a file only while size and ctime are what it says, and in each run of the daemon a file is hashed before
+it is first served. A mismatch puts the file into quarantine; whoever needed it fetches it again. A file without an entry
+(lost index, crash between two steps) is compared with the store, and kept when the store does not have it: it may be all
+there is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat as stat_module
+import time
+from collections.abc import Iterable
+
+import trio
+
+from holdfast.digest import Fingerprint, fingerprint_of_file
+from holdfast.errors import NameNotStorableError, ObjectMissingError
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.store import Tree, is_unsent
+from holdfast.telemetry import EventLog
+from holdfast.transfer import CachedCopies
+from holdfast.zones import ZoneMap
+
+_log = logging.getLogger("holdfast.fs")
+_HASHING_THREADS = 2
+_LONGEST_QUEUE = 10_000
+_TRIES = 3
+
+
+class Verifier:
+    """Checks files. ``run`` serves the background queue. ``on_first_open``: hash each file once in each run."""
+
+    def __init__(
+        self,
+        policy: NamePolicy,
+        view: StoreView,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        tree: Tree,
+        index: Index,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        events: EventLog,
+        *,
+        on_first_open: bool,
+    ) -> None:
+        self._policy = policy
+        self._view = view
+        self._nodes = nodes
+        self._zones = zones
+        self._tree = tree
+        self._index = index
+        self._updates = updates
+        self._copies = copies
+        self._events = events
+        self._on_first_open = on_first_open
+        self._limiter = trio.CapacityLimiter(_HASHING_THREADS)
+        self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
+
+    async def check_before_use(self, path: bytes, fd: int) -> bool:
+        """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
+        if self.is_checked(path, fd):
+            return True
+        entry = self._index.entries.get(os.fstat(fd).st_ino)
+        if entry is None or self._may_be_another(entry, path):
+            return await self._check_unknown(path, fd)
+        return await self.check(path, fd)
+
+    def is_checked(self, path: bytes, fd: int) -> bool:
+        """Say whether the file at ``path``, open as ``fd``, may be served without another look at its bytes."""
+        stat = os.fstat(fd)
+        entry = self._index.entries.get(stat.st_ino)
+        if entry is None or self._may_be_another(entry, path):
+            return False
+        if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
+            return True
+        return entry.describes(stat) and (entry.verified_run == self._index.run or not self._on_first_open)
+
+    def _may_be_another(self, entry: Entry, path: bytes) -> bool:
+        return entry.state is EntryState.CLEAN and self._lacks(entry, path)
+
+    async def check(self, path: bytes, fd: int) -> bool:
+        """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now.
+
+        A file that is being written while it is hashed has no digest to be held against, and is left for its next check.
+        """
+        hashed = await self._hash(fd)
+        if hashed is None:
+            return True
+        fingerprint, stat = hashed
+        entry = self._index.entries.get(stat.st_ino)
+        if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
+            return True
+        if fingerprint.digest != entry.digest:
+            self._copies.quarantine(
+                path, stat.st_ino, {"why": "digest", "expected": entry.digest.hex(), "found": fingerprint.digest.hex()}
+            )
+            return False
+        entry.verified_run = self._index.run
+        entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
+        self._index.entries.put_if_room(stat.st_ino, entry)
+        return True
+
+    async def check_at(self, path: bytes, inode: int) -> bool:
+        """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
+        try:
+            fd = self._tree.open_file(path)
+        except FileNotFoundError:
+            return True
+        try:
+            return os.fstat(fd).st_ino != inode or await self.check(path, fd)
+        finally:
+            os.close(fd)
+
+    def known_files(self, wanted: bytes) -> list[tuple[int, bytes]]:
+        """Return inode and path of every file at or below ``wanted`` whose digest is known. Slow: call it in a thread."""
+        found: dict[int, bytes] = {}
+        for path, stat in self._files_at(wanted):
+            entry = self._index.entries.get(stat.st_ino)
+            if entry is not None and entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL):
+                found[stat.st_ino] = path
+        return list(found.items())
+
+    def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, os.stat_result]]:
+        try:
+            stat = self._tree.stat(wanted)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return self._tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
+
+    def digest_soon(self, path: bytes) -> None:
+        """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without.
+
+        One that may be written meanwhile goes without too: its last close asks again.
+        """
+        try:
+            self._queue_in.send_nowait(path)
+        except trio.WouldBlock:
+            return
+
+    async def run(self) -> None:
+        """Serve ``digest_soon`` until cancelled."""
+        async for path in self._queue_out:
+            try:
+                await self._digest(path)
+            except OSError as problem:  # gone meanwhile, or the disk can't read it: an open of it will tell
+                _log.info("%r gets no digest now: %s", path, problem)
+
+    async def _digest(self, path: bytes) -> None:
+        fd = self._tree.open_file(path)
+        try:
+            stat = os.fstat(fd)
+            if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
+                return
+            hashed = await self._hash(fd)
+            if hashed is None or self._is_written(stat.st_ino):
+                return
+            fingerprint, stat = hashed
+            entry = self._index.entries.get(stat.st_ino)
+            if entry is not None and entry.state is EntryState.CLEAN:
+                return
+            if self._tree.inode(path) != stat.st_ino:  # it has lost the name, and its entry, meanwhile
+                return
+            self._index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
+        finally:
+            os.close(fd)
+
+    def _is_written(self, inode: int) -> bool:
+        node = self._nodes.of_backing(inode)
+        return node is not None and node.opened is not None and node.opened.may_change
+
+    async def _check_unknown(self, path: bytes, fd: int) -> bool:
+        parent, _, name = path.rpartition(b"/")
+        place = self._zones.place_of(parent)
+        if place is None or not place.zone.sends:
+            self.digest_soon(path)
+            return True
+        if self._policy.of(place, name).stays_here:
+            return True
+        if is_unsent(fd):
+            self._updates.mark_dirty(os.fstat(fd), path)
+            return True
+        try:
+            target = self._view.object_at(place, name)
+            info = await target.remote.access.head(target.key)
+        except (ObjectMissingError, NameNotStorableError):
+            self._updates.mark_dirty(os.fstat(fd), path)
+            self._events.emit("kept-unsent", path=os.fsdecode(path))
+            return True
+        hashed = await self._hash(fd)
+        if hashed is None:
+            self._updates.mark_dirty(os.fstat(fd), path)
+            return True
+        fingerprint, stat = hashed
+        expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
+        same = expected.digest == fingerprint.digest if expected else stat.st_mtime_ns == info.modified_ns
+        if not same or stat.st_size != info.size_bytes:
+            self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
+            return False
+        entry = self._entry(EntryState.CLEAN, stat, fingerprint)
+        known = self._index.entries.get(stat.st_ino)
+        for cached in known.names if known is not None else []:
+            if self._tree.inode(cached.path) == stat.st_ino:
+                entry.set_name(cached)
+        entry.set_name(CachedName(path, info.etag, info.modified_ns))
+        self._index.entries.put(stat.st_ino, entry)
+        return True
+
+    def _lacks(self, entry: Entry, path: bytes) -> bool:
+        """Say whether ``path`` is an object's name that the entry does not have: a crash came between rename and entry."""
+        parent, _, name = path.rpartition(b"/")
+        place = self._zones.place_of(parent)
+        return place is not None and self._policy.sends(place, name) and entry.name_at(path) is None
+
+    def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
+        return Entry(
+            state,
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+            fingerprint.digest,
+            verified_run=self._index.run,
+            used_ns=time.time_ns(),
+        )
+
+    async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result] | None:
+        """Return the fingerprint of a file and the attributes that it had before and after; None if it never kept still."""
+        for _ in range(_TRIES):
+            before = os.fstat(fd)
+            fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)
+            after = os.fstat(fd)
+            if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+                return fingerprint, after
+        return None

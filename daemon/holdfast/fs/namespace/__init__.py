@@ -1,0 +1,1 @@
+"""Names: lookup, listing, create, link, rename, remove, and attributes."""

@@ -1,0 +1,191 @@
+"""getattr, setattr, readlink, statfs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from contextlib import suppress
+from dataclasses import dataclass
+
+import trio
+
+from holdfast.errors import NoSuchEntryError, StaleNodeError
+from holdfast.fs.file_io.commit import Committer
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.open import Opening
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.read_write import ReadWrite
+from holdfast.fs.inodes import attributes
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.open_file import without_privileges
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.store import StoreDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What setattr is to change; None leaves it. Times are in ns since the epoch."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    size_bytes: int | None = None
+    atime_ns: int | None = None
+    mtime_ns: int | None = None
+
+
+class AttrOps:
+    """Attributes of nodes."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        view: StoreView,
+        revalidation: Revalidation,
+        files: OpenFiles,
+        opening: Opening,
+        read_write: ReadWrite,
+        committer: Committer,
+        local_files: LocalFiles,
+        writes: PassthroughWrites,
+        updates: EntryUpdates,
+        store: StoreDirectory,
+    ) -> None:
+        self._directories = directories
+        self._view = view
+        self._revalidation = revalidation
+        self._files = files
+        self._opening = opening
+        self._read_write = read_write
+        self._committer = committer
+        self._local_files = local_files
+        self._writes = writes
+        self._updates = updates
+        self._store = store
+
+    def get(self, node: Node) -> Stat:
+        """Return a node's attributes, from its file or from what is believed of its object."""
+        stat = self._files.stat(node)
+        if stat is not None:
+            return stat
+        if node.is_directory and node.backing:
+            return os.stat(self._directories.descriptor(node))
+        if node.parent is None:
+            raise StaleNodeError("the file was removed")
+        if node.backing:
+            found = self._directories.stat(node.parent, node.name)
+            if found is None or found.st_ino != node.backing:
+                raise StaleNodeError("the file was replaced")
+            return found
+        place = self._directories.place(node.parent)
+        ownership = self._view.ownership_of(place.zone)
+        above = self._directories.nearest_stat(node.parent)
+        if node.is_directory:
+            return attributes.of_directory(node, ownership, above)
+        known = self._view.listing(place).object(node.name)
+        if known is None:
+            raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
+        return attributes.of_object(node, known, ownership, above)
+
+    def is_unknown(self, node: Node) -> bool:
+        """Say whether the store alone has a file, and what it has told is forgotten, or was told to an earlier daemon."""
+        if node.backing or node.is_directory or node.parent is None:
+            return False
+        return self._view.listing(self._directories.place(node.parent)).object(node.name) is None
+
+    async def learn(self, node: Node) -> None:
+        """Ask the store about a file that is unknown here."""
+        if self.is_unknown(node) and node.parent is not None:
+            await self._revalidation.known_object(self._directories.place(node.parent), node.name)
+
+    async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
+        """Change attributes; return all of them. What exists only in the store is fetched first.
+
+        Changes of mode, owner and times are this node's own: a store does not keep them. A new size is sent like any write.
+        """
+        with suppress(trio.WouldBlock):
+            return self.set_nowait(node, changes)
+        await self._local_files.make_local(node)
+        if changes.size_bytes is not None:
+            await self._resize(node, changes.size_bytes, drop_privileges)
+        return self._set(node, changes)
+
+    def set_nowait(self, node: Node, changes: Changes) -> Stat:
+        """``set`` of what is no size, where the bytes are whole and here. Raises ``trio.WouldBlock`` elsewhere."""
+        if node.is_directory:
+            self._directories.writable_descriptor(node)
+        elif changes.size_bytes is not None or not self._local_files.is_local(node):
+            raise trio.WouldBlock
+        return self._set(node, changes)
+
+    def _set(self, node: Node, changes: Changes) -> Stat:
+        before = self.get(node)
+        self._apply(node, changes)
+        stat = self.get(node)
+        if not node.is_directory and isinstance(stat, os.stat_result) and isinstance(before, os.stat_result):
+            if node.opened is not None:
+                node.opened.mode_changed(stat.st_mode)
+            self._updates.refresh(before, stat)
+        return stat
+
+    def without_privileges(self, node: Node) -> Changes:
+        """Return the change that takes the set-id bits away that a write must not leave; none where there are none."""
+        mode = self.get(node).st_mode
+        keeps = not stat_module.S_ISREG(mode) or without_privileges(mode) == stat_module.S_IMODE(mode)
+        return Changes() if keeps else Changes(mode=without_privileges(mode))
+
+    def readlink(self, node: Node) -> bytes:
+        """readlink(2)."""
+        if node.parent is None:
+            raise StaleNodeError("the link was removed")
+        return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
+
+    def file_system(self) -> os.statvfs_result:
+        """statfs(2): the disk of the store; what the reserve keeps back is not free."""
+        self._store.freeing.catch_up()
+        return os.fstatvfs(self._store.tree.root_fd)
+
+    async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
+        opened = await self._opening.acquire(node, os.O_WRONLY)
+        try:
+            await self._read_write.truncate(opened, size_bytes, drop_privileges=drop_privileges)
+            if opened.has_one_user:
+                await self._committer.commit(opened)
+        finally:
+            self._committer.digest_at_end(opened)
+            self._files.release(opened)
+
+    def _apply(self, node: Node, changes: Changes) -> None:
+        if node.opened is not None:
+            self._change(node, changes, node.opened.fd, None)
+        elif node.is_directory:
+            self._change(node, changes, b"/proc/self/fd/%d" % self._directories.descriptor(node), None)
+        elif node.parent is None:
+            raise StaleNodeError("the file was removed")
+        else:
+            self._change(node, changes, node.name, self._directories.descriptor(node.parent))
+
+    def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:
+        """Apply changes to ``file``: a descriptor or path, or with ``dir_fd`` a name, which is not followed."""
+        follow = dir_fd is None
+        if changes.uid is not None or changes.gid is not None:
+            uid = -1 if changes.uid is None else changes.uid
+            gid = -1 if changes.gid is None else changes.gid
+            os.chown(file, uid, gid, dir_fd=dir_fd, follow_symlinks=follow)
+        if changes.mode is not None:
+            if not follow and stat_module.S_ISLNK(os.stat(file, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))  # chmod(2) would follow it
+            os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
+        if changes.atime_ns is not None or changes.mtime_ns is not None:
+            if node.opened is not None:
+                self._writes.notice(node.opened)  # by the time that is about to go
+            stat = self.get(node)
+            atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
+            mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns
+            os.utime(file, ns=(atime_ns, mtime_ns), dir_fd=dir_fd, follow_symlinks=follow)

@@ -1,0 +1,182 @@
+"""CREATE, from top to bottom: the name is asked for if it must be free, the file is made, and a handle is handed out.
+
+What a sending zone sends, it sends when the file is closed or renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from typing import NamedTuple
+
+import trio
+
+from holdfast.errors import WriteOnceError
+from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.new_entries import NewEntries
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import Index
+from holdfast.transfer import CachedCopies, Fetcher
+from holdfast.zones import ZonePath
+
+_BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
+"""By the chown and by the daemon's own umask."""
+
+
+class MadeFile(NamedTuple):
+    """A file that was made just now, and the kernel's handle of it."""
+
+    node: Node
+    stat: os.stat_result
+    handle: Handle
+
+
+class Creation:
+    """open(2) with O_CREAT."""
+
+    def __init__(
+        self,
+        new: NewEntries,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        view: StoreView,
+        revalidation: Revalidation,
+        hints: CreateHints,
+        index: Index,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        fetcher: Fetcher,
+        handing_out: HandOut,
+    ) -> None:
+        self._new = new
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._view = view
+        self._revalidation = revalidation
+        self._hints = hints
+        self._entries = index.entries
+        self._marks = index.marks
+        self._updates = updates
+        self._copies = copies
+        self._fetcher = fetcher
+        self._handing_out = handing_out
+
+    async def file(
+        self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> MadeFile:
+        """open(2) with O_CREAT of a name that the kernel believes to be free.
+
+        A write-once name that the store has is refused (``WriteOnceError``), and any name with O_EXCL.
+        """
+        place = self._new.place_for(directory, name)
+        if self._asks_first(place, name, flags):
+            await self._check_free(place, name)
+        return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
+
+    def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
+        """``file``, where the store need not be asked first. Raises ``trio.WouldBlock`` elsewhere."""
+        place = self._new.place_for(directory, name)
+        if self._asks_first(place, name, flags):
+            raise trio.WouldBlock
+        return self._make_file(directory, place, name, mode, flags, request, caller, FIRST)
+
+    def _make_file(
+        self,
+        directory: Node,
+        place: ZonePath,
+        name: bytes,
+        mode: int,
+        flags: int,
+        request: int,
+        caller: Caller,
+        attempt: Attempt,
+    ) -> MadeFile:
+        exclusive = bool(flags & os.O_EXCL)
+        fd, is_new = self._open_new(directory, name, mode, exclusive and not attempt.resent)
+        try:
+            stat = self._owned(fd, directory, mode, caller)
+            if flags & os.O_TRUNC and stat.st_size:
+                os.ftruncate(fd, 0)
+                stat = os.fstat(fd)
+            if is_new:
+                self._entries.begin(stat.st_ino)
+            is_sent = place.zone.sends and self._note_new_object(place, name, stat, caller)
+            node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
+        except BaseException:
+            os.close(fd)
+            raise
+        opened = _opened(node, fd, stat)
+        opened.count()
+        opened.created(exclusive=exclusive, is_sent=is_sent)
+        handle = self._handing_out.hand_out(opened, request, caller, reads_only=False, changes=True)
+        return MadeFile(node, stat, handle)
+
+    def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:
+        if not self._policy.sends(place, name):
+            return False
+        return bool(flags & os.O_EXCL) or self._policy.created_once(place, name)
+
+    async def _check_free(self, place: ZonePath, name: bytes) -> None:
+        """Ask the store whether it has the name. Raises ``WriteOnceError`` when it does, and ``RemoteError``."""
+        path = place.child_path(name)
+        if self._marks.is_whited_out(path):
+            return
+        await self._view.deletions_of(place.zone).settle(path)
+        if await self._revalidation.known_object(place, name) is not None:
+            raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
+
+    def _note_new_object(self, place: ZonePath, name: bytes, stat: os.stat_result, caller: Caller) -> bool:
+        """A file of a sending zone is here now at this name; say whether it becomes an object under it."""
+        kind = self._policy.kind_of(place, name)
+        if kind.policy.awaits_rename:
+            self._hints.temporary_made(place.path, name, caller.pid)
+        if kind.policy.stays_here:
+            return False
+        path = place.child_path(name)
+        self._fetcher.detach(path)
+        self._updates.mark_dirty(stat, path)
+        self._copies.drop_sidecar(path)
+        if kind.policy.creator_known_at_open:
+            self._hints.created(place.path, kind, caller.pid)
+        return True
+
+    def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
+        """Return a descriptor, and whether the file was made now."""
+        directory_fd = self._directories.writable_descriptor(directory)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
+        except FileExistsError:
+            if exclusive:
+                raise
+            return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
+
+    def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
+        self._new.give_file(fd, self._directories.descriptor(directory), caller)
+        if mode & _BITS_THAT_GET_LOST:
+            os.fchmod(fd, stat_module.S_IMODE(mode))
+        stat = os.fstat(fd)
+        if not stat_module.S_ISREG(stat.st_mode):
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return stat
+
+
+def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:
+    """Return the open file of a node, which takes ``fd`` over if it had none."""
+    if node.opened is None:
+        node.opened = OpenFile(node, fd, stat, writable=True)
+    else:
+        os.close(fd)
+    return node.opened

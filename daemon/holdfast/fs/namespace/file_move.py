@@ -1,0 +1,151 @@
+"""The local step of a rename: a file gets another name in the tree, its node and its entry, without an await between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.writeback.publisher import Sent
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.index import CachedName, Entries
+from holdfast.store import RENAME_NOREPLACE, Freeing
+from holdfast.transfer import Fetcher
+from holdfast.zones import ZonePath
+
+
+@dataclass(frozen=True, slots=True)
+class FileMove:
+    """A rename of a file: from ``old`` in ``source``, which is at ``here``, to ``new`` in ``target``, which is at ``there``.
+
+    ``stat`` are the file's attributes before it.
+    """
+
+    source: Node
+    old: bytes
+    target: Node
+    new: bytes
+    flags: int
+    here: ZonePath
+    there: ZonePath
+    stat: os.stat_result
+
+
+class FileMoves:
+    """Carries moves out. The new name's object, if it is one's, is in the store by then."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        entries: Entries,
+        updates: EntryUpdates,
+        lost_names: LostNames,
+        freeing: Freeing,
+        fetcher: Fetcher,
+        retraction: Retraction,
+        versions: ObjectVersions,
+        link_upload: LinkUpload,
+        check: DigestCheck,
+        hints: CreateHints,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._entries = entries
+        self._updates = updates
+        self._lost_names = lost_names
+        self._freeing = freeing
+        self._fetcher = fetcher
+        self._retraction = retraction
+        self._versions = versions
+        self._link_upload = link_upload
+        self._check = check
+        self._hints = hints
+
+    def is_done(self, move: FileMove) -> bool:
+        """Say whether both names lead to one file already: then rename(2) does nothing."""
+        victim = self._directories.stat(move.target, move.new)
+        return victim is not None and victim.st_ino == move.stat.st_ino
+
+    def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False) -> None:
+        """Rename a file in the tree and in all that is known of it.
+
+        ``sent`` is the object that the store has under the new name. ``keeps_object``: that of the old name is retracted by
+        the caller, later.
+        """
+        target_fd = self._directories.writable_descriptor(move.target)
+        if self.is_done(move):
+            return
+        is_unsent = sent is None and self._policy.sends(move.there, move.new)
+        victim = self._directories.stat(move.target, move.new)
+        replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
+        self._make_way(move, target_fd, victim)
+        if not keeps_object:
+            self._retraction.retract(move.here, move.old, move.stat)
+        with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
+            os.rename(move.old, move.new, src_dir_fd=self._directories.descriptor(move.source), dst_dir_fd=target_fd)
+        if victim is not None:
+            self._lost_names.gone(move.target, move.new, victim)
+        self._follow(move, os.stat(move.new, dir_fd=target_fd, follow_symlinks=False), sent, replaced, is_unsent=is_unsent)
+        if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
+            self._hints.temporary_gone(move.here.path, move.old)
+
+    def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
+        """See to what has the new name until now. Raises ``FileExistsError``."""
+        if victim is not None:
+            if move.flags & RENAME_NOREPLACE:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._lost_names.before_rename_over(move.target, move.new, target_fd, victim)
+        path = move.there.child_path(move.new)
+        self._fetcher.detach(path)
+        self._nodes.drop_path(path)
+
+    def _follow(
+        self,
+        move: FileMove,
+        after: os.stat_result,
+        sent: Sent | None,
+        replaced: CachedName | None,
+        *,
+        is_unsent: bool,
+    ) -> None:
+        """Bring node and entry up to date; ``after`` are the attributes that the file has now."""
+        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
+        self._nodes.drop_name(node, move.source, move.old)
+        self._nodes.add_name(node, move.target, move.new)
+        self._move_entry(node, move.stat, after, move.here.child_path(move.old))
+        if sent is not None:
+            self._link_upload.record(node, move.target, move.new, sent, after)
+        elif is_unsent:
+            self._mark_unsent(after, move.there.child_path(move.new), replaced)
+        elif stat_module.S_ISREG(after.st_mode):
+            self._check.later(move.there, node)
+
+    def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
+        """Bring the entry of a renamed file up to date. Where nothing is held against a digest, changes go unnoticed."""
+        entry = self._updates.refresh(before, after)
+        if entry is not None and not self._policy.has_digest(node):
+            self._entries.discard(after.st_ino)
+        elif entry is not None:
+            entry.drop_name(old_path)
+            self._entries.put(after.st_ino, entry)
+
+    def _mark_unsent(self, stat: os.stat_result, path: bytes, replaced: CachedName | None) -> None:
+        """The file has a name under which the store has another one, ``replaced``, until it is sent, or removed before."""
+        entry = self._updates.mark_dirty(stat, path)
+        if replaced is not None:
+            entry.set_name(replaced)
+            self._entries.put(stat.st_ino, entry)

@@ -1,0 +1,100 @@
+"""link(2): another name for the same node; in a sending zone another object with the same bytes."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+import trio
+
+from holdfast.errors import NoSuchEntryError
+from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.zone_roots import check_not_root
+from holdfast.fs.writeback.publisher import Sent
+from holdfast.index import NameMarks
+
+
+class Linking:
+    """Makes hard links."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        locks: NodeLocks,
+        local_files: LocalFiles,
+        link_upload: LinkUpload,
+        updates: EntryUpdates,
+        check: DigestCheck,
+        marks: NameMarks,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._locks = locks
+        self._local_files = local_files
+        self._link_upload = link_upload
+        self._updates = updates
+        self._check = check
+        self._marks = marks
+
+    async def link(
+        self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> os.stat_result:
+        """Give ``node`` the name ``name`` in ``directory``; return its attributes. Raises ``RemoteError``."""
+        place = self._directories.place(directory)
+        check_not_root(place)
+        await self._local_files.make_local(node)
+        _directory_of(node)
+        sent = None
+        if self._policy.sends(place, name):
+            is_hidden = self._marks.is_whited_out(place.child_path(name))
+            sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
+        return self._add_name(node, directory, name, sent, attempt)
+
+    def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
+        """``link`` of a file whose bytes need not be looked at, to where nothing is sent; else ``trio.WouldBlock``."""
+        place = self._directories.place(directory)
+        check_not_root(place)
+        if node.backing == 0 or self._locks.of(node).locked() or self._policy.has_digest(node):
+            raise trio.WouldBlock
+        if self._policy.sends(place, name):
+            raise trio.WouldBlock
+        return self._add_name(node, directory, name, None, FIRST)
+
+    def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
+        source_fd = self._directories.descriptor(_directory_of(node))
+        target_fd = self._directories.writable_descriptor(directory)
+        before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
+        if not (attempt.resent and self._is_there(directory, name, before)):
+            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+        self._nodes.add_name(node, directory, name)
+        stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
+        if sent is not None:
+            self._link_upload.record(node, directory, name, sent, stat)
+        else:
+            self._updates.refresh(before, stat)
+            if stat_module.S_ISREG(stat.st_mode):
+                self._check.later(self._directories.place(directory), node)
+        return stat
+
+    def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
+        """Say whether the name leads to the file already: an earlier daemon has linked it."""
+        found = self._directories.stat(directory, name)
+        return found is not None and found.st_ino == stat.st_ino
+
+
+def _directory_of(node: Node) -> Node:
+    if node.parent is None:
+        raise NoSuchEntryError("a file without a name can't get one")
+    return node.parent

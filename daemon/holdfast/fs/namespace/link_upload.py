@@ -1,0 +1,85 @@
+"""Names of objects that are about to appear beside others of the same file, or in place of one: by link and by rename.
+
+The bytes are sent first; then the name appears in the tree; then the entry is written, which must not hide that they are
+still to be sent under the other names.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.name_policy import NamePolicy, Names
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.writeback.publisher import Publisher, Sent
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index import Entries, EntryState
+from holdfast.transfer import CachedCopies
+from holdfast.zones import ZonePath
+
+
+class LinkUpload:
+    """Sends files under names that they are about to get."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        queue: WritebackQueue,
+        policy: NamePolicy,
+        files: OpenFiles,
+        writes: PassthroughWrites,
+        entries: Entries,
+        copies: CachedCopies,
+    ) -> None:
+        self._publisher = publisher
+        self._queue = queue
+        self._policy = policy
+        self._files = files
+        self._writes = writes
+        self._entries = entries
+        self._copies = copies
+
+    async def send(
+        self,
+        node: Node,
+        others: Names,
+        place: ZonePath,
+        name: bytes,
+        caller: Caller,
+        *,
+        create_only: bool,
+    ) -> Sent | None:
+        """Store the object of a name that is about to appear; None where that is left to the backlog.
+
+        ``others`` are the names that the file has beside it: what is unsent stays so, if it is to be sent under these too.
+        """
+        once = create_only or self._policy.created_once(place, name)
+        opened = node.opened
+        was_unsent = False
+        if opened is not None:
+            self._writes.notice(opened)
+            was_unsent = opened.unsent
+            if not self._policy.sent_names(others):
+                self._writes.on_its_way(opened)
+        try:
+            with self._files.descriptor_of(node) as fd:
+                if not once and self._queue.takes(place):
+                    await self._queue.keep(fd)
+                    return None
+                sent = await self._publisher.send(fd, place, name, create_only=once)
+        except BaseException:
+            if opened is not None and was_unsent:
+                opened.changed()
+            raise
+        self._publisher.created_by(place, name, caller)
+        return sent
+
+    def record(self, node: Node, directory: Node, name: bytes, sent: Sent, stat: os.stat_result) -> None:
+        """The store has the bytes of the file ``stat`` under the name that it has just got."""
+        entry = self._entries.get(stat.st_ino)
+        unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+        others = self._policy.sent_names([other for other in node.names() if other != (directory, name)])
+        self._publisher.record([sent], stat, entry, others_unsent=unsent and bool(others))
+        self._copies.drop_sidecar(sent.path)

@@ -1,0 +1,184 @@
+"""LOOKUP: from a directory and a name to a node: first the tree, then, where a zone has a store, what the store has.
+
+A negative answer decides too much to be given from a belief: the store is asked, unless the caller is plainly about to
+create the name (``create_hints``). A file of this node is looked at again only when its name may be replaced and the belief
+is older than the metadata TTL.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import trio
+
+from holdfast.errors import NameNotStorableError, RemoteUnavailableError
+from holdfast.fs.inodes import attributes
+from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.caller import NOBODY, Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.fs.namespace.object_copies import ObjectCopies
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.revalidation import Revalidation
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.remote_view.visibility import Visibility
+from holdfast.telemetry import EventLog
+from holdfast.transfer import KnownObject
+from holdfast.zones import NameKind, ZonePath
+
+
+class Found(NamedTuple):
+    """A node, its attributes, and for how many seconds the kernel may keep the name and the attributes."""
+
+    node: Node
+    stat: Stat
+    seconds: float
+
+
+class Lookup:
+    """Finds entries. It counts no references: that is done where the kernel is answered."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        ttl: TimeToLive,
+        view: StoreView,
+        visibility: Visibility,
+        revalidation: Revalidation,
+        hints: CreateHints,
+        copies: ObjectCopies,
+        events: EventLog,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._ttl = ttl
+        self._view = view
+        self._visibility = visibility
+        self._revalidation = revalidation
+        self._hints = hints
+        self._copies = copies
+        self._events = events
+
+    async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
+        """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
+        try:
+            return self.find_nowait(directory, name, caller)
+        except trio.WouldBlock:
+            return await self._find_in_zone(directory, self._directories.place(directory), name, caller)
+
+    def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
+        """``find``, where the store need not be asked. Raises ``trio.WouldBlock`` elsewhere."""
+        place = self._directories.place(directory)
+        stat = self._directories.stat(directory, name)
+        if place.zone.remote is None:
+            return None if stat is None else self._local(directory, place, name, None, stat)
+        if self._visibility.is_reserved(place, name):
+            return None
+        kind = self._policy.kind_of(place, name)
+        if stat is None:
+            if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
+                return None
+            return self._believed(directory, place, name, kind, caller)
+        if self._copies.may_be_old(place, kind, stat):
+            listing = self._revalidation.fresh_listing(place)
+            if not self._copies.reconcile(place, name, stat, listing.object(name)):
+                raise trio.WouldBlock
+            stat = self._directories.stat(directory, name) or stat
+        return self._local(directory, place, name, kind, stat)
+
+    def remote(self, directory: Node, place: ZonePath, name: bytes, known: KnownObject | None) -> Found:
+        """Return what exists only in the store: an object, or with ``known`` None a directory."""
+        ownership = self._view.ownership_of(place.zone)
+        above = self._directories.nearest_stat(directory)
+        node = self._nodes.remote(directory, name, place.child_path(name), known is None)
+        stat = (
+            attributes.of_object(node, known, ownership, above) if known else attributes.of_directory(node, ownership, above)
+        )
+        return Found(node, stat, self._ttl.in_kernel(place))
+
+    def new(self, node: Node, stat: Stat) -> Found:
+        """Return what the kernel is to be told of a name that was made just now."""
+        return Found(node, stat, self._directories.seconds(node))
+
+    def missing_seconds(self, directory: Node, name: bytes) -> float:
+        """Return for how long the kernel may keep the answer that ``name`` is not in ``directory``."""
+        place = self._directories.place(directory)
+        kind = None if place.zone.remote is None else self._policy.kind_of(place, name)
+        return self._ttl.of_missing_name_in_kernel(place, kind)
+
+    def is_unknown(self, directory: Node, name: bytes) -> bool:
+        """Say whether what the kernel knows of a name in a zone with a store is not known here.
+
+        An earlier daemon has told of it, or the belief has been forgotten since.
+        """
+        place = self._directories.place(directory)
+        if place.zone.remote is None or self._directories.stat(directory, name) is not None:
+            return False
+        is_known = self._nodes.of_path(place.child_path(name)) is not None
+        return not is_known or (place.zone.is_store and name not in self._view.listing(place))
+
+    async def learn(self, directory: Node, name: bytes) -> None:
+        """Find out about a name that a request is about and that is unknown here, as a reader's lookup would."""
+        if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
+            self._nodes.drop_path(self._directories.place(directory).child_path(name))
+
+    def _believed(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
+        """Return what only the store has, as far as it has told. Raises ``trio.WouldBlock`` when it is to be asked."""
+        try:
+            listing = self._view.listing(place)
+        except NameNotStorableError:
+            raise trio.WouldBlock from None
+        known = listing.object(name)
+        if known is None and not listing.has_directory(name):
+            age_seconds = trio.current_time() - listing.listed_at
+            if place.zone.is_store and self._hints.is_creating(place.path, name, kind, caller.pid, age_seconds):
+                return None
+            raise trio.WouldBlock
+        if known is None and self._visibility.may_hide_directory(place, name):
+            raise trio.WouldBlock
+        if not place.zone.is_store or (kind.policy.revalidated and known is not None):
+            self._revalidation.fresh_listing(place)
+        return self.remote(directory, place, name, known)
+
+    async def _find_in_zone(self, directory: Node, place: ZonePath, name: bytes, caller: Caller) -> Found | None:
+        kind = self._policy.kind_of(place, name)
+        stat = self._directories.stat(directory, name)
+        if stat is not None and await self._is_current(place, name, kind, stat):
+            return self._local(directory, place, name, kind, self._directories.stat(directory, name) or stat)
+        if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
+            return None
+        try:
+            await self._revalidation.learn(place, name)
+            is_removed = await self._revalidation.is_removed_directory(place, name)
+        except NameNotStorableError:
+            return None
+        stat = self._directories.stat(directory, name)  # it may have arrived while the store was asked
+        if stat is not None:
+            return self._local(directory, place, name, kind, stat)
+        listing = self._view.listing(place)
+        known = listing.object(name)
+        if known is None and (is_removed or not listing.has_directory(name)):
+            self._hints.told_missing(place.path, name, caller.pid)
+            return None
+        return self.remote(directory, place, name, known)
+
+    def _local(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind | None, stat: os.stat_result) -> Found:
+        seconds = self._ttl.of_name_in_kernel(place, kind, stat.st_mode)
+        return Found(self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat, seconds)
+
+    async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
+        """Say whether the file here may stand for its object; a copy of an older version is dropped."""
+        if not self._copies.may_be_old(place, kind, stat):
+            return True
+        try:
+            listing = await self._revalidation.refreshed(place, name)
+        except RemoteUnavailableError:
+            self._events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
+            return True
+        return self._copies.reconcile(place, name, stat, listing.object(name))

@@ -1,0 +1,80 @@
+"""What becomes of a file that loses a name: by an unlink, or by a rename over it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.store import StoreDirectory
+from holdfast.transfer import CachedCopies
+
+
+class LostNames:
+    """Takes names away from files. An open file without another name lives on as an orphan."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        unlinks: PendingUnlinks,
+        updates: EntryUpdates,
+        copies: CachedCopies,
+        store: StoreDirectory,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._unlinks = unlinks
+        self._updates = updates
+        self._copies = copies
+        self._orphanage = store.orphanage
+        self._freeing = store.freeing
+
+    def take(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """Remove a name that isn't a directory's from the tree."""
+        fd = self._directories.descriptor(directory)
+        node = self._nodes.of_backing(stat.st_ino)
+        self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
+        last = stat.st_nlink == 1
+        self._unlinks.begin(stat.st_ino, is_last=last)
+        if last and node is not None and node.opened is not None:
+            self._orphanage.take(fd, name, stat.st_ino)
+        else:
+            with self._freeing.later(name, fd, stat):
+                os.unlink(name, dir_fd=fd)
+        self.gone(directory, name, stat)
+
+    def gone(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """Bring nodes and entry up to date after a name is gone from the tree; ``stat`` is the file's before that."""
+        node = self._nodes.of_backing(stat.st_ino)
+        if node is not None:
+            self._nodes.drop_name(node, directory, name)
+            if stat.st_nlink == 1 and node.opened is None:
+                self._nodes.unbind(node)
+            elif stat.st_nlink > 1:
+                self._refresh(node, stat)
+        elif stat.st_nlink == 1:
+            self._unlinks.gone.add(stat.st_ino)
+
+    def _refresh(self, node: Node, before: os.stat_result) -> None:
+        if node.opened is not None:
+            self._updates.refresh(before, os.fstat(node.opened.fd))
+        elif node.parent is not None:
+            stat = self._directories.stat(node.parent, node.name)
+            if stat is not None and stat.st_ino == node.backing:
+                self._updates.refresh(before, stat)
+
+    def before_rename_over(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> None:
+        """Prepare for a rename over ``new``: whoever has the old file, ``victim``, open keeps it."""
+        if stat_module.S_ISDIR(victim.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        place = self._directories.place(target)
+        node = self._nodes.of_backing(victim.st_ino)
+        if victim.st_nlink == 1 and node is not None and node.opened is not None:
+            self._orphanage.shelter(target_fd, new, victim.st_ino)
+        self._copies.forget_name(place.child_path(new), victim)
+        self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)

@@ -1,0 +1,119 @@
+"""New directories, special files and symbolic links: mkdir, mknod, symlink."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from holdfast.errors import NameNotStorableError, ZoneNotPermittedError
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.new_entries import NewEntries
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import Index
+from holdfast.zones import ZoneMap, ZonePath
+
+
+class DirectoryRules(Protocol):
+    """Who has a say in where directories are made (``workdirs``)."""
+
+    def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
+        """Refuse, by an error, that ``caller`` makes a directory at ``place``."""
+
+    def directory_made(self, place: ZonePath, caller: Caller) -> None:
+        """``caller`` has made a directory at ``place``; the kernel learns of it next."""
+
+
+class Making:
+    """Makes entries that are no open files."""
+
+    def __init__(
+        self,
+        new: NewEntries,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        policy: NamePolicy,
+        view: StoreView,
+        hints: CreateHints,
+        index: Index,
+        updates: EntryUpdates,
+        rules: DirectoryRules,
+    ) -> None:
+        self._new = new
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._policy = policy
+        self._view = view
+        self._hints = hints
+        self._entries = index.entries
+        self._marks = index.marks
+        self._updates = updates
+        self._rules = rules
+
+    def directory(
+        self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
+        """mkdir(2)."""
+        place = self._new.place_for(parent, name)
+        child = self._zones.child(place, name)
+        if child is None:
+            raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
+        self._rules.check_new_directory(child, caller)
+        parent_fd = self._directories.writable_descriptor(parent)
+        above = os.stat(parent_fd)
+        mode |= above.st_mode & stat_module.S_ISGID
+        attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
+        self._new.give(name, parent_fd, above, caller)
+        os.chmod(name, mode, dir_fd=parent_fd)
+        stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        if place.zone.remote is not None:
+            self._marks.hold(stat.st_ino)
+            with suppress(NameNotStorableError):  # in localState any name will do
+                self._view.made_directory(child)
+            self._hints.directory_made(child.path, caller.pid)
+        self._rules.directory_made(child, caller)
+        return self._nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
+
+    def special(
+        self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
+        """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
+        place = self._new.place_for(directory, name)
+        if place.zone.sends and not stat_module.S_ISREG(mode):
+            raise ZoneNotPermittedError("object stores can't keep special files")
+        fd = self._directories.writable_descriptor(directory)
+        attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
+        return self._adopt_new(directory, place, name, mode, caller)
+
+    def symlink(
+        self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
+    ) -> tuple[Node, os.stat_result]:
+        """symlink(2), where nothing is sent."""
+        place = self._new.place_for(directory, name)
+        if place.zone.sends:
+            raise ZoneNotPermittedError("object stores can't keep symbolic links")
+        attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.writable_descriptor(directory)))
+        return self._adopt_new(directory, place, name, None, caller)
+
+    def _adopt_new(
+        self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller
+    ) -> tuple[Node, os.stat_result]:
+        fd = self._directories.writable_descriptor(directory)
+        self._new.give(name, fd, os.stat(fd), caller)
+        if mode is not None:
+            os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
+        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        self._entries.begin(stat.st_ino)
+        if stat_module.S_ISREG(stat.st_mode) and self._policy.sends(place, name):
+            self._updates.mark_dirty(stat, place.child_path(name))
+        return self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat

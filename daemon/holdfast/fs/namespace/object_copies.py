@@ -1,0 +1,57 @@
+"""Files here that are copies of objects, held against what the store says of these: kept, given its time, or dropped."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+from holdfast.index import CachedName, Entries, Entry, EntryState
+from holdfast.store import Tree
+from holdfast.transfer import CachedCopies, KnownObject
+from holdfast.zones import NameKind, ZonePath
+
+
+class ObjectCopies:
+    """For lookups and listings. ``stat`` is always the attributes of the file here."""
+
+    def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree) -> None:
+        self._entries = entries
+        self._copies = copies
+        self._tree = tree
+
+    def may_be_old(self, place: ZonePath, kind: NameKind, stat: os.stat_result) -> bool:
+        """Say whether the store may have another version by now of a file that is here, under a name of this kind."""
+        if not kind.policy.revalidated or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
+            return False
+        entry = self._entries.get(stat.st_ino)
+        return entry is not None and entry.state is EntryState.CLEAN
+
+    def reconcile(self, place: ZonePath, name: bytes, stat: os.stat_result, known: KnownObject | None) -> bool:
+        """Compare a file here with what the store says of its object; drop it when it is a copy of something else.
+
+        Returns whether the file is still there. A file with unsent bytes always stays.
+        """
+        path = place.child_path(name)
+        entry = self._entries.get(stat.st_ino)
+        cached = entry.name_at(path) if entry is not None else None
+        if entry is None or cached is None or entry.state is not EntryState.CLEAN:
+            return True
+        if known is None or known.etag != cached.etag:
+            return not self._copies.drop(path, stat.st_ino)
+        if known.modified_ns and cached.modified_ns != known.modified_ns:
+            self._adopt_time(cached, stat, entry, known.modified_ns)
+        return True
+
+    def _adopt_time(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
+        """Give the file the object's time, which this node did not know when it stored the object."""
+        parent, _, name = cached.path.rpartition(b"/")
+        directory_fd = self._tree.open_directory(parent)
+        try:
+            os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+            after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        finally:
+            os.close(directory_fd)
+        entry.set_name(CachedName(cached.path, cached.etag, modified_ns))
+        if entry.describes(stat):  # else somebody else has changed the bytes, which an open must find out
+            entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
+        self._entries.put_if_room(after.st_ino, entry)

@@ -1,0 +1,160 @@
+"""RENAME, from top to bottom.
+
+Where the new name is an object's, its PUT comes first and decides; the local step follows without an await between. Where
+the old name was an object's, its deletion is noted before the local step; but when the file leaves the store, and this
+disk will have its only copy, the deletion is noted last, with file and name synced. Every crash between these leaves the
+bytes under at least one of the names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+import trio
+
+from holdfast.errors import HoldsObjectsError, NoSuchEntryError
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.file_move import FileMove, FileMoves
+from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.rename_directory import DirectoryRenames
+from holdfast.fs.namespace.rename_exchange import Exchange
+from holdfast.fs.namespace.rename_replay import RenameReplay
+from holdfast.fs.namespace.zone_roots import check_not_root
+from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.writeback.publisher import Sent
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
+from holdfast.zones import ZonePath
+
+
+class Renaming:
+    """renameat2(2)."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        local_files: LocalFiles,
+        files: OpenFiles,
+        link_upload: LinkUpload,
+        moves: FileMoves,
+        versions: ObjectVersions,
+        retraction: Retraction,
+        queue: WritebackQueue,
+        directory_renames: DirectoryRenames,
+        exchange: Exchange,
+        replay: RenameReplay,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._local_files = local_files
+        self._files = files
+        self._link_upload = link_upload
+        self._moves = moves
+        self._versions = versions
+        self._retraction = retraction
+        self._queue = queue
+        self._directory_renames = directory_renames
+        self._exchange = exchange
+        self._replay = replay
+
+    def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> None:
+        """``rename`` of a file between names that are no objects' and hide none; else ``trio.WouldBlock``."""
+        here, there = self._checked(source, target, flags)
+        stat = self._directories.stat(source, old)
+        if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):
+            raise trio.WouldBlock
+        if self._policy.sends(here, old) or self._policy.sends(there, new):
+            raise trio.WouldBlock
+        self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None)
+
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> None:
+        """Rename whatever has the name ``old`` in ``source``."""
+        here, there = self._checked(source, target, flags)
+        if flags & RENAME_EXCHANGE:
+            self._exchange.exchange(source, old, target, new, here, there, attempt)
+            return
+        node = self._node_at(source, old, here)
+        if node is None and attempt.resent and self._directories.stat(target, new) is not None:
+            await self._replay.finish(source, old, target, new)
+            return
+        if node is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        if node.is_directory:
+            await self._directory_renames.rename(source, old, target, new, flags, here, there)
+            return
+        if node.backing == 0 or self._policy.sends(here, old):
+            await self._local_files.make_local(node)
+        await self._rename_file(source, old, target, new, flags, caller)
+
+    async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+        """Rename a file that is whole and here."""
+        here, there = self._directories.place(source), self._directories.place(target)
+        stat = self._directories.stat(source, old)
+        if stat is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        move = FileMove(source, old, target, new, flags, here, there, stat)
+        if self._moves.is_done(move):
+            return
+        sent = await self._send(move, caller)
+        leaves = self._versions.to_delete(here, old, stat) if sent is None and here.zone.is_store else None
+        if leaves is not None:
+            await self._sync_file(move)
+        self._moves.carry_out(move, sent, keeps_object=leaves is not None)
+        is_unsent = sent is None and self._policy.sends(there, new)
+        if is_unsent:
+            await self._keep_for_queue(move)
+        if leaves is not None or is_unsent:
+            await self._directories.sync(target)
+        if leaves is not None:
+            self._retraction.delete_object(here, old, leaves)
+
+    async def _send(self, move: FileMove, caller: Caller) -> Sent | None:
+        """Store the object of the new name; None where it has none, or it is sent later. Raises ``RemoteError``."""
+        if not self._policy.sends(move.there, move.new):
+            return None
+        if not stat_module.S_ISREG(move.stat.st_mode):
+            raise HoldsObjectsError("object stores can't keep special files")
+        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
+        others = [name for name in node.names() if name != (move.source, move.old)]
+        create_only = bool(move.flags & RENAME_NOREPLACE)
+        return await self._link_upload.send(node, others, move.there, move.new, caller, create_only=create_only)
+
+    async def _sync_file(self, move: FileMove) -> None:
+        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
+        with self._files.descriptor_of(node) as fd:
+            await trio.to_thread.run_sync(os.fsync, fd)
+
+    async def _keep_for_queue(self, move: FileMove) -> None:
+        """The file has its new name, under which it is sent later: mark it. Nobody may have known of it before."""
+        node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
+        with self._files.descriptor_of(node) as fd:
+            await self._queue.keep_named(fd, move.there.child_path(move.new))
+
+    def _node_at(self, source: Node, old: bytes, here: ZonePath) -> Node | None:
+        stat = self._directories.stat(source, old)
+        if stat is not None:
+            return self._nodes.local(source, old, stat.st_ino, stat.st_mode)
+        return self._nodes.of_path(here.child_path(old))
+
+    def _checked(self, source: Node, target: Node, flags: int) -> tuple[ZonePath, ZonePath]:
+        """Return where both directories are. Raises for flags and places that can't be."""
+        if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        here, there = self._directories.place(source), self._directories.place(target)
+        check_not_root(here)
+        check_not_root(there)
+        return here, there

@@ -1,0 +1,102 @@
+"""rename of a directory: at once where nothing in it is, or is to become, an object; else ``mv`` has to copy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+import trio
+
+from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
+from holdfast.index import NameMarks
+from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
+from holdfast.zones import NameTable, ZoneMap, ZonePath
+
+
+class DirectoryRenames:
+    """renameat2(2) of directories."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        names: NameTable,
+        tree: Tree,
+        view: StoreView,
+        whiteouts: Whiteouts,
+        marks: NameMarks,
+        unlinks: PendingUnlinks,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._names = names
+        self._tree = tree
+        self._view = view
+        self._whiteouts = whiteouts
+        self._marks = marks
+        self._unlinks = unlinks
+
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: ZonePath, there: ZonePath
+    ) -> None:
+        """Move the directory ``old`` in ``source`` to ``new`` in ``target``. Raises ``HoldsObjectsError``."""
+        moved, goal = self._zones.child(here, old), self._zones.child(there, new)
+        assert moved is not None
+        assert goal is not None
+        left = await self._check(moved, goal)
+        stat = self._directories.stat(source, old)
+        if stat is None and self._nodes.of_path(moved.path) is not None:
+            raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
+        if stat is None:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        target_fd = self._directories.writable_descriptor(target)
+        victim = self._directories.stat(target, new)
+        if victim is not None:
+            self._unlinks.begin(victim.st_ino, is_last=True)
+        rename_with_flags(self._directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
+        if victim is not None:
+            self._marks.let_go(victim.st_ino)
+            self._directories.removed(target, new, victim.st_ino)
+        node = self._nodes.local(source, old, stat.st_ino, stat.st_mode)
+        self._nodes.drop_name(node, source, old)
+        self._nodes.add_name(node, target, new)
+        self._directories.renamed()
+        if moved.zone.is_store:
+            self._view.forget_below(moved)
+            if left is not Left.NOTHING:  # it was hidden before the directory was made
+                self._marks.white_out(moved.path)
+            self._view.made_directory(goal)
+
+    async def _check(self, moved: ZonePath, goal: ZonePath) -> Left:
+        """Say what the store has of the directory ``moved``, if it can become ``goal``; raise what says that it can't."""
+        if self._zones.is_fixed(moved) or self._zones.is_fixed(goal):
+            raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+        if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
+            raise HoldsObjectsError("a directory can't be renamed into or out of a store's zone; mv copies it")
+        if moved.zone.is_store or moved.zone.sends:
+            key = self._view.listing(moved).key
+            if await self._view.remote_of(moved.zone).access.holds_any(key):
+                raise HoldsObjectsError(f"{key} holds objects; mv copies them")
+        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
+            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
+        if not moved.zone.is_store:
+            return Left.NOTHING
+        if await self._whiteouts.left_of(goal, trio.current_time()) is Left.CONTENT:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        return await self._whiteouts.left_of(moved, trio.current_time())
+
+    def _would_send(self, directory: bytes, goal: ZonePath) -> bool:
+        """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
+        return any(
+            not self._names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])).policy.stays_here
+            for path, stat in self._tree.walk(directory)
+            if stat_module.S_ISREG(stat.st_mode)
+        )

@@ -1,0 +1,76 @@
+"""renameat2(2) with RENAME_EXCHANGE: two names that lead to each other's files, where neither is an object's."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+from holdfast.errors import NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.replay import Attempt
+from holdfast.session import SessionRecords
+from holdfast.store import RENAME_EXCHANGE, rename_with_flags
+from holdfast.zones import ZoneMap, ZonePath
+
+
+class Exchange:
+    """Exchanges names."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        policy: NamePolicy,
+        updates: EntryUpdates,
+        records: SessionRecords,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._policy = policy
+        self._updates = updates
+        self._records = records
+
+    def exchange(
+        self, source: Node, old: bytes, target: Node, new: bytes, here: ZonePath, there: ZonePath, attempt: Attempt
+    ) -> None:
+        """Exchange ``old`` in ``source``, which is at ``here``, with ``new`` in ``target``, at ``there``.
+
+        Afterwards nothing tells whether it was done; so what was where is noted before.
+        """
+        involves_store = any(place.zone.is_store or place.zone.sends for place in (here, there))
+        pairs = []
+        before: dict[int, os.stat_result] = {}
+        for directory, name, place in ((source, old, here), (target, new, there)):
+            stat = self._directories.stat(directory, name)
+            if stat is None:
+                raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+            child = self._zones.child(place, name)
+            assert child is not None
+            is_directory = stat_module.S_ISDIR(stat.st_mode)
+            if is_directory and self._zones.is_fixed(child):
+                raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
+            if (is_directory and involves_store) or self._policy.sends(place, name):
+                raise UnsupportedError("objects can't be exchanged in one step")
+            before[stat.st_ino] = stat
+            pairs.append((directory, name, self._nodes.local(directory, name, stat.st_ino, stat.st_mode)))
+        note = b"%d %d" % (pairs[0][2].backing, pairs[1][2].backing)
+        if attempt.resent and self._records.noted(attempt.number) not in (None, note):
+            return  # each is where the other was
+        self._records.note(attempt.number, note)
+        rename_with_flags(
+            self._directories.descriptor(source), old, self._directories.descriptor(target), new, RENAME_EXCHANGE
+        )
+        (first_dir, first_name, first), (second_dir, second_name, second) = pairs
+        for node, lost, won in ((first, pairs[0], pairs[1]), (second, pairs[1], pairs[0])):
+            self._nodes.drop_name(node, lost[0], lost[1])
+            self._nodes.add_name(node, won[0], won[1])
+        self._directories.renamed()
+        for directory, name in ((first_dir, first_name), (second_dir, second_name)):
+            after = self._directories.stat(directory, name)
+            if after is not None:
+                self._updates.refresh(before[after.st_ino], after)

@@ -1,0 +1,57 @@
+"""A rename that an earlier daemon carried out in the tree, and perhaps not to its end: what follows is done again."""
+
+from __future__ import annotations
+
+import stat as stat_module
+
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index import Entries
+
+
+class RenameReplay:
+    """Finishes renames that the kernel has sent again."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        files: OpenFiles,
+        entries: Entries,
+        versions: ObjectVersions,
+        retraction: Retraction,
+        queue: WritebackQueue,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._files = files
+        self._entries = entries
+        self._versions = versions
+        self._retraction = retraction
+        self._queue = queue
+
+    async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
+        """The file has its new name; bring everything else about it up to date."""
+        self._directories.renamed()
+        here, there = self._directories.place(source), self._directories.place(target)
+        stat = self._directories.stat(target, new)
+        leaves = None
+        if here.zone.is_store and self._policy.sends(here, old):
+            leaves = self._versions.left_by_earlier_daemon(here, old, stat)
+        entry = self._entries.get(stat.st_ino) if stat is not None else None
+        if stat is not None and entry is not None:
+            entry.drop_name(here.child_path(old))
+            self._entries.put(stat.st_ino, entry)
+        is_unsent = self._queue.takes(there) and self._policy.sends(there, new)
+        if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
+            with self._files.descriptor_of(self._nodes.local(target, new, stat.st_ino, stat.st_mode)) as fd:
+                await self._queue.keep_named(fd, there.child_path(new))
+        if leaves is not None and self._directories.stat(source, old) is None:
+            self._retraction.delete_object(here, old, leaves)

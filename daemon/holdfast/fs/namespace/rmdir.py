@@ -1,0 +1,109 @@
+"""rmdir: the directory goes in its store first, then here, and what the store keeps of it is hidden."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import trio
+
+from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
+from holdfast.index import NameMarks
+from holdfast.store import Tree
+from holdfast.zones import ZoneKind, ZoneMap, ZonePath
+
+
+class Rmdir:
+    """Removes directories."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        zones: ZoneMap,
+        tree: Tree,
+        view: StoreView,
+        whiteouts: Whiteouts,
+        hints: CreateHints,
+        unlinks: PendingUnlinks,
+        marks: NameMarks,
+        ttl: TimeToLive,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._zones = zones
+        self._tree = tree
+        self._view = view
+        self._whiteouts = whiteouts
+        self._hints = hints
+        self._unlinks = unlinks
+        self._marks = marks
+        self._ttl = ttl
+
+    async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+        """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL.
+
+        The store comes first: when it refuses, or does not answer, the directory is still here, to be removed once more.
+        """
+        place = self._directories.place(parent)
+        if place.zone.kind is ZoneKind.ROOT:
+            raise ZoneNotPermittedError("the zones of the mount can't be removed")
+        child = self._zones.child(place, name)
+        assert child is not None
+        left = await self._clear_in_store(parent, name, child) if place.zone.is_store else Left.NOTHING
+        stat = self._directories.stat(parent, name)
+        if stat is not None:
+            self._unlinks.begin(stat.st_ino, is_last=True)
+            os.rmdir(name, dir_fd=self._directories.descriptor(parent))
+            self._directories.removed(parent, name, stat.st_ino)
+        elif (not place.zone.is_store or self._nodes.drop_path(child.path) is None) and not attempt.resent:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+        if place.zone.remote is not None:
+            self._forget_directory(place, child, name, stat, left)
+
+    async def _clear_in_store(self, parent: Node, name: bytes, child: ZonePath) -> Left:
+        """Take an empty directory out of its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""
+        left = await self._whiteouts.left_of(child, self._ttl.oldest_listing(child))
+        if left is Left.NOTHING:
+            return left
+        if left is Left.CONTENT or self._has_entries(parent, name):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        await self._view.flush_deletions(child)
+        await self._view.remote_of(child.zone).access.prune(self._view.listing(child).key)
+        return await self._whiteouts.left_of(child, trio.current_time())
+
+    def _has_entries(self, parent: Node, name: bytes) -> bool:
+        """Say whether there is anything in a directory of the tree."""
+        if self._directories.stat(parent, name) is None:
+            return False
+        fd = self._tree.open_child(self._directories.descriptor(parent), name)
+        try:
+            with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
+                return next(entries, None) is not None
+        finally:
+            os.close(fd)
+
+    def _forget_directory(
+        self, place: ZonePath, child: ZonePath, name: bytes, stat: os.stat_result | None, left: Left
+    ) -> None:
+        """A directory has gone here; ``left`` is what its store has of it: what others have put there is to be seen."""
+        self._hints.directory_gone(child.path)
+        if stat is not None:
+            self._marks.let_go(stat.st_ino)
+        if not place.zone.is_store:
+            self._marks.white_out(child.path)
+            return
+        self._view.listing(place).remove(name)
+        if left is Left.EMPTY:
+            self._marks.white_out(child.path)
+        else:
+            self._marks.uncover(child.path)
+            self._view.forget_below(child)

@@ -1,0 +1,54 @@
+"""unlink: the object's deletion is noted, then the name goes here."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+
+from holdfast.errors import NoSuchEntryError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.writeback.retraction import Retraction
+
+
+class Unlinking:
+    """Removes names of files."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        policy: NamePolicy,
+        hints: CreateHints,
+        retraction: Retraction,
+        lost_names: LostNames,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._policy = policy
+        self._hints = hints
+        self._retraction = retraction
+        self._lost_names = lost_names
+
+    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+        """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
+        place = self._directories.place(directory)
+        stat = self._directories.stat(directory, name)
+        if stat is None and (place.zone.remote is None or self._nodes.of_path(place.child_path(name)) is None):
+            if attempt.resent:
+                return
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        self._retraction.retract(place, name, stat)
+        if stat is not None:
+            self._lost_names.take(directory, name, stat)
+        else:
+            self._nodes.drop_path(place.child_path(name))
+        if place.zone.remote is not None and self._policy.of(place, name).awaits_rename:
+            self._hints.temporary_gone(place.path, name)

@@ -1,0 +1,95 @@
+"""Extended attributes: those of the file in the tree. Access control lists are refused: nothing would enforce them."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from holdfast.errors import StaleNodeError
+from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.session import SessionRecords
+
+_ACCESS_LISTS = (b"system.posix_acl_access", b"system.posix_acl_default")
+_PRIVATE = b"user.holdfast."
+_TRUSTED = b"trusted."
+
+
+class ExtendedAttributes:
+    """getxattr(2) and its kin. What exists only in the store has none, until one is set."""
+
+    def __init__(
+        self, directories: Directories, local_files: LocalFiles, updates: EntryUpdates, records: SessionRecords
+    ) -> None:
+        self._directories = directories
+        self._local_files = local_files
+        self._updates = updates
+        self._records = records
+
+    def get(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> bytes:
+        """Return the value. ``OSError`` with ENODATA when there is none.
+
+        pyfuse3 asks on behalf of a setxattr with XATTR_CREATE too: the value that an earlier daemon set for it is none.
+        """
+        if attempt.resent and self._records.noted(attempt.number) is not None:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        if name in _ACCESS_LISTS:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        file, follow = self._file(node)
+        if file is None or name.startswith(_PRIVATE):
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        return os.getxattr(file, name, follow_symlinks=follow)
+
+    def names(self, node: Node, caller: Caller) -> list[bytes]:
+        """Return the names of all attributes; those of programs that are trusted are shown to root alone (xattr(7))."""
+        file, follow = self._file(node)
+        found = os.listxattr(file, follow_symlinks=follow) if file is not None else []
+        hidden = (_PRIVATE,) if caller.uid == 0 else (_PRIVATE, _TRUSTED)
+        return [name for name in map(os.fsencode, found) if not name.startswith(hidden)]
+
+    async def set(self, node: Node, name: bytes, value: bytes, attempt: Attempt = FIRST) -> None:
+        """Set an attribute, creating or replacing it."""
+        file, follow = await self._file_to_change(node, name)
+        before = os.stat(file, follow_symlinks=follow)
+        if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):
+            self._records.note(attempt.number)
+        os.setxattr(file, name, value, follow_symlinks=follow)
+        self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
+
+    async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+        """Remove an attribute. ``OSError`` with ENODATA when there is none."""
+        file, follow = await self._file_to_change(node, name)
+        before = os.stat(file, follow_symlinks=follow)
+        is_there = os.fsdecode(name) in os.listxattr(file, follow_symlinks=follow)
+        if not is_there and attempt.resent and self._records.noted(attempt.number) is not None:
+            return
+        if is_there:
+            self._records.note(attempt.number)
+        os.removexattr(file, name, follow_symlinks=follow)
+        self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
+
+    async def _file_to_change(self, node: Node, name: bytes) -> tuple[int | bytes, bool]:
+        if name in _ACCESS_LISTS or name.startswith(_PRIVATE):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        if node.is_directory:
+            self._directories.writable_descriptor(node)
+        await self._local_files.make_local(node)
+        file, follow = self._file(node)
+        assert file is not None
+        return file, follow
+
+    def _file(self, node: Node) -> tuple[int | bytes | None, bool]:
+        """Return what the os module may be given for the node's file, and as ``follow_symlinks``; None: no file."""
+        if node.opened is not None and node.opened.arrival is None:
+            return node.opened.fd, True
+        if node.backing == 0:
+            return None, True
+        if node.is_directory:
+            return b"/proc/self/fd/%d/." % self._directories.descriptor(node), True
+        if node.parent is None:
+            raise StaleNodeError("the file was removed")
+        return b"/proc/self/fd/%d/%s" % (self._directories.descriptor(node.parent), node.name), False

@@ -1,0 +1,12 @@
+"""What keeps its name: the zones of the mount."""
+
+from __future__ import annotations
+
+from holdfast.errors import ZoneRootBusyError
+from holdfast.zones import ZoneKind, ZonePath
+
+
+def check_not_root(place: ZonePath) -> None:
+    """Raise ``ZoneRootBusyError`` where ``place`` is the root of the mount: the names in it are the zones."""
+    if place.zone.kind is ZoneKind.ROOT:
+        raise ZoneRootBusyError("the zones of the mount can't be renamed")

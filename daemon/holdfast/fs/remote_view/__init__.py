@@ -1,0 +1,1 @@
+"""What this node believes of the stores, how fresh that must be for an answer, and what is hidden from users."""

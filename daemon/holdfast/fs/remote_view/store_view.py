@@ -1,0 +1,71 @@
+"""The stores behind the zones: which store, which object, and what is believed of a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.errors import NameNotStorableError
+from holdfast.index import NameMarks
+from holdfast.transfer import CachedListing, Deletions, ObjectPath, Ownership, Remote
+from holdfast.zones import Zone, ZonePath
+
+
+class StoreView:
+    """Answers by place, for zones that have a store."""
+
+    def __init__(self, remotes: Mapping[str, Remote], marks: NameMarks) -> None:
+        self._remotes = remotes
+        self._marks = marks
+
+    def remote_of(self, zone: Zone) -> Remote:
+        """Return the store behind a zone that has one."""
+        assert zone.remote is not None
+        return self._remotes[zone.remote]
+
+    def deletions_of(self, zone: Zone) -> Deletions:
+        """Return what is still to be deleted in the store behind a zone that has one."""
+        return self.remote_of(zone).deletions
+
+    def ownership_of(self, zone: Zone) -> Ownership:
+        """Return who owns what comes from the store behind a zone that has one."""
+        return self.remote_of(zone).ownership
+
+    def object_at(self, place: ZonePath, name: bytes) -> ObjectPath:
+        """Return the object at this name. Raises ``NameNotStorableError``."""
+        path = place.child_path(name)
+        return ObjectPath(path, self.remote_of(place.zone), key_text(place.zone.key_of(path)))
+
+    def listing(self, place: ZonePath) -> CachedListing:
+        """Return what is believed of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
+        return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))
+
+    def forget_below(self, place: ZonePath) -> None:
+        """Believe nothing any more of the store's directory behind ``place``, nor of those below it."""
+        self.remote_of(place.zone).directories.forget_below(self.listing(place).key)
+
+    async def flush_deletions(self, place: ZonePath) -> None:
+        """Return when the store has been told of all that was deleted below ``place``. Raises ``RemoteError``."""
+        deletions = self.deletions_of(place.zone)
+        prefix = place.path + b"/"
+        await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
+
+    def made_directory(self, place: ZonePath) -> None:
+        """The directory at ``place`` was made here, under a name that was free. Raises ``NameNotStorableError``.
+
+        Nothing hides it any more. The store has none, unless it has one that was hidden.
+        """
+        was_hidden = self._marks.is_whited_out(place.path)
+        self._marks.uncover(place.path)
+        if not (place.zone.is_store and was_hidden):
+            self.listing(place).believe_empty()
+
+
+def key_text(key: bytes) -> str:
+    """Return an object key as text. Raises ``NameNotStorableError`` for names that no store can keep."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        raise NameNotStorableError(f"{key!r} is not UTF-8: object stores can't keep such a name") from None
+    if any(character < " " or character == "\x7f" for character in text):
+        raise NameNotStorableError(f"{key!r} has a control character: object stores can't keep such a name")
+    return text

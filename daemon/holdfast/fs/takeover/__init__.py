@@ -1,0 +1,1 @@
+"""Taking over from an earlier daemon the inodes and open files that the kernel goes on using."""

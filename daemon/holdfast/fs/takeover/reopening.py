@@ -1,0 +1,120 @@
+"""Taking over from an earlier daemon what the kernel goes on using: nodes, and the files that are open.
+
+A file that was open is opened again and keeps its backing id, which the kernel holds it by. One that was still arriving is
+fetched anew. One whose last handle was released, but not seen to, is seen to now. What was written meanwhile is known by
+size and time, as ever (``unseen``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import trio
+
+from holdfast.errors import HoldfastError, StaleNodeError
+from holdfast.fs.file_io.backing_file import open_local
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.node_recovery import names_in
+from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.session import OpenRecord, version_mark
+
+_log = logging.getLogger("holdfast.fs")
+
+
+class Takeover:
+    """Carried out once, before the first request is read. ``run`` needs the fetcher; ``finish`` all background work."""
+
+    def __init__(self, base: Foundation, files: FileSystem) -> None:
+        self._nodes = base.nodes
+        self._directories = base.directories
+        self._unlinks = base.unlinks
+        self._recovery = base.recovery
+        self._store = base.parts.store
+        self._open_table = base.parts.session.opens
+        self._opening = files.opening
+        self._releasing = files.releasing
+        self._writes = files.passthrough_writes
+        self._revalidation = files.revalidation
+        self._released: list[OpenFile] = []
+
+    async def run(self) -> int:
+        """Find the nodes and open the files; return how many files are open."""
+        names = await trio.to_thread.run_sync(names_in, self._store.tree)
+        self._unlinks.inherit(names)
+        self._recovery.load(self._nodes, names)
+        records = list(self._open_table.records())
+        for record in records:
+            opened = await self._opened(record)
+            opened.resume(
+                handles=max(1, record.handles),
+                slot=record.slot,
+                exclusive=record.exclusive,
+                writes=record.writes,
+                backing_id=record.backing_id or None,
+                served=bool(record.version),
+            )
+            if record.writes and opened.arrival is None:  # a write waits until all is here: nothing was written
+                self._writes.resume(opened)
+            if not record.handles:
+                self._released.append(opened)
+        self._free_orphans()
+        return len(records)
+
+    def finish(self) -> None:
+        """Carry out the releases that the earlier daemon had begun."""
+        for opened in self._released:
+            self._releasing.finish(opened)
+
+    def _free_orphans(self) -> None:
+        """Let go of files without a name that nobody has open: their numbers are free for other files."""
+        open_inodes = {node.backing for node in self._nodes.all() if node.opened is not None and not node.is_named}
+        for inode in self._store.orphanage.inodes() - open_inodes:
+            self._store.orphanage.release(inode)
+            node = self._nodes.of_backing(inode)
+            if node is not None:
+                self._nodes.unbind(node)
+
+    async def _opened(self, record: OpenRecord) -> OpenFile:
+        try:
+            node = self._nodes.get(record.node_id)
+            return await self._reopened(node, record.version)
+        except (HoldfastError, OSError) as problem:
+            _log.warning("a file that was open (node %d) can't be opened again: %s", record.node_id, problem)
+            return self._lost(record)
+
+    async def _reopened(self, node: Node, version: int) -> OpenFile:
+        if not node.backing and node.is_named:
+            await self._check_version(node, version)
+            return await self._opening.acquire(node, os.O_RDONLY)
+        if node.is_named:
+            opened = open_local(self._directories, node, writable=False)
+        else:
+            fd = self._store.orphanage.open(node.backing)
+            opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+        node.opened = opened
+        return opened
+
+    async def _check_version(self, node: Node, version: int) -> None:
+        """Raise ``StaleNodeError`` when the store has another version by now than the one that was read of."""
+        if not version or node.parent is None:
+            return
+        place = self._directories.place(node.parent)
+        known = await self._revalidation.known_object(place, node.name)
+        if known is None or version_mark(known.etag) != version:
+            self._nodes.drop_path(place.child_path(node.name))
+            raise StaleNodeError("it was replaced or removed in the store while it was read")
+
+    def _lost(self, record: OpenRecord) -> OpenFile:
+        """Return what stands for a file whose bytes are out of reach: whoever reads it by the daemon is told so.
+
+        Who wrote to it is too. A file without a name that is no orphan has lost a write-once name to another writer.
+        """
+        node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, 0, False, [])
+        name, fd = self._store.staging.create(0)
+        self._store.staging.discard(name)
+        opened = node.opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+        opened.put_out_of_reach(lost=record.writes and not node.is_named)
+        return opened

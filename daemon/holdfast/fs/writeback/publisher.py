@@ -1,0 +1,174 @@
+"""A name's object appears: the bytes of a file are stored under a name, and its entry says so.
+
+Only one PUT of a name is under way at a time: of two, the later one must not be overtaken by the earlier. And a name may go
+while its object is on the way: then the object goes too.
+
+The local change of the name follows directly, without an await between, so that the two never come apart in this process.
+A crash after the PUT and before the local step leaves the object whole in the store and the file under its old name.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from holdfast.digest import Fingerprint
+from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.remote import ObjectInfo
+from holdfast.store import Stamps, stamp_of
+from holdfast.transfer import ObjectPath, Uploader
+from holdfast.zones import ZonePath
+
+_MOST_SENDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An object that the store has, and the state of the file whose bytes it holds."""
+
+    path: bytes
+    info: ObjectInfo
+    fingerprint: Fingerprint
+    stable: bool
+    """Whether the file was left alone while it was read."""
+    stamp: tuple[int, int]
+
+    def holds(self, stat: os.stat_result) -> bool:
+        """Say whether these are the bytes of the file ``stat``: only then is it clean."""
+        return self.stable and self.stamp == stamp_of(stat)
+
+
+class Publisher:
+    """Sends, by place and name."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        policy: NamePolicy,
+        retraction: Retraction,
+        hints: CreateHints,
+        nodes: NodeTable,
+        stamps: Stamps,
+        index: Index,
+        uploader: Uploader,
+    ) -> None:
+        self._view = view
+        self._policy = policy
+        self._retraction = retraction
+        self._hints = hints
+        self._nodes = nodes
+        self._stamps = stamps
+        self._entries = index.entries
+        self._marks = index.marks
+        self._run = index.run
+        self._uploader = uploader
+        self._under_way = NodeLocks()
+
+    async def send(self, fd: int, place: ZonePath, name: bytes, *, create_only: bool) -> Sent:
+        """Store the bytes behind ``fd`` as the object of ``name``, which is about to appear here.
+
+        With ``create_only`` it must not exist in the store: ``WriteOnceError``. Raises ``RemoteError`` when the store does
+        not take the object; nothing has changed here then.
+        """
+        target = self._view.object_at(place, name)
+        async with self._under_way.of(target.path):
+            return await self._send(fd, place, name, target, create_only=create_only)
+
+    async def send_named(
+        self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool]
+    ) -> Sent | None:
+        """``send`` of a file that has the name as long as ``is_named``; None when it lost it: it leaves no object then."""
+        target = self._view.object_at(place, name)
+        async with self._under_way.of(target.path):
+            if not is_named():
+                return None
+            sent = await self._send(fd, place, name, target, create_only=create_only)
+            if is_named():
+                return sent
+            self._retraction.retract(place, name, None)
+            return None
+
+    async def _send(self, fd: int, place: ZonePath, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
+        try:
+            async with target.remote.deletions.replaced(target.store_path, by_version=create_only) as version:
+                for attempt in range(_MOST_SENDS):
+                    before = self._stamps.take(fd)
+                    info, fingerprint = await self._uploader.send(
+                        fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version
+                    )
+                    after = os.fstat(fd)
+                    stable = before == stamp_of(after)
+                    if stable:
+                        break
+        except ObjectExistsError:
+            await self._learn(place, name, target)
+            raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
+        self._appeared(place, name, info, after.st_mtime_ns)
+        return Sent(target.path, info, fingerprint, stable, before)
+
+    def created_by(self, place: ZonePath, name: bytes, caller: Caller) -> None:
+        """Remember whose creation succeeded: its next lookups here are those of a writer."""
+        self._hints.created(place.path, self._policy.kind_of(place, name), caller.pid)
+
+    def record(
+        self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
+    ) -> None:
+        """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
+
+        ``others_unsent``: the file has other names, under which the store does not have them yet. Of a file that is open,
+        and has changed meanwhile, the rest is unsent; one that may change at any time is not clean
+        (``file_io.passthrough_writes``).
+        """
+        node = self._nodes.of_backing(stat.st_ino)
+        opened = node.opened if node is not None else None
+        whole = not others_unsent and all(sent.holds(stat) for sent in sents)
+        if opened is not None:
+            if not whole:
+                opened.changed()
+            whole = not opened.unsent
+        entry = Entry(
+            EntryState.CLEAN if whole and (opened is None or opened.stamp is None) else EntryState.DIRTY,
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+            sents[-1].fingerprint.digest if whole else b"",
+            list(previous.names) if previous is not None else [],
+            verified_run=self._run,
+            used_ns=time.time_ns(),
+            path=previous.path if others_unsent and previous is not None else sents[-1].path,
+        )
+        for sent in sents:
+            adopted = stat.st_mtime_ns == sent.info.modified_ns
+            entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
+        self._entries.put(stat.st_ino, entry)
+
+    def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
+        """An object is in the store: so are, by implication, the directories above it."""
+        path = place.child_path(name)
+        if self._marks.is_whited_out(path):
+            self._marks.uncover(path)
+        self._view.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
+        while place.zone.remote is not None:
+            self._retraction.let_go(place)
+            if place.path == place.zone.prefix:
+                break
+            above, _, last = place.path.rpartition(b"/")
+            place = ZonePath(place.zone, above)
+            self._view.listing(place).put_directory(last)
+
+    async def _learn(self, place: ZonePath, name: bytes, target: ObjectPath) -> None:
+        """Bring the belief about a name up to date that turned out to be taken."""
+        try:
+            self._view.listing(place).put(name, await target.remote.access.head(target.key))
+        except ObjectMissingError:
+            self._view.listing(place).remove(name)

@@ -1,0 +1,76 @@
+"""A name's object goes: its deletion is noted, or what the store has under the name is hidden.
+
+The local change of the name follows directly, without an await between, so that the two never come apart in this process.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.index import CachedName, NameMarks
+from holdfast.store import Tree
+from holdfast.transfer import Fetcher
+from holdfast.zones import ZonePath
+
+
+class Retraction:
+    """Takes objects back, by place and name."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        policy: NamePolicy,
+        versions: ObjectVersions,
+        marks: NameMarks,
+        tree: Tree,
+        fetcher: Fetcher,
+    ) -> None:
+        self._view = view
+        self._policy = policy
+        self._versions = versions
+        self._marks = marks
+        self._tree = tree
+        self._fetcher = fetcher
+
+    def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> None:
+        """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
+
+        ``stat`` is the file's, if there is one.
+        """
+        path = place.child_path(name)
+        self._fetcher.detach(path)
+        if place.zone.remote is None or self._policy.of(place, name).stays_here:
+            return
+        if not (place.zone.is_store and place.zone.sends):
+            if not self._is_held(place):
+                self._marks.white_out(path)
+        elif (version := self._versions.to_delete(place, name, stat)) is not None:
+            self.delete_object(place, name, version)
+
+    def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> None:
+        """Note that the object of a name is to be deleted: this version of it (``ObjectVersions``)."""
+        listing = self._view.listing(place)
+        listing.remove(name)
+        self._view.deletions_of(place.zone).schedule(version)
+        if not len(listing):
+            self._hold(place)
+
+    def _hold(self, place: ZonePath) -> None:
+        """The directory has lost its last object: it stays all the same, until somebody removes it."""
+        inode = self._tree.inode(place.path)
+        if inode:
+            self._marks.hold(inode)
+
+    def let_go(self, place: ZonePath) -> None:
+        """There is an object in the directory: if it was held, it stays no longer than its objects."""
+        inode = self._tree.inode(place.path)
+        if inode and self._marks.is_held(inode):
+            self._marks.let_go(inode)
+
+    def _is_held(self, place: ZonePath) -> bool:
+        """Say whether the directory exists here although no object implies it."""
+        inode = self._tree.inode(place.path)
+        return inode != 0 and self._marks.is_held(inode)

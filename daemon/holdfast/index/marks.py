@@ -1,0 +1,134 @@
+"""Marks on names and directories that neither the tree nor the store can hold.
+
+- *held*: a directory (by inode number) that exists although no object implies it, because it was created or emptied here.
+- *whiteout*: a path that hides what the store has there: an object (fallback zones), or an empty directory that was
+  removed here (zones over stores).
+- *pin*: a path that must not be evicted, nor anything below it.
+- *deletion*: a path whose object is deleted on this node but not yet in the store, with the version to be deleted.
+"""
+
+from __future__ import annotations
+
+import lmdb
+import msgspec
+
+from holdfast.digest import digest_of
+from holdfast.index.records import CachedName
+from holdfast.index.transactions import writing
+
+_LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
+_CUT_BYTES = _LONGEST_KEY_BYTES - 16
+_KEY_OF_MOUNT = b"/"  # LMDB has no empty keys, and no other path begins with a slash
+
+
+class NameMarks:
+    """The databases of marks. All calls are short and unsynced."""
+
+    def __init__(self, environment: lmdb.Environment) -> None:
+        self._environment = environment
+        self._held = environment.open_db(b"held")
+        self._whiteouts = environment.open_db(b"whiteouts")
+        self._deletions = environment.open_db(b"versions-to-delete")
+        self._pins = environment.open_db(b"pins")
+        self._pinned = self._values(self._pins)
+
+    def hold(self, inode: int) -> None:
+        """Mark the directory ``inode`` as existing without objects."""
+        self._put(self._held, inode.to_bytes(8, "big"), b"")
+
+    def let_go(self, inode: int) -> None:
+        """Remove the mark of ``inode``, if it has one."""
+        self._delete(self._held, inode.to_bytes(8, "big"))
+
+    def is_held(self, inode: int) -> bool:
+        """Say whether ``inode`` is marked."""
+        return self._has(self._held, inode.to_bytes(8, "big"))
+
+    def white_out(self, path: bytes) -> None:
+        """Hide what the store has at the tree path ``path``."""
+        self._put(self._whiteouts, _bounded(path), path)
+
+    def uncover(self, path: bytes) -> None:
+        """Show what the store has at ``path`` again."""
+        self._delete(self._whiteouts, _bounded(path))
+
+    def is_whited_out(self, path: bytes) -> bool:
+        """Say whether ``path`` is hidden."""
+        return self._has(self._whiteouts, _bounded(path))
+
+    def whited_out_below(self, path: bytes) -> list[bytes]:
+        """Return all paths below ``path`` that are hidden."""
+        prefix = path + b"/"
+        start = prefix[:_CUT_BYTES]
+        found = []
+        with self._environment.begin(db=self._whiteouts) as transaction:
+            cursor = transaction.cursor()
+            is_there = cursor.set_range(start)
+            while is_there and cursor.key().startswith(start):
+                found.append(bytes(cursor.value()))
+                is_there = cursor.next()
+        return [hidden for hidden in found if hidden.startswith(prefix)]
+
+    def uncover_below(self, path: bytes) -> None:
+        """Show everything that the store has below ``path`` again."""
+        prefix = path + b"/"
+        start = prefix[:_CUT_BYTES]
+        with writing(self._environment, self._whiteouts) as transaction:
+            cursor = transaction.cursor()
+            found = cursor.set_range(start)
+            while found and cursor.key().startswith(start):
+                found = cursor.delete() if cursor.value().startswith(prefix) else cursor.next()
+
+    def mark_deleted(self, version: CachedName) -> None:
+        """Record that this version of an object is to be deleted in the store."""
+        self._put(self._deletions, _bounded(version.path), msgspec.msgpack.encode(version))
+
+    def clear_deleted(self, path: bytes) -> None:
+        """Remove the record: the deletion was sent, or the name is in use again."""
+        self._delete(self._deletions, _bounded(path))
+
+    def deletions(self) -> list[CachedName]:
+        """Return all objects that are still to be deleted."""
+        return [msgspec.msgpack.decode(value, type=CachedName) for value in self._values(self._deletions)]
+
+    def pin(self, path: bytes) -> None:
+        """Protect everything at or below ``path`` (``b""``: the whole mount) from eviction."""
+        self._put(self._pins, _bounded(path), path)
+        self._pinned = self._values(self._pins)
+
+    def unpin(self, path: bytes) -> bool:
+        """Remove the pin of exactly ``path``; say whether there was one."""
+        had_one = path in self._pinned
+        self._delete(self._pins, _bounded(path))
+        self._pinned = self._values(self._pins)
+        return had_one
+
+    def pins(self) -> list[bytes]:
+        """Return all pinned paths."""
+        return list(self._pinned)
+
+    def is_pinned(self, path: bytes) -> bool:
+        """Say whether ``path`` or a directory above it is pinned."""
+        return any(not pin or path == pin or path.startswith(pin + b"/") for pin in self._pinned)
+
+    def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
+        with writing(self._environment, database) as transaction:
+            transaction.put(key, value)
+
+    def _delete(self, database: lmdb._Database, key: bytes) -> None:
+        with writing(self._environment, database) as transaction:
+            transaction.delete(key)
+
+    def _values(self, database: lmdb._Database) -> list[bytes]:
+        with self._environment.begin(db=database) as transaction:
+            return [bytes(value) for _, value in transaction.cursor()]
+
+    def _has(self, database: lmdb._Database, key: bytes) -> bool:
+        with self._environment.begin(db=database) as transaction:
+            return transaction.get(key) is not None
+
+
+def _bounded(path: bytes) -> bytes:
+    if len(path) <= _LONGEST_KEY_BYTES:
+        return path or _KEY_OF_MOUNT
+    return path[:_CUT_BYTES] + digest_of(path)

@@ -1,0 +1,63 @@
+"""Checks in a separate process whether an index can be read from end to end.
+
+LMDB kills a process that reads a damaged page (a failed assertion, SIGBUS), and so would kill the daemon at each start.
+So a child process reads an index once before it is used, if the last daemon did not close it cleanly.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+
+DATABASES = (b"meta", b"entries", b"held", b"whiteouts", b"deletions", b"pins", b"workdirs")
+DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
+"""Raised for a file that is not an intact index. Other errors don't mean that the index is damaged."""
+
+_DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
+_UNREADABLE = 3
+_CHILD = "import sys; from holdfast.index.read_check import read_in_child; read_in_child(sys.argv[1])"
+
+
+def why_unreadable(path: Path) -> str | None:
+    """Read the whole index in the directory ``path``, which no process has open; return what is wrong with it, or None.
+
+    If the child fails for other reasons, the index counts as readable.
+    """
+    command = [sys.executable, "-c", _CHILD, str(path)]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if -result.returncode in _DEADLY:
+        return f"reading it ends in {signal.Signals(-result.returncode).name}"
+    return result.stdout.strip() if result.returncode == _UNREADABLE else None
+
+
+def read_in_child(path: str) -> None:
+    """Read every record; on an LMDB error print it and exit."""
+    try:
+        _read_all(path)
+    except DAMAGE as problem:
+        sys.stdout.write(f"{problem}\n")
+        sys.exit(_UNREADABLE)
+
+
+def _read_all(path: str) -> None:
+    with lmdb.open(path, max_dbs=len(DATABASES), readonly=True, lock=False) as environment:
+        for name in DATABASES:
+            try:
+                database = environment.open_db(name, create=False)
+            except lmdb.NotFoundError:
+                continue
+            with environment.begin() as transaction:
+                for _ in transaction.cursor(database):
+                    pass

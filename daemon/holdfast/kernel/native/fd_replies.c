@@ -1,0 +1,162 @@
+/* See fd_replies.h. */
+#include "fd_replies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "python_replies.h"
+#include "wire.h"
+
+#define SECOND UINT64_C(1000000000)
+#define CAPABILITIES "security.capability"
+
+struct fd_reply {
+	uint64_t node; /* 0: the slot is free */
+	uint64_t nanoseconds;
+	int fd;
+	enum fd_reply_kind kind;
+};
+
+/* Open addressing with linear probing; never more than half full. */
+static struct fd_reply *table;
+static size_t slots; /* a power of two, or 0 */
+static size_t used;
+
+static size_t slot_of(uint64_t node)
+{
+	return (size_t)((node * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (slots - 1);
+}
+
+/* The slot of `node`, or the free slot where it belongs. */
+static struct fd_reply *find(uint64_t node)
+{
+	size_t slot = slot_of(node);
+	while (table[slot].node != 0 && table[slot].node != node)
+		slot = (slot + 1) & (slots - 1);
+	return &table[slot];
+}
+
+static bool grow(void)
+{
+	struct fd_reply *old = table;
+	size_t old_slots = slots;
+	struct fd_reply *larger = calloc(slots ? slots * 2 : 64, sizeof(*larger));
+	if (larger == NULL)
+		return false;
+	table = larger;
+	slots = slots ? slots * 2 : 64;
+	for (size_t i = 0; i < old_slots; i++)
+		if (old[i].node != 0)
+			*find(old[i].node) = old[i];
+	free(old);
+	return true;
+}
+
+bool fd_replies_add(uint64_t node, int fd, enum fd_reply_kind kind, uint64_t nanoseconds)
+{
+	if (used * 2 >= slots && !grow())
+		return false;
+	struct fd_reply *slot = find(node);
+	used += slot->node == 0;
+	*slot = (struct fd_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
+	return true;
+}
+
+void fd_replies_remove(uint64_t node)
+{
+	if (used == 0 || find(node)->node == 0)
+		return;
+	struct fd_reply *hole = find(node);
+	hole->node = 0;
+	used--;
+	/* Those behind it in the same run may belong further ahead now: insert them again. */
+	for (size_t slot = (size_t)(hole - table + 1) & (slots - 1); table[slot].node != 0; slot = (slot + 1) & (slots - 1)) {
+		struct fd_reply moved = table[slot];
+		table[slot].node = 0;
+		*find(moved.node) = moved;
+	}
+}
+
+void fd_replies_reset(void)
+{
+	free(table);
+	table = NULL;
+	slots = used = 0;
+}
+
+static void fill(struct attributes *attributes, uint64_t node, const struct stat *stat)
+{
+	*attributes = (struct attributes){
+		.inode = node,
+		.size = (uint64_t)stat->st_size,
+		.blocks = (uint64_t)stat->st_blocks,
+		.accessed = (uint64_t)stat->st_atim.tv_sec,
+		.modified = (uint64_t)stat->st_mtim.tv_sec,
+		.changed = (uint64_t)stat->st_ctim.tv_sec,
+		.accessed_ns = (uint32_t)stat->st_atim.tv_nsec,
+		.modified_ns = (uint32_t)stat->st_mtim.tv_nsec,
+		.changed_ns = (uint32_t)stat->st_ctim.tv_nsec,
+		.mode = stat->st_mode,
+		.links = (uint32_t)stat->st_nlink,
+		.uid = stat->st_uid,
+		.gid = stat->st_gid,
+		.block_bytes = (uint32_t)stat->st_blksize,
+	};
+}
+
+static bool answer_getattr(int fd, const struct request_header *header, const struct fd_reply *directory)
+{
+	struct stat stat;
+	if (fstat(directory->fd, &stat) != 0)
+		return false;
+	struct attributes_reply reply = {.valid = directory->nanoseconds / SECOND,
+					 .valid_ns = (uint32_t)(directory->nanoseconds % SECOND)};
+	fill(&reply.attributes, header->node, &stat);
+	python_replies_reply(fd, header->unique, 0, &reply, sizeof(reply));
+	return true;
+}
+
+static bool answer_lookup(int fd, const struct request_header *header, const struct fd_reply *directory, const char *name)
+{
+	struct stat stat;
+	if (fstatat(directory->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		return false;
+	struct entry_reply reply = {.entry_valid = directory->nanoseconds / SECOND,
+				    .entry_valid_ns = (uint32_t)(directory->nanoseconds % SECOND)};
+	python_replies_reply(fd, header->unique, 0, &reply, sizeof(reply));
+	return true;
+}
+
+static bool answer_getxattr(int fd, const struct request_header *header, const struct fd_reply *file, const char *name)
+{
+	if (strcmp(name, CAPABILITIES) != 0 || fgetxattr(file->fd, name, NULL, 0) >= 0 || errno != ENODATA)
+		return false;
+	python_replies_reply(fd, header->unique, ENODATA, NULL, 0);
+	return true;
+}
+
+bool fd_replies_answer(int fd, const unsigned char *request, size_t size)
+{
+	struct request_header header;
+	memcpy(&header, request, sizeof(header));
+	if (used == 0)
+		return false;
+	const struct fd_reply *fd_reply = find(header.node);
+	const char *rest = (const char *)request + sizeof(header);
+	size_t length = size - sizeof(header);
+	if (fd_reply->node == 0)
+		return false;
+	if (header.opcode == OPCODE_GETATTR && fd_reply->kind != FD_REPLY_FILE)
+		return answer_getattr(fd, &header, fd_reply);
+	if (length == 0 || rest[length - 1] != '\0')
+		return false;
+	if (header.opcode == OPCODE_LOOKUP && fd_reply->kind == FD_REPLY_WHOLE_DIRECTORY)
+		return answer_lookup(fd, &header, fd_reply, rest);
+	if (header.opcode == OPCODE_GETXATTR && fd_reply->kind == FD_REPLY_FILE && length > sizeof(struct getxattr_request))
+		return answer_getxattr(fd, &header, fd_reply, rest + sizeof(struct getxattr_request));
+	return false;
+}

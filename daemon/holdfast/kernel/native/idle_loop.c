@@ -1,0 +1,133 @@
+/* See idle_loop.h. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "idle_loop.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include "device_io.h"
+
+/* A request for libfuse that waits to be taken, or the error of the read. */
+static struct {
+	void *buffer;
+	size_t size; /* of the buffer; 0: unknown yet */
+	bool waits;
+	ssize_t got;
+	int error;
+	int handed_over;
+} request = {.handed_over = -1};
+
+static bool interrupted;
+
+void idle_loop_reset(void)
+{
+	free(request.buffer);
+	memset(&request, 0, sizeof(request));
+	request.handed_over = -1;
+}
+
+bool idle_loop_note_size(size_t size)
+{
+	if (size <= request.size)
+		return true;
+	void *larger = realloc(request.buffer, size);
+	if (larger == NULL)
+		return false;
+	request.buffer = larger;
+	request.size = size;
+	return true;
+}
+
+void idle_loop_interrupt(void)
+{
+	interrupted = true;
+}
+
+bool idle_loop_take(void *buffer, size_t size, ssize_t *got)
+{
+	if (!request.waits)
+		return false;
+	eventfd_t ignored;
+	(void)!eventfd_read(request.handed_over, &ignored);
+	request.waits = false;
+	if (request.got > 0)
+		memcpy(buffer, request.buffer, (size_t)request.got < size ? (size_t)request.got : size);
+	errno = request.error;
+	*got = request.got;
+	return true;
+}
+
+/* Answer the pending requests. True when there is a request, or an error, for libfuse. */
+static bool answer_all(int fd, bool poll_again)
+{
+	request.got = device_io_next(fd, request.buffer, request.size, poll_again);
+	request.error = errno;
+	request.waits = request.got >= 0 || request.error != EINTR;
+	if (request.waits)
+		(void)!eventfd_write(request.handed_over, 1);
+	return request.waits;
+}
+
+static struct timespec after(double seconds)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_sec += (time_t)seconds;
+	time.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_sec++;
+		time.tv_nsec -= 1000000000;
+	}
+	return time;
+}
+
+/* Return the time until `end`; false when that is past. */
+static bool remaining(const struct timespec *end, struct timespec *left)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	left->tv_sec = end->tv_sec - now.tv_sec;
+	left->tv_nsec = end->tv_nsec - now.tv_nsec;
+	if (left->tv_nsec < 0) {
+		left->tv_sec--;
+		left->tv_nsec += 1000000000;
+	}
+	return left->tv_sec >= 0;
+}
+
+/* As ppoll(2), with the GIL released. */
+static int wait_for(struct pollfd *descriptors, const struct timespec *left)
+{
+	int ready;
+	Py_BEGIN_ALLOW_THREADS
+	ready = ppoll(descriptors, 2, left, NULL);
+	Py_END_ALLOW_THREADS
+	return ready;
+}
+
+bool idle_loop_serve(int fd, int events, int handed_over, double seconds)
+{
+	if (request.size == 0 || request.waits)
+		return false;
+	request.handed_over = handed_over;
+	interrupted = false;
+	struct pollfd descriptors[2] = {{.fd = fd, .events = POLLIN}, {.fd = events, .events = POLLIN}};
+	struct timespec end = after(seconds), left;
+	for (;;) {
+		if (answer_all(fd, seconds > 0))
+			return false;
+		if (interrupted || !remaining(&end, &left))
+			return true;
+		int ready = wait_for(descriptors, &left);
+		if (ready < 0 && errno == EINTR)
+			continue; /* a signal for the loop: its handler makes `events` readable */
+		if (ready < 0 || descriptors[1].revents != 0)
+			return false;
+	}
+}

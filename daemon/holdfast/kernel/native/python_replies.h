@@ -1,0 +1,40 @@
+/* Immediate replies from Python, without libfuse and pyfuse3.
+ *
+ * A request that needs neither a store nor a wait spends most of its time in libfuse, pyfuse3 and the event loop. So the file
+ * system can set a function, the handler, that is called first for the opcodes it names. The handler gets the request as
+ * numbers and bytes. It returns the reply, or declines: then the request goes to libfuse. All of this runs with the GIL held,
+ * in the step of the event loop in which pyfuse3 reads, or while the loop would sleep (idle_loop.h).
+ */
+#ifndef HOLDFAST_PYTHON_REPLIES_H
+#define HOLDFAST_PYTHON_REPLIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One turn of the reader: it answers the pending requests, and polls a moment longer for the next. Times are CLOCK_MONOTONIC
+ * in nanoseconds. */
+struct reply_turn {
+	int64_t began;
+	int64_t answered; /* when the last request was answered in this turn; 0: none yet */
+	bool yields; /* a thread or the event loop must finish a request, and needs the GIL for it: don't poll */
+};
+
+void python_replies_begin(struct reply_turn *turn);
+
+/* Call the handler. True: the request has its reply or will get it later, or takes none. False: libfuse must handle it. */
+bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char *request, size_t size);
+
+/* Note that a request was answered. False when the turn has lasted long enough, and the event loop must run. */
+bool python_replies_go_on(struct reply_turn *turn);
+
+/* There is no request. True: read again. A caller mostly sends its next request at once; if this side is still awake, both
+ * save a wake-up, and this one saves two rounds of the event loop. False: stop polling. */
+bool python_replies_poll_again(const struct reply_turn *turn);
+
+/* Write a reply. `error` is a positive errno, or 0: then the body follows. */
+void python_replies_reply(int fd, uint64_t unique, int error, const void *body, size_t size);
+
+void python_replies_reset(void);
+
+#endif

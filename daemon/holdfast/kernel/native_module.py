@@ -1,0 +1,146 @@
+"""Loading the C module so that pyfuse3's calls reach it before libfuse; where it is missing, a stand-in that does nothing.
+
+The dynamic linker looks up a symbol first in the globally loaded libraries, in load order, and only then in pyfuse3's own
+dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)) before pyfuse3 is imported.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+ImmediateReply = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
+"""A function that is called before pyfuse3, with opcode, unique number, node, uid, gid, pid and body of a request.
+
+It returns the body of the reply, an errno (0: success), True (it replies later), or None (pyfuse3 handles the request).
+"""
+
+
+class FdReply(enum.IntEnum):
+    """What the C module answers from a descriptor (``enum fd_reply_kind`` in native/fd_replies.h)."""
+
+    FILE = 0
+    DIRECTORY = 1
+    WHOLE_DIRECTORY = 2
+
+
+NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
+
+
+class NativeModule(Protocol):
+    """The functions of the C module. ``Connection``, their only user, documents them."""
+
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+        """Configure the next mount: flags of INIT, where to keep the exchange, and for a takeover the kept one."""
+
+    def session(self) -> tuple[int, int, int, str, int, int, int]:
+        """Return state, descriptor, error, libfuse's version, flags offered, flags agreed, error of keeping the exchange."""
+
+    def end(self) -> None:
+        """Stop replying: the mount's descriptor is about to be closed."""
+
+    def request(self) -> int:
+        """Return the unique number of the request read last."""
+
+    def drops(self) -> bool:
+        """Say whether that request removes set-id bits and capabilities."""
+
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
+        """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
+
+    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
+        """Call ``function`` first, for the opcodes whose bits are set."""
+
+    def reply(self, unique: int, error: int, body: bytes, /) -> None:
+        """Reply to a request for which the function returned True."""
+
+    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
+        """Answer requests while the event loop sleeps."""
+
+    def interrupt(self) -> None:
+        """Make ``serve`` return after the current request."""
+
+    def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+        """Answer some requests for a file or directory from its descriptor."""
+
+    def remove_fd_reply(self, node: int, /) -> None:
+        """Stop answering for ``node``."""
+
+    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
+        """Return entries of a backing directory in the format of READDIR."""
+
+    def counts(self) -> tuple[tuple[int, ...], int, int]:
+        """Return the numbers of requests by opcode, of replies and of notifications."""
+
+
+class NoNativeModule:
+    """Stands in for a missing C module: libfuse alone serves the mount."""
+
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+        """Do nothing."""
+
+    def session(self) -> tuple[int, int, int, str, int, int, int]:
+        """Say that nothing was mounted."""
+        return NO_MOUNT
+
+    def end(self) -> None:
+        """Do nothing."""
+
+    def request(self) -> int:
+        """Return 0: the number is unknown."""
+        return 0
+
+    def drops(self) -> bool:
+        """Say no."""
+        return False
+
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
+        """Do nothing."""
+
+    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
+        """Do nothing."""
+
+    def reply(self, unique: int, error: int, body: bytes, /) -> None:
+        """Do nothing."""
+
+    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
+        """Leave all requests to pyfuse3."""
+        del events, handed_over, seconds
+        return False
+
+    def interrupt(self) -> None:
+        """Do nothing."""
+
+    def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+        """Do nothing."""
+
+    def remove_fd_reply(self, node: int, /) -> None:
+        """Do nothing."""
+
+    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
+        """Return None: the caller lists the directory itself."""
+        del fd, position, size, others
+        return None
+
+    def counts(self) -> tuple[tuple[int, ...], int, int]:
+        """Return no counts."""
+        return (), 0, 0
+
+
+def load() -> tuple[NativeModule, str]:
+    """Load the C module; return it and ``""``, or a stand-in and why the module is missing."""
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | os.RTLD_GLOBAL)
+    try:
+        import _holdfast_kernel  # here, where the flags are set
+    except ImportError as problem:
+        return NoNativeModule(), str(problem)
+    finally:
+        sys.setdlopenflags(flags)
+    return _holdfast_kernel, ""
+
+
+NATIVE_MODULE, MISSING = load()

@@ -1,0 +1,44 @@
+"""What this node still has of zones that are no longer configured: of a store whose table is gone, or of a former base.
+
+It is kept, out of sight: what is missing in the configuration may be a mistake, and what was not sent is nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+from holdfast.index import EntryState, Index
+from holdfast.store import Tree
+from holdfast.zones import ZoneMap
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Of one zone: files in the tree, those of them that were never sent, and deletions that the store was not told of."""
+
+    files: int
+    unsent: int
+    deletions: int
+
+
+def remains(tree: Tree, index: Index, zones: ZoneMap) -> dict[str, Remains]:
+    """Return what there is by the zone's name. It waits for the disk: call it in a thread."""
+    known = set(zones.top_names)
+    found = {path for path, _ in tree.children(b"") if path not in known}
+    deletions = Counter(_top(version.path) for version in index.marks.deletions())
+    found |= deletions.keys() - known
+    if not found:
+        return {}
+    unsent = Counter(_top(entry.path) for _, entry in index.entries.scan() if entry.state is EntryState.DIRTY)
+    files = {name: sum(1 for _ in tree.walk(name)) for name in sorted(found)}
+    return {
+        os.fsdecode(name): Remains(count, unsent[name], deletions[name])
+        for name, count in files.items()
+        if count or deletions[name]
+    }
+
+
+def _top(path: bytes) -> bytes:
+    return path.partition(b"/")[0]

@@ -1,0 +1,87 @@
+"""Where the daemon's own files and its stores may lie: not in its mountpoint, where it would wait for itself, and no store
+in another, whose objects would have two paths.
+
+Nothing at or below the mountpoint is looked at: it might wait for a daemon, which this process may be about to become.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+
+from holdfast import mountpoint
+from holdfast.config import Config, LoadedConfig
+from holdfast.errors import ConfigurationError
+from holdfast.remote import directory_of, location_of
+from holdfast.remote.redaction import public_url
+
+_MOST_LINKS = 40
+"""As many as the kernel follows (path_resolution(7))."""
+_OPTIONS = {
+    "store.directory": " (--store)",
+    "control.socket": " (--socket)",
+}
+
+
+def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+    """Make sure that nothing of the daemon's lies in the mountpoint, and no store in another.
+
+    Raises ``ConfigurationError``, which names the key.
+    """
+    if loaded.config.mount.mountpoint:  # else it is told elsewhere
+        _check_outside(loaded)
+    _check_apart(loaded, environment)
+
+
+def _check_outside(loaded: LoadedConfig) -> None:
+    config = loaded.config
+    covered = mountpoint.real_path(config.mount.mountpoint)
+    for key, path in _places(config):
+        if _leads_into(path if os.path.isabs(path) else os.path.join(os.getcwd(), path), covered):
+            raise ConfigurationError(
+                f"{loaded.named(key)}: {path} lies in the mountpoint {config.mount.mountpoint}, "
+                f"where the daemon would wait for itself; set {key}{_OPTIONS.get(key, '')} to a place outside of it"
+            )
+
+
+def _check_apart(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+    stores = loaded.config.mounted_stores
+    found = {name: location_of(section.url, section.options, environment) for name, section in stores.items()}
+    for outer, inner in permutations(found.items(), 2):
+        (one, above), (other, below) = outer, inner
+        if above is not None and below is not None and above.contains(below):
+            what = "is the same store as" if above == below else "lies inside"
+            raise ConfigurationError(
+                f"{loaded.named(f'stores.{other}.url')}: {public_url(stores[other].url)} {what} "
+                f"{loaded.named(f'stores.{one}.url')}; give each store a place of its own"
+            )
+
+
+def _places(config: Config) -> Iterator[tuple[str, str]]:
+    yield "store.directory", config.store.directory
+    yield "control.socket", config.control.socket
+    if config.log.file:
+        yield "log.file", config.log.file
+    for name, section in config.mounted_stores.items():
+        if section.url.startswith("file://"):
+            yield f"stores.{name}.url", str(directory_of(section.url))
+
+
+def _leads_into(path: str, covered: str) -> bool:
+    """Say whether the way along the absolute ``path`` leads into ``covered``, which has no symbolic links."""
+    names, at, links = path.split("/")[::-1], "/", 0
+    while names and links < _MOST_LINKS:
+        name = names.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+        elif name not in ("", "."):
+            at = os.path.join(at, name)
+        if at == covered:
+            return True
+        if os.path.islink(at):
+            links += 1
+            target = os.readlink(at)
+            at = "/" if target.startswith("/") else os.path.dirname(at)
+            names += target.split("/")[::-1]
+    return False

@@ -1,0 +1,210 @@
+"""A local or shared directory as a store (``file://``): objects are the regular files in it.
+
+An object is written under ``.holdfast/``, gets its metadata as an extended attribute, is synced, and is then renamed or, for
+a conditional create, hard-linked to its name. That is atomic on this machine and on an NFS mount. Links, devices and files
+whose names can't be keys are not objects and are left alone. A store always has its ``.holdfast/``: without it no object
+counts as missing and nothing is written, because the disk that belongs here may not be mounted.
+
+The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't store
+names that end in ``#`` and digits, and can't list a directory if a single file in it has a name that is no key.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote.contract import (
+    Capabilities,
+    DirectoryInfo,
+    DirectoryListing,
+    ObjectBody,
+    ObjectInfo,
+    RemoteStore,
+    UploadSource,
+    delete_each,
+)
+from holdfast.remote.file_syscalls import (
+    ATTRIBUTE,
+    OpenObject,
+    info_of,
+    move_to_key,
+    sync,
+    translated_errors,
+    write_file,
+)
+from holdfast.remote.keys import (
+    PRIVATE,
+    UNSTORABLE_NAME,
+    checked,
+    checked_prefix,
+    checked_target,
+    is_private,
+    is_storable,
+    key_below,
+    staged_key,
+    storable_only,
+)
+from holdfast.remote.tree_walk import everything_below, objects_below
+
+_NO_SUCH_OBJECT = {errno.ENOENT, *UNSTORABLE_NAME}
+
+
+class FileStore(RemoteStore):
+    """Objects as files below ``root``. Deleting an object leaves its directories; ``prune`` removes them."""
+
+    capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.url = f"file://{root}"
+        trial = root / staged_key()
+        try:
+            trial.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                trial.touch()
+                os.setxattr(trial, ATTRIBUTE, b"{}")
+            finally:
+                trial.unlink(missing_ok=True)
+        except OSError as problem:
+            raise RemoteRefusedError(
+                f"the directory {root} can't be a remote store: {problem.strerror}; "
+                "it must be writable, on a file system with extended attributes"
+            ) from None
+
+    def probe(self) -> None:
+        if not (self._root / PRIVATE).is_dir():
+            raise RemoteUnavailableError(f"{self._root / PRIVATE} has gone: is the store's disk mounted?")
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._open(checked(key), "HEAD").info
+
+    def list_directory(self, prefix: str) -> DirectoryListing:
+        objects: dict[str, ObjectInfo] = {}
+        directories: dict[str, int] = {}
+        with translated_errors(f"LIST {prefix}/"):
+            try:
+                for name, stat in self._entries(checked_prefix(prefix)):
+                    if stat_module.S_ISDIR(stat.st_mode):
+                        directories[name] = stat.st_mtime_ns
+                    else:
+                        objects[name] = info_of(key_below(prefix, name), stat, {})
+            except OSError as problem:
+                if problem.errno not in _NO_SUCH_OBJECT:
+                    raise
+                self.probe()
+                return DirectoryListing({}, frozenset(), exists=False)
+        if not prefix:
+            if PRIVATE not in directories:
+                self.probe()
+            directories.pop(PRIVATE, None)
+        return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=directories)
+
+    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        return objects_below(self.list_directory, prefix)
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+        return everything_below(self.list_directory, prefix)
+
+    def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
+        file = self._open(checked(key), "GET")
+        if etag and file.info.etag != etag:
+            file.close()  # otherwise the error's traceback keeps the file open for as long as the error is kept
+            raise ObjectChangedError(f"GET {key}: the object is another version by now")
+        if end > start >= file.info.size_bytes:
+            file.close()
+            raise ObjectChangedError(f"GET {key}: the object is shorter than it was")
+        return ObjectBody(file.info, start, file.buffers(start, min(end, file.info.size_bytes)))
+
+    def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
+        target = self._path(checked_target(key))
+        with self._staged(f"PUT {key}") as staged:
+            stat = write_file(staged, source, metadata)
+            move_to_key(staged, target, create_only=create_only)
+        return info_of(key, stat, metadata)
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        key = f"{PRIVATE}/{checked(name)}"
+        with self._staged(f"PUT {key}") as staged:
+            write_file(staged, UploadSource(len(data), data=data), {})
+            move_to_key(staged, self._path(key), create_only=create_only)
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        self.head(source)
+        path = self._path(checked_target(target))
+        with self._staged(f"COPY {source} to {target}") as staged:
+            os.link(self._path(source), staged, follow_symlinks=False)  # objects are never modified, so a link is a copy
+            move_to_key(staged, path, create_only=False)
+        return self.head(target)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.probe()
+        directories: set[str] = set()
+
+        def delete(key: str) -> None:
+            with translated_errors(f"DELETE {key}"):
+                try:
+                    os.unlink(self._path(key))
+                    directories.add(os.path.dirname(self._path(key)))
+                except OSError as problem:
+                    if problem.errno not in _NO_SUCH_OBJECT:
+                        raise
+
+        try:
+            delete_each(storable_only(keys), delete)
+        finally:
+            with translated_errors(f"DELETE of {len(keys)} objects"):
+                sync(directories)
+
+    def prune(self, prefix: str) -> None:
+        if not prefix or is_private(prefix):
+            return
+        with translated_errors(f"removing the directory {prefix}"):
+            try:
+                os.rmdir(self._path(checked(prefix)))
+            except OSError as problem:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NO_SUCH_OBJECT}:
+                    raise
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+    def _open(self, key: str, what: str) -> OpenObject:
+        with translated_errors(f"{what} {key}"):
+            try:
+                return OpenObject(self._path(key), key)
+            except OSError as problem:
+                if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
+                    raise
+        self.probe()
+        raise ObjectMissingError(f"{what} {key}: no such object")
+
+    def _entries(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+        with os.scandir(self._path(prefix)) as entries:
+            for entry in entries:
+                try:
+                    stat = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
+                    yield entry.name, stat
+
+    @contextmanager
+    def _staged(self, what: str) -> Iterator[str]:
+        """Yield a staged path to write to. Its directory exists as long as the store does, so no probe is needed before."""
+        staged = self._path(staged_key())
+        try:
+            with translated_errors(what):
+                try:
+                    yield staged
+                except (FileNotFoundError, NotADirectoryError):
+                    self.probe()
+                    raise
+        finally:
+            with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
+                os.unlink(staged)

@@ -1,0 +1,92 @@
+"""An fsspec file system and the directory in it that is a store's root: paths, and the steps of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from holdfast.errors import NameNotStorableError, ObjectExistsError
+from holdfast.remote.contract import ObjectInfo, UploadSource
+from holdfast.remote.keys import PRIVATE
+
+DIRECTORY = "directory"
+FILE = "file"
+
+
+class FsspecRoot(NamedTuple):
+    """Keys are relative to ``directory``. Errors of the file system are passed on untranslated."""
+
+    files: Any
+    """An ``fsspec.AbstractFileSystem``."""
+    directory: str
+
+    def path(self, key: str) -> str:
+        """Return the path of ``key`` in the file system."""
+        return f"{self.directory}/{key}" if key else self.directory
+
+    def type_of(self, key: str) -> str | None:
+        """Return fsspec's type of what is at ``key``, mostly ``file`` or ``directory``; None when nothing is there."""
+        try:
+            found: str = self.files.info(self.path(key))["type"]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found
+
+    def check_free(self, key: str, what: str, *, create_only: bool) -> bool:
+        """Say whether there is an object, which may be replaced.
+
+        Raises ``NameNotStorableError`` for a name that is no file, and ``ObjectExistsError`` with ``create_only``.
+        """
+        there = self.type_of(key)
+        if there is not None and there != FILE:
+            raise NameNotStorableError(f"{what}: a {there} has this name")
+        if there and create_only:
+            raise ObjectExistsError(f"{what}: the object exists already")
+        return there is not None
+
+    def make_parent(self, key: str) -> None:
+        """Make the directories above ``key``. Raises ``NameNotStorableError`` when one of them is an object."""
+        parent = key.rpartition("/")[0]
+        there = self.type_of(parent)
+        if there is None:
+            try:
+                self.files.makedirs(self.path(parent), exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise NameNotStorableError(f"{key}: there is an object among the directories above") from None
+        elif there != DIRECTORY:
+            raise NameNotStorableError(f"{key}: {parent} is an object itself")
+
+    def stage(self, source: UploadSource, staged: str) -> None:
+        """Store the bytes at the path ``staged``, below ``.holdfast/``."""
+
+        def send() -> None:
+            if source.path is not None:
+                self.files.put_file(str(source.path), staged)
+            else:
+                self.files.pipe_file(staged, source.data or b"")
+
+        try:
+            send()
+        except FileNotFoundError:  # this is the first write to the store
+            self.files.makedirs(self.path(PRIVATE), exist_ok=True)
+            send()
+
+
+def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:
+    """Return the info of the object ``key`` from fsspec's ``detail`` of it."""
+    time_ns = modified_ns(detail)
+    etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{time_ns:x}")
+    return ObjectInfo(key, int(detail["size"]), etag, time_ns)
+
+
+def modified_ns(detail: Mapping[str, Any]) -> int:
+    """Return the file's mtime, or 0 if unknown; in whole microseconds, which a float of seconds can represent."""
+    for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
+        value = detail.get(name)
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return int(aware.timestamp()) * 10**9 + aware.microsecond * 1000
+        if isinstance(value, int | float):
+            return int(value) * 10**6 if name == "modificationTime" else round(value * 10**6) * 1000
+    return 0

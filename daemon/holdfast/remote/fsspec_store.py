@@ -1,0 +1,225 @@
+"""Stores of all other schemes, through fsspec (hdfs, webhdfs, sftp, smb, …), with what each of them can promise.
+
+fsspec has no conditional create and no object metadata. A write-once name is checked and then renamed to, which two nodes
+can both do at the same moment; and only the node that wrote or fetched an object knows its digest.
+``docs/configuration.md`` says so to users. The fsspec file system is made, and may connect, with the first request.
+
+Only those methods of fsspec are used that report errors: ``exists``, ``isdir`` and ``find`` take a store that does not
+answer for an empty one.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import fsspec
+
+from holdfast.errors import (
+    ConfigurationError,
+    HoldfastError,
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote.contract import (
+    Capabilities,
+    DirectoryInfo,
+    DirectoryListing,
+    ObjectBody,
+    ObjectInfo,
+    RemoteStore,
+    UploadSource,
+    delete_each,
+)
+from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, modified_ns
+from holdfast.remote.keys import (
+    PRIVATE,
+    UNSTORABLE_NAME,
+    checked,
+    checked_prefix,
+    checked_target,
+    is_private,
+    is_storable,
+    staged_key,
+    storable_only,
+)
+from holdfast.remote.obstore_errors import printable
+from holdfast.remote.redaction import masked, public_url, secrets_of
+from holdfast.remote.tree_walk import everything_below, objects_below
+
+_BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
+
+
+class FsspecStore(RemoteStore):
+    """A directory of an fsspec file system."""
+
+    capabilities = Capabilities(conditional_create=False, atomic=False, metadata=False, versions=False)
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self.url = public_url(url)
+        self._given = (url, dict(options))
+        self._secrets = secrets_of(url, options)
+        self._lock = threading.Lock()
+        self._root: FsspecRoot | None = None
+        try:
+            fsspec.get_filesystem_class(url.partition("://")[0])
+        except ImportError as problem:
+            raise ConfigurationError(f"{self.url}: {masked(str(problem), self._secrets)}") from None
+        except ValueError:
+            raise ConfigurationError(
+                f"{self.url}: no such kind of store is known; write file:///path, s3://bucket/prefix, gs://…, az://…, or a "
+                "scheme of fsspec's, as hdfs:// and sftp://"
+            ) from None
+
+    def probe(self) -> None:
+        with self._request(f"asking {self.url}") as root:
+            root.files.makedirs(root.path(PRIVATE), exist_ok=True)
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._request(f"stat {key}") as root:
+            detail = root.files.info(root.path(checked(key)))
+        if detail["type"] != FILE:
+            raise ObjectMissingError(f"stat {key}: no such object")
+        return info_of(key, detail)
+
+    def list_directory(self, prefix: str) -> DirectoryListing:
+        objects: dict[str, ObjectInfo] = {}
+        directories: dict[str, int] = {}
+        try:
+            with self._request(f"list {prefix}/") as root:
+                details = root.files.ls(root.path(checked_prefix(prefix)), detail=True)
+        except ObjectMissingError:
+            return DirectoryListing({}, frozenset(), exists=not prefix)
+        for detail in details:
+            key = detail["name"][len(root.directory) :].strip("/")
+            name = key.rpartition("/")[2]
+            if key == prefix:
+                if detail["type"] == FILE:
+                    return DirectoryListing({}, frozenset(), exists=False)
+            elif is_storable(name) and detail["type"] == FILE:
+                objects[name] = info_of(key, detail)
+            elif is_storable(name) and detail["type"] == DIRECTORY and key != PRIVATE:
+                directories[name] = modified_ns(detail)
+        changed_ns = {name: time_ns for name, time_ns in directories.items() if time_ns}
+        return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=changed_ns)
+
+    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        return objects_below(self.list_directory, prefix)
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+        return everything_below(self.list_directory, prefix)
+
+    def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
+        info = self.head(key)
+        if etag and info.etag != etag:
+            raise ObjectChangedError(f"read {key}: the object is another version by now")
+        if end > start >= info.size_bytes:
+            raise ObjectChangedError(f"read {key}: the object is shorter than it was")
+        return ObjectBody(info, start, self._buffers(key, start, min(end, info.size_bytes)))
+
+    def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
+        return self._write(checked_target(key), source, create_only=create_only)
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        self._write(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), create_only=create_only)
+
+    def _write(self, key: str, source: UploadSource, *, create_only: bool) -> ObjectInfo:
+        what = f"write {key}"
+        try:
+            with self._request(what) as root:
+                root.check_free(key, what, create_only=create_only)
+                root.make_parent(key)
+                staged = root.path(staged_key())
+                try:
+                    root.stage(source, staged)
+                    if root.check_free(key, what, create_only=create_only):
+                        with suppress(FileNotFoundError):  # not every file system can rename over an existing file
+                            root.files.rm_file(root.path(key))
+                    root.files.mv(staged, root.path(key))
+                except BaseException:
+                    with suppress(Exception):  # this may fail for the same reason, or nothing was staged yet
+                        root.files.rm_file(staged)
+                    raise
+            return self.head(key)
+        except ObjectMissingError as problem:
+            raise RemoteUnavailableError(f"{what}: removed meanwhile: {problem}") from None
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        what = f"copy {checked(source)} to {checked_target(target)}"
+        self.head(source)
+        with self._request(what) as root:
+            root.check_free(target, what, create_only=False)
+            root.make_parent(target)
+            root.files.cp_file(root.path(source), root.path(target))
+        return self.head(target)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        delete_each(storable_only(keys), self._delete)
+
+    def _delete(self, key: str) -> None:
+        with suppress(ObjectMissingError, NameNotStorableError), self._request(f"delete {key}") as root:
+            if root.type_of(key) == FILE:
+                root.files.rm_file(root.path(key))
+
+    def prune(self, prefix: str) -> None:
+        if not prefix or is_private(prefix):
+            return
+        with suppress(ObjectMissingError, NameNotStorableError), self._request(f"removing the directory {prefix}") as root:
+            path = root.path(checked(prefix))
+            try:
+                if root.type_of(prefix) == DIRECTORY and not root.files.ls(path, detail=False):
+                    root.files.rmdir(path)
+            except OSError as problem:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                    raise
+
+    def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            with self._request(f"read {key}") as root:
+                data: bytes = root.files.cat_file(root.path(key), start=start, end=min(start + _BUFFER_BYTES, end))
+            if not data:
+                raise ObjectChangedError(f"read {key}: the object is shorter than it was")
+            start += len(data)
+            yield data
+
+    @contextmanager
+    def _request(self, what: str) -> Iterator[FsspecRoot]:
+        """Yield the file system, with its own cache of listings dropped, and translate what it raises."""
+        try:
+            root = self._open()
+            root.files.invalidate_cache()
+            yield root
+        except HoldfastError:
+            raise
+        except (FileNotFoundError, NotADirectoryError):
+            raise ObjectMissingError(f"{printable(what)}: no such object") from None
+        except Exception as problem:  # noqa: BLE001 the libraries behind fsspec raise what they like
+            text = masked(f"{printable(what)}: {problem}", self._secrets)
+            if isinstance(problem, FileExistsError):
+                raise ObjectExistsError(f"{printable(what)}: the object exists already") from None
+            if isinstance(problem, PermissionError):
+                raise RemoteRefusedError(
+                    f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}"
+                ) from None
+            if isinstance(problem, OSError) and problem.errno in UNSTORABLE_NAME:
+                raise NameNotStorableError(text) from None
+            raise RemoteUnavailableError(text) from None
+
+    def _open(self) -> FsspecRoot:
+        with self._lock:
+            if self._root is None:
+                url, options = self._given
+                try:
+                    files, directory = fsspec.core.url_to_fs(url, **options)
+                except (TypeError, ValueError) as problem:
+                    text = masked(str(problem), self._secrets)
+                    raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
+                self._root = FsspecRoot(files, directory.rstrip("/"))
+            return self._root

@@ -1,0 +1,64 @@
+"""Object keys: how they are composed, which are valid, and which are reserved.
+
+Everything below ``.holdfast/`` at the root of a store is reserved for the stores themselves, mostly for staged objects. A
+crash leaves some there; once they are old, they can be removed safely.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterable
+
+from holdfast.errors import NameNotStorableError
+
+PRIVATE = ".holdfast"
+UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+"""The errors of a file system for a name that it can't hold."""
+
+
+def staged_key() -> str:
+    """Return a new, unique key for an object that is staged before it gets its name."""
+    return f"{PRIVATE}/{uuid.uuid4().hex}"
+
+
+def key_below(directory: str, name: str) -> str:
+    """Return the key of ``name``, which is relative to ``directory`` (``""``: the whole store)."""
+    return f"{directory}/{name}" if directory else name
+
+
+def is_private(key: str) -> bool:
+    """Say whether ``key`` is reserved for the stores themselves."""
+    return key == PRIVATE or key.startswith(f"{PRIVATE}/")
+
+
+def is_storable(name: str) -> bool:
+    """Say whether ``name`` can be a part of a key: text without control characters, and not ``.`` or ``..``."""
+    return name not in ("", ".", "..") and all(
+        character >= " " and character != "\x7f" and not "\ud800" <= character <= "\udfff" for character in name
+    )
+
+
+def storable_only(keys: Iterable[str]) -> list[str]:
+    """Return those of ``keys`` that are valid; objects with other keys can't exist."""
+    return [key for key in keys if all(map(is_storable, key.split("/")))]
+
+
+def checked(key: str) -> str:
+    """Return ``key``. Raises ``NameNotStorableError`` if a part of it is not valid."""
+    for part in key.split("/"):
+        if not is_storable(part):
+            raise NameNotStorableError(f"{key!r}: {part!r} can't be part of an object's name")
+    return key
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return ``prefix``, a key or ``""`` for the whole store. Raises ``NameNotStorableError``."""
+    return checked(prefix) if prefix else prefix
+
+
+def checked_target(key: str) -> str:
+    """Return ``key``, which is about to be written. Raises ``NameNotStorableError``, for reserved keys too."""
+    if is_private(key):
+        raise NameNotStorableError(f"{key!r}: what lies below {PRIVATE}/ is the store's own")
+    return checked(key)

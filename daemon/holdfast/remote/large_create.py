@@ -1,0 +1,112 @@
+"""Creating an object from a large file, in parts and only if its name is free: no store has one request for that.
+
+The file is uploaded in parts to a staged object, which one conditional copy then moves to its name. S3's conditional copy (a
+multipart upload of one part) drops the metadata; a second copy, over the first, restores it. So readers see the whole object
+or none, for a moment without its digest, and of several writers one wins. S3 copies no more than 5 GiB: larger files are
+refused. A crash leaves the staged object, and perhaps the object without metadata, which is then not checked by digest.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+from holdfast.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteUnavailableError,
+)
+from holdfast.remote.contract import ObjectInfo, UploadSource
+from holdfast.remote.keys import staged_key
+
+
+class Requests(Protocol):
+    """What a store must provide; each method is one request, or one upload."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return what is known of ``key``, metadata included."""
+
+    def delete_staged(self, key: str) -> None:
+        """Delete a staged object."""
+
+    def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        """Upload a file in parts, over an existing object."""
+
+    def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
+        """Copy an object. Raises ``ObjectExistsError`` without ``overwrite``."""
+
+
+class LargeCreate:
+    """Conditional creates from files in one store.
+
+    It remembers creates whose conditional copy may have been carried out although the answer was lost: when they are tried
+    again, with the same metadata, they must not take their own object for another writer's.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._in_doubt: dict[str, dict[str, str]] = {}
+
+    def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        """Create ``key``. Raises ``ObjectExistsError`` when it is there already."""
+        in_doubt = bool(metadata) and self._in_doubt.get(key) == metadata
+        self._refuse_early(key, in_doubt)
+        staged = staged_key()
+        try:
+            self._requests.put_parts(staged, source, metadata)
+            info = self._place(staged, key, metadata, in_doubt)
+        except ObjectMissingError as problem:
+            raise RemoteUnavailableError(f"PUT {key}: deleted meanwhile: {problem}") from None
+        finally:
+            self._drop(staged)
+        self._in_doubt.pop(key, None)
+        return info
+
+    def _refuse_early(self, key: str, in_doubt: bool) -> None:
+        """Raise ``ObjectExistsError`` before gigabytes are uploaded for nothing."""
+        try:
+            there = self._requests.head(key)
+        except ObjectMissingError:
+            return
+        if there.metadata or not in_doubt:
+            raise _taken(key)
+
+    def _place(self, staged: str, key: str, metadata: dict[str, str], in_doubt: bool) -> ObjectInfo:
+        try:
+            try:
+                self._requests.copy_object(staged, key, overwrite=False)
+            except ObjectExistsError:
+                if not (in_doubt and self._is_unfinished(key, staged)):
+                    raise _taken(key) from None
+            info = self._requests.head(key)
+            if metadata and not info.metadata:
+                self._requests.copy_object(staged, key, overwrite=True)
+                info = self._requests.head(key)
+            return info
+        except RemoteUnavailableError:
+            self._in_doubt[key] = metadata
+            raise
+
+    def _is_unfinished(self, key: str, staged: str) -> bool:
+        """Say whether ``key`` has the bytes of ``staged`` and no metadata: then only the last step is missing.
+
+        The etag of a conditional copy is derived from the bytes, so another copy of the staged object shows what it must be.
+        """
+        there = self._requests.head(key)
+        if there.metadata:
+            return False
+        twin = staged_key()
+        try:
+            self._requests.copy_object(staged, twin, overwrite=False)
+            return self._requests.head(twin).etag == there.etag
+        finally:
+            self._drop(twin)
+
+    def _drop(self, staged: str) -> None:
+        with suppress(RemoteError):  # the staged object is invisible; the outcome for ``key`` is what counts
+            self._requests.delete_staged(staged)
+
+
+def _taken(key: str) -> ObjectExistsError:
+    return ObjectExistsError(f"PUT {key}: the object exists already")

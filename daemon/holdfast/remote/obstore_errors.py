@@ -1,0 +1,143 @@
+"""Translation of obstore's exceptions into ``HoldfastError``.
+
+The code in the store's answer decides first, then obstore's class, then the HTTP status. The class alone does not do:
+obstore takes every 404 for a missing object, even if the bucket or the user does not exist, and every 409 for an existing
+one.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from obstore import exceptions
+
+from holdfast.errors import (
+    HoldfastError,
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote.redaction import masked
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion
+_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
+_LONGEST_TEXT = 400
+
+_MISSING_OBJECT = {"NoSuchKey", "NoSuchVersion", "BlobNotFound", "PathNotFound"}
+_MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"}
+_PASSING = {
+    "RequestTimeout",  # S3 says so with 400
+    "IncompleteBody",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
+    "NoSuchUpload",  # our multipart upload was aborted by somebody: the next try is a new one
+    "ConditionalRequestConflict",  # 409 in a race for one name: S3 asks for another try, which then shows the winner
+    "OperationAborted",
+    "SlowDown",
+    "ServiceUnavailable",
+    "InternalError",
+}
+_REFUSED = {"AccessDenied", "MethodNotAllowed"}
+_REFUSED_CREDENTIALS = {
+    "SignatureDoesNotMatch",
+    "InvalidAccessKeyId",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
+    "AuthenticationFailed",
+}
+_NOT_STORABLE = {"KeyTooLongError", "ObjectParentIsFile", "ExistingObjectIsDirectory", "InvalidBlobName", "InvalidUri"}
+_PASSING_STATUS = {408, 409, 425, 429}
+
+
+@contextmanager
+def translated(what: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Turn obstore's exceptions inside the block into ``HoldfastError``; ``what`` names the request in their messages."""
+    try:
+        yield
+    except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as problem:
+        raise _translation(printable(what), problem, secrets) from None
+    except BaseException as problem:
+        if not is_panic(problem):
+            raise  # a panic is object_store's reaction to an answer that it did not expect
+        raise RemoteError(f"{printable(what)}: obstore failed: {brief(problem, secrets)}") from None
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Say whether this is a panic in Rust. It is no ``Exception``, so it would end the daemon."""
+    return type(problem).__module__ == "pyo3_runtime"
+
+
+def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return the message of ``problem`` on one line; of a store's XML only code and message, which have no signatures."""
+    text = str(problem).split("\n\nDebug source:")[0]
+    found = _CODE.search(text)
+    if found and found["code"]:
+        message = _MESSAGE.search(text)
+        text = f"{found['code']}: {html.unescape(message[1])}" if message else found["code"]
+    return masked(printable(" ".join(text.split())), secrets)[:_LONGEST_TEXT]
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with unprintable characters escaped, so that it stays on one line of the log."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> HoldfastError:
+    found = _CODE.search(str(problem))
+    text = f"{what}: {brief(problem, secrets)}"
+    if found and (known := _by_code(found["code"] or found["of_one_key"], what, text)):
+        return known
+    if isinstance(problem, FileNotFoundError):
+        if found is not None:  # something else than the object is missing
+            return RemoteRefusedError(text)
+        return ObjectMissingError(f"{what}: no such object")
+    if isinstance(problem, exceptions.AlreadyExistsError):
+        return ObjectExistsError(f"{what}: the object exists already")
+    if isinstance(problem, exceptions.PreconditionError | exceptions.NotModifiedError):
+        return ObjectChangedError(f"{what}: the object is another version by now")
+    if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        return RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem, secrets)}")
+    if isinstance(problem, exceptions.InvalidPathError):  # a key found by a listing: ours were checked before
+        return RemoteError(f"{text}; nothing beside it can be listed until it is renamed or deleted with another tool")
+    return _by_status(what, problem, text)
+
+
+def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
+    if code in _MISSING_OBJECT:
+        return ObjectMissingError(f"{what}: no such object")
+    if code in _MISSING_BUCKET:
+        return RemoteRefusedError(f"{what}: the bucket does not exist")
+    if code in _REFUSED:
+        return RemoteRefusedError(text)
+    if code in _REFUSED_CREDENTIALS:
+        return RemoteRefusedError(f"{what}: the store refuses the credentials: {text.removeprefix(f'{what}: ')}")
+    if code in _PASSING:
+        return RemoteUnavailableError(text)
+    if code in _NOT_STORABLE:
+        return NameNotStorableError(text)
+    if code == "InvalidRange":
+        return ObjectChangedError(f"{what}: the object is shorter than it was")
+    return None
+
+
+def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
+    match = _STATUS.search(str(problem))
+    status = int(match[1]) if match else 0
+    if status == 416 or "nvalid range" in text:
+        return ObjectChangedError(f"{what}: the object is shorter than it was")
+    if isinstance(problem, ValueError) and "parse path" in text:
+        return NameNotStorableError(text)
+    if isinstance(problem, NotImplementedError | exceptions.NotSupportedError) or status == 501:
+        return RemoteRefusedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}")
+    if "incorrectly configured region" in text or (400 <= status < 500 and status not in _PASSING_STATUS):
+        return RemoteRefusedError(text)
+    return RemoteUnavailableError(text)

@@ -1,0 +1,243 @@
+"""Stores on S3, GCS, Azure and in memory, through obstore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import obstore
+from obstore.store import GCSStore, ObjectStore
+
+from holdfast.errors import (
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote.contract import (
+    Capabilities,
+    DirectoryListing,
+    ObjectBody,
+    ObjectInfo,
+    RemoteStore,
+    UploadSource,
+    delete_each,
+)
+from holdfast.remote.keys import PRIVATE, checked, checked_prefix, checked_target, is_private, storable_only
+from holdfast.remote.large_create import LargeCreate
+from holdfast.remote.obstore_errors import translated
+
+_BUFFER_BYTES = 2**20
+_SMALLEST_PART_BYTES = 16 * 2**20
+_MOST_PARTS = 10_000  # S3's own limit
+_PARALLEL_PARTS = 4
+_PAGE = 1000
+_STANDARD_ATTRIBUTES = {
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Type",
+    "Storage-Class",
+}
+
+
+class ObstoreStore(RemoteStore):
+    """A store behind obstore. The caller retries: obstore's own retries are off, so that every request is counted."""
+
+    capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
+
+    def __init__(self, url: str, store: ObjectStore, secrets: Iterable[str] = (), *, hyphen: str = "-") -> None:
+        """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers."""
+        self.url = url
+        self._store = store
+        self._hyphen = hyphen
+        self._secrets = frozenset(secrets)
+        self._large_create = LargeCreate(self)
+        self._is_authorized = False
+        """The bucket exists and takes our credentials, according to the last answers."""
+
+    def probe(self) -> None:
+        with self._request(f"asking {self.url}"):  # a listing that is always empty: the smallest answer
+            obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._head(checked(key), "")
+
+    def list_directory(self, prefix: str) -> DirectoryListing:
+        with self._request(f"LIST {prefix}/"):
+            result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
+        objects = {meta["path"]: _info(meta) for meta in result["objects"]}
+        marker = objects.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
+        skip = len(prefix) + 1 if prefix else 0
+        directories = {path.rstrip("/")[skip:] for path in result["common_prefixes"]} - {""}
+        if not prefix:
+            directories.discard(PRIVATE)
+        return DirectoryListing(
+            {path[skip:]: info for path, info in objects.items()},
+            frozenset(directories),
+            bool(objects or directories or marker or not prefix),
+        )
+
+    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        hidden = not is_private(prefix)
+        return (info for info in self.survey(prefix) if not (hidden and is_private(info.key)))
+
+    def survey(self, prefix: str) -> Iterator[ObjectInfo]:
+        parent, siblings = "", None
+        with self._request(f"LIST {prefix}/**"):
+            for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
+                for info in map(_info, page):
+                    if info.key == prefix:
+                        continue
+                    if not info.size_bytes:  # maybe a marker "dir/": obstore drops its slash, but a listing tells them apart
+                        directory, _, name = info.key.rpartition("/")
+                        if siblings is None or directory != parent:
+                            parent, siblings = directory, self.list_directory(directory).objects
+                        if name not in siblings:
+                            continue
+                    yield info
+
+    def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
+        if end <= start:
+            return ObjectBody(self._head(checked(key), etag), start, iter(()))
+        options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
+        with self._request(f"GET {key}"):
+            result = obstore.get(self._store, checked(key), options=options)
+            info = self._with_metadata(result)
+        return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
+
+    def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
+        checked_target(key)
+        try:
+            if create_only and source.data is None:
+                return self._large_create.create(key, source, metadata)
+            return self._put(key, source, metadata, "create" if create_only else "overwrite")
+        except ObjectMissingError as problem:
+            raise RemoteUnavailableError(f"{problem}: an unexpected answer to a write") from None
+
+    def replace(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        if source.data is None or isinstance(self._store, GCSStore):  # no such request in parts, nor by etag on GCS
+            return super().replace(key, version, source, metadata)
+        try:
+            return self._put(checked_target(key), source, metadata, {"e_tag": version})
+        except (ObjectChangedError, ObjectMissingError):  # there is another version, or none
+            return self.write(key, source, metadata, create_only=True)
+        except RemoteRefusedError:  # some servers know If-None-Match but not If-Match
+            return super().replace(key, version, source, metadata)
+
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        mode = "create" if create_only else "overwrite"
+        self._put(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, mode)
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        self.copy_object(checked(source), checked_target(target), overwrite=True)
+        return self.head(target)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        wanted = storable_only(keys)
+        if not wanted:
+            return
+        try:
+            with self._request(f"DELETE of {len(wanted)} objects"):
+                obstore.delete(self._store, wanted)
+        except (ObjectMissingError, NameNotStorableError):  # some stores refuse the batch for one such name
+            if len(wanted) > 1:
+                delete_each(wanted, lambda key: self.delete([key]))
+        except RemoteRefusedError:
+            if len(wanted) == 1 or not isinstance(self._store, GCSStore):  # the others have bulk deletes
+                raise
+            delete_each(wanted, lambda key: self.delete([key]))
+
+    def prune(self, prefix: str) -> None:
+        return
+
+    @contextmanager
+    def _request(self, what: str) -> Iterator[None]:
+        try:
+            with translated(what, self._secrets):
+                yield
+        except RemoteRefusedError:
+            self._is_authorized = False
+            raise
+        self._is_authorized = True
+
+    def _head(self, key: str, etag: str) -> ObjectInfo:
+        """HEAD. Its errors have no body, which would tell what is missing or why it is refused: another request asks."""
+        condition = {"if_match": etag} if etag else {}
+        whole: Any = {**condition, "head": True}
+        first_byte: Any = {**condition, "range": (0, 1)}
+        try:
+            with self._request(f"HEAD {key}"):
+                result = obstore.get(self._store, key, options=whole)
+        except ObjectMissingError:
+            if not self._is_authorized:
+                self.probe()
+            raise
+        except RemoteRefusedError:
+            with self._request(f"HEAD {key}"):
+                result = obstore.get(self._store, key, options=first_byte)
+        return self._with_metadata(result)
+
+    def _with_metadata(self, result: Any) -> ObjectInfo:
+        metadata = {
+            name.replace(self._hyphen, "-"): value
+            for name, value in result.attributes.items()
+            if name not in _STANDARD_ATTRIBUTES
+        }
+        return replace(_info(result.meta), metadata=metadata)
+
+    def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
+        body: Any = source.data if source.data is not None else source.path
+        with self._request(f"PUT {key}"):
+            result = obstore.put(
+                self._store,
+                key,
+                body,
+                attributes={name.replace("-", self._hyphen): value for name, value in metadata.items()} or None,
+                mode=mode,
+                use_multipart=source.data is None,
+                chunk_size=max(_SMALLEST_PART_BYTES, -(-source.size_bytes // _MOST_PARTS)),
+                max_concurrency=_PARALLEL_PARTS,
+            )
+        return ObjectInfo(key, source.size_bytes, _etag(result), 0, metadata)
+
+    def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        """Upload a file in parts (``large_create.Requests``)."""
+        self._put(key, source, metadata, "overwrite")
+
+    def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
+        """Copy within the store in one step (``large_create.Requests``)."""
+        with self._request(f"COPY {source} to {target}"):
+            obstore.copy(self._store, source, target, overwrite=overwrite)
+
+    def delete_staged(self, key: str) -> None:
+        """Delete a staged object (``large_create.Requests``)."""
+        self.delete([key])
+
+    def _buffers(self, result: Any, key: str, expected_bytes: int) -> Iterator[bytes]:
+        with self._request(f"GET {key}"):
+            for buffer in result.stream(min_chunk_size=_BUFFER_BYTES):
+                expected_bytes -= len(buffer)
+                yield buffer
+        if expected_bytes:
+            raise RemoteUnavailableError(f"GET {key}: the body ended {expected_bytes} bytes early")
+
+
+def _info(meta: Any) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], _etag(meta), _nanoseconds(meta["last_modified"]))
+
+
+def _etag(answer: Any) -> str:
+    """Return the etag with its quotes (RFC 9110, 8.8.3), which Azure's listings leave out."""
+    etag: str = answer["e_tag"] or ""
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag
+
+
+def _nanoseconds(moment: datetime) -> int:
+    """Return whole seconds, in ns: a HEAD is no more precise, although some stores' listings are."""
+    return int(moment.timestamp()) * 10**9

@@ -1,0 +1,197 @@
+"""Serving a mount: the tasks of the daemon while it serves, and how it ends.
+
+It can end for good, when the file system is unmounted or the daemon is stopped: then the mount goes too. Or it leaves the
+mount to the next daemon: when it is asked to restart, and when it fails while somebody holds the mount's descriptor. The
+requests under way are then abandoned; the kernel sends them to the next daemon.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from holdfast.control.actions import Actions
+from holdfast.control.inspect import Inspector
+from holdfast.control.paths import Paths
+from holdfast.control.server import ControlServer
+from holdfast.control.sweeping import SweepRoutes
+from holdfast.errors import NotRestartableError
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation, Parts
+from holdfast.fs.fuse.session import Session
+from holdfast.fs.takeover.reopening import Takeover
+from holdfast.handover import NOT_HELD, Handover
+from holdfast.index import Index
+from holdfast.maintenance import Upkeep
+from holdfast.workdirs import Workdirs
+
+_log = logging.getLogger("holdfast")
+_SYNC_SECONDS = 30.0
+_EXPIRY_SECONDS = 600.0
+
+
+class Serving:
+    """Serves ``session``, a mount that is taken over if ``is_inherited``. Calls ``ready`` once the mount answers."""
+
+    def __init__(
+        self,
+        base: Foundation,
+        files: FileSystem,
+        workdirs: Workdirs,
+        session: Session,
+        handover: Handover,
+        ready: Callable[[], None],
+        *,
+        is_inherited: bool,
+    ) -> None:
+        self._base = base
+        self._parts = base.parts
+        self._files = files
+        self._workdirs = workdirs
+        self._session = session
+        self._handover = handover
+        self._ready = ready
+        self._is_inherited = is_inherited
+        self._can_be_left = is_inherited
+        self._is_leaving = False
+        self._foreground: trio.Nursery | None = None
+        self.wants_restart = False
+
+    @property
+    def mount_outlives(self) -> bool:
+        """Whether the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
+        return self._session.device is not None and self._handover.is_held
+
+    @property
+    def takeover(self) -> str:
+        """Whether the mount outlives this daemon: ``takeover``, or ``no takeover:`` and the reason."""
+        if self._session.device is not None and not self._handover.is_held:
+            return f"no takeover: {NOT_HELD}"
+        return self._session.takeover
+
+    @property
+    def data_mode(self) -> str:
+        """How data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
+        return self._session.data_mode
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """The number of FUSE requests of each kind."""
+        return self._session.requests
+
+    def check_restart(self) -> None:
+        """Raise ``NotRestartableError`` if the mount would end with this daemon."""
+        if not self.mount_outlives:
+            raise NotRestartableError(f"the mount can't outlive the daemon ({self.takeover})")
+
+    def restart(self) -> None:
+        """End soon and leave the mount: the service manager that holds it starts the daemon again."""
+        self.wants_restart = True
+        self._leave()
+
+    async def run(self) -> None:
+        """Serve until the daemon ends, either way. Cancellation and errors end it too."""
+        try:
+            await self._serve()
+        except BaseException:
+            self._is_leaving = self._can_be_left and self._handover.is_held
+            raise
+        finally:
+            self._end()
+
+    async def _serve(self) -> None:
+        parts, workdirs = self._parts, self._workdirs
+        upkeep = Upkeep(self._base, workdirs)
+        async with trio.open_nursery() as background:
+            await background.start(self._base.fetcher.run)
+            takeover = Takeover(self._base, self._files)
+            if self._is_inherited:
+                await self._take_over(takeover)
+            await background.start(self._files.run)
+            takeover.finish()
+            await background.start(workdirs.run)
+            background.start_soon(self._base.room.run)
+            background.start_soon(_sync_regularly, parts.index)
+            background.start_soon(_expire_quarantine, parts)
+            background.start_soon(upkeep.run)
+            for remote in parts.remotes.values():
+                background.start_soon(remote.deletions.run)
+            async with trio.open_nursery() as self._foreground:
+                self._foreground.start_soon(self._stop_on_signal)
+                await self._foreground.start(
+                    self._control(workdirs, upkeep).run, Path(parts.config.control.socket), parts.config.control.group
+                )
+                self._foreground.start_soon(self._announce)
+                await self._session.serve()
+                self._foreground.cancel_scope.cancel()
+            background.cancel_scope.cancel()
+
+    async def _take_over(self, takeover: Takeover) -> None:
+        began = time.monotonic()
+        files = await takeover.run()
+        seconds = round(time.monotonic() - began, 3)
+        _log.info("took the mount over with %d open files, in %g s", files, seconds)
+        self._parts.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
+
+    def _control(self, workdirs: Workdirs, upkeep: Upkeep) -> ControlServer:
+        paths = Paths(self._base.nodes, self._files, self._session.mountpoint)
+        inspector = Inspector(self._base, self._files, paths, workdirs, self)
+        sweeps = SweepRoutes(upkeep, paths)
+        return ControlServer(inspector, Actions(self._base, self._files, paths), workdirs, sweeps, self, self._parts.events)
+
+    async def _announce(self) -> None:
+        await self._session.wait_begun()
+        self._parts.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
+        self._can_be_left = True
+        self._ready()
+
+    async def _stop_on_signal(self) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                name = signal.Signals(number).name
+                if self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
+                    _log.info("leaving the mount to the next daemon on %s", name)
+                    self._leave()
+                else:
+                    _log.info("stopping on %s", name)
+                    self._session.stop()
+
+    def _leave(self) -> None:
+        assert self._foreground is not None
+        self._is_leaving = True
+        self._foreground.cancel_scope.cancel()
+
+    def _end(self) -> None:
+        if self._is_leaving:
+            self._session.leave()
+            self._parts.events.emit("left-to-next")
+        else:
+            self._session.close()
+            self._handover.end()
+            self._parts.events.emit("stopped")
+        self._files.end(for_good=not self._is_leaving)
+
+
+async def _sync_regularly(index: Index) -> None:
+    while True:
+        await trio.sleep(_SYNC_SECONDS)
+        await trio.to_thread.run_sync(index.sync)
+
+
+async def _expire_quarantine(parts: Parts) -> None:
+    while True:
+        before = time.time() - parts.config.integrity.quarantine_seconds
+        try:
+            expired = await trio.to_thread.run_sync(parts.store.quarantine.expire, before)
+        except OSError as problem:
+            _log.warning("can't remove what has expired in quarantine: %s", problem)
+        else:
+            if expired:
+                parts.events.emit("quarantine-expired", files=expired)
+        await trio.sleep(_EXPIRY_SECONDS)

@@ -1,0 +1,66 @@
+"""Stamps: size and mtime of a file, taken so that any write after it changes them.
+
+Writes that bypass the daemon are detected by these two alone. On Linux 6.13 and later, a write gives a file whose times were
+read since the last write a new, distinct time ("multigrain timestamps"; ext4, XFS, btrfs, tmpfs). Older kernels, and other
+file systems to this day, give it the time of the last tick (1 to 10 ms), so two writes within one tick can't be told apart.
+There, a file with the time of the current tick is given an older one, which no write can give it again. Which of the two
+applies is tested, not derived from versions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+
+Stamp = tuple[int, int]
+_OF_NO_FILE = (-1, -1)
+_CLOCK_REALTIME_COARSE = 5  # linux/time.h: the time of the last tick, which Linux uses for files
+LONGEST_TICK_NS = 10_000_000
+"""With CONFIG_HZ=100. The times of files are behind the clock by less than this."""
+_TRIES = 20
+"""Of so many steps of microseconds, all but one or two fall into one tick."""
+
+
+class Stamps:
+    """Takes stamps of files in one store. ``are_fine``: the file system gives any two writes different times."""
+
+    def __init__(self, *, are_fine: bool) -> None:
+        self.are_fine = are_fine
+        self._numbers = itertools.count()
+
+    @classmethod
+    def tried(cls, directory_fd: int) -> Stamps:
+        """Test it on a nameless file in the directory. If that fails, as on a full disk, assume coarse times."""
+        times = set()
+        try:
+            fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
+            with open(fd, "wb", buffering=0) as file:
+                for _ in range(_TRIES):
+                    file.write(b"x")
+                    times.add(os.fstat(fd).st_mtime_ns)
+        except OSError:
+            return cls(are_fine=False)
+        return cls(are_fine=len(times) == _TRIES)
+
+    def take(self, fd: int) -> Stamp:
+        """Return size and mtime in nanoseconds of a file; any later write will change one of them.
+
+        For a file that is being written without a pause, it may be a stamp that no file has, so that it counts as changed.
+        """
+        stat = os.fstat(fd)
+        if self.are_fine:
+            return stamp_of(stat)
+        for _ in range(_TRIES):
+            now_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+            if not now_ns <= stat.st_mtime_ns < now_ns + LONGEST_TICK_NS:
+                return stamp_of(stat)
+            older_ns = stat.st_mtime_ns - LONGEST_TICK_NS - next(self._numbers) % LONGEST_TICK_NS
+            os.utime(fd, ns=(stat.st_atime_ns, older_ns))
+            stat = os.fstat(fd)
+        return _OF_NO_FILE
+
+
+def stamp_of(stat: os.stat_result) -> Stamp:
+    """Return the stamp that a file with these attributes has."""
+    return stat.st_size, stat.st_mtime_ns

@@ -1,0 +1,195 @@
+"""The files in the tree that are copies of objects: placing them after a fetch, dropping them, putting them into quarantine.
+
+Every change is one uninterrupted step on the event loop: file and entry change together, and the listener is told. Write
+order: data (staged file), rename, entry. Delete order: entry, unlink. A crash in between leaves a file without an entry,
+which counts as unknown and is compared with the store before it is served.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+import time
+from typing import Protocol
+
+from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.remote import ObjectInfo
+from holdfast.store import StoreDirectory
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.partial_fetch import PartialFetch
+from holdfast.transfer.remotes import Ownership
+from holdfast.zones import sidecar_of
+
+
+class CopyListener(Protocol):
+    """The part that is told when a name gains or loses its file without a request from the kernel."""
+
+    def is_open(self, inode: int) -> bool:
+        """Say whether anybody has the file ``inode`` open."""
+
+    def file_placed(self, path: bytes, stat: os.stat_result) -> None:
+        """The object at ``path`` now has the file ``stat``."""
+
+    def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
+        """The name ``path`` no longer leads to the file ``inode``, which lives on if it is open.
+
+        With ``same_object`` the same bytes can be fetched again; otherwise the object is another one now, or gone.
+        """
+
+    def file_corrupt(self, inode: int) -> None:
+        """The bytes of ``inode`` must not be served any more, not even through open handles."""
+
+
+class CachedCopies:
+    """The copies in the tree of ``store``; ``listener`` is told of each change in the step that makes it."""
+
+    def __init__(
+        self, store: StoreDirectory, index: Index, events: EventLog, counters: Counters, *, listener: CopyListener
+    ) -> None:
+        self._tree = store.tree
+        self._staging = store.staging
+        self._orphanage = store.orphanage
+        self._quarantine = store.quarantine
+        self._index = index
+        self._events = events
+        self._counters = counters
+        self._listener = listener
+
+    def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
+        """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
+        target = fetch.target
+        parent, _, name = target.path.rpartition(b"/")
+        directory_fd = self._tree.make_directories(parent, *target.remote.ownership.of_directories)
+        try:
+            _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
+            self.drop_sidecar(target.path)
+            self._staging.place(fetch.staged_name, directory_fd, name)
+            stat = os.fstat(fetch.fd)
+        finally:
+            os.close(directory_fd)
+        assert fetch.fingerprint is not None
+        self._index.entries.put(
+            stat.st_ino,
+            Entry(
+                EntryState.CLEAN,
+                stat.st_size,
+                stat.st_mtime_ns,
+                stat.st_ctime_ns,
+                fetch.fingerprint.digest,
+                [CachedName(target.path, info.etag, info.modified_ns)],
+                verified_run=self._index.run,
+                used_ns=time.time_ns(),
+            ),
+        )
+        self._listener.file_placed(target.path, stat)
+
+    def is_open(self, inode: int) -> bool:
+        """Say whether anybody has the file ``inode`` open."""
+        return self._listener.is_open(inode)
+
+    def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
+        """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
+
+        ``same_object``: the object is still the version that was copied (an eviction).
+        """
+        parent, _, name = path.rpartition(b"/")
+        try:
+            directory_fd = self._tree.open_directory(parent)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            return self._drop_at(directory_fd, name, path, inode, same_object)
+        finally:
+            os.close(directory_fd)
+
+    def drop_sidecar(self, path: bytes) -> None:
+        """Drop Hadoop's checksum file of ``path``, whose content changes: without one, readers don't check."""
+        parent, _, name = path.rpartition(b"/")
+        sidecar = b"%s/%s" % (parent, sidecar_of(name))
+        try:
+            stat = self._tree.stat(sidecar)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as problem:
+            if problem.errno == errno.ENAMETOOLONG:  # so there is no such file
+                return
+            raise
+        if stat.st_nlink == 1:
+            self.drop(sidecar, stat.st_ino)
+
+    def _drop_at(self, directory_fd: int, name: bytes, path: bytes, inode: int, same_object: bool) -> bool:
+        try:
+            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if stat.st_ino != inode or not stat_module.S_ISREG(stat.st_mode):
+            return False
+        self.forget_name(path, stat)
+        if stat.st_nlink == 1 and self.is_open(inode):
+            self._orphanage.take(directory_fd, name, inode)
+        else:
+            os.unlink(name, dir_fd=directory_fd)
+        self._listener.file_left(path, inode, same_object=same_object)
+        return True
+
+    def all_names_known(self, inode: int, entry: Entry) -> bool:
+        """Say whether ``entry`` has all names (hard links) of the file ``inode``: then dropping them frees its bytes."""
+        try:
+            stats = [self._tree.stat(name.path) for name in entry.names]
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return all(stat.st_ino == inode and stat.st_nlink == len(stats) for stat in stats)
+
+    def drop_directory(self, path: bytes) -> bool:
+        """Drop a directory that no object implies any more, with the copies in it; say whether it is gone.
+
+        Files that are not copies of objects (unsent, temporary) stay, and so do their directories.
+        """
+        for child, stat in list(self._tree.walk(path)):
+            entry = self._index.entries.get(stat.st_ino)
+            if entry is None or entry.state is not EntryState.CLEAN or not self.drop(child, stat.st_ino):
+                return False
+        gone = self._tree.remove_empty_directories(path)
+        for directory, inode in gone:
+            self._listener.file_left(directory, inode, same_object=False)
+        return bool(gone) and gone[-1][0] == path
+
+    def forget_name(self, path: bytes, stat: os.stat_result) -> None:
+        """Remove ``path`` from the entry of a file that is about to lose this name."""
+        entry = self._index.entries.get(stat.st_ino)
+        if entry is None:
+            return
+        if stat.st_nlink <= 1:
+            self._index.entries.discard(stat.st_ino)
+        else:
+            entry.drop_name(path)
+            self._index.entries.put(stat.st_ino, entry)
+
+    def quarantine(self, path: bytes, inode: int, reason: dict[str, str]) -> None:
+        """Move a file that must not be served out of the tree, and record why. If it is gone already, do nothing."""
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self._tree.open_directory(parent)
+        try:
+            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            if stat.st_ino != inode:
+                return
+            self.forget_name(path, stat)
+            kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)})
+            self._listener.file_corrupt(inode)
+            self._listener.file_left(path, inode, same_object=True)
+        except FileNotFoundError:
+            return
+        finally:
+            os.close(directory_fd)
+        self._counters.corrupt_dropped += 1
+        self._events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
+
+
+def _set_attributes(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:
+    uid, gid = ownership.owner(os.stat(directory_fd))
+    os.fchmod(fd, ownership.file_mode)
+    if os.geteuid() == 0:
+        os.fchown(fd, uid, gid)
+    if modified_ns:
+        os.utime(fd, ns=(modified_ns, modified_ns))

@@ -1,0 +1,144 @@
+"""Deleting objects only if they are still the expected versions: what another node has stored under a name meanwhile stays.
+
+No store offers a conditional bulk delete, so the objects are checked just before. An object that is stored between the check
+and the deletion (the time of one request) is not noticed. A failed deletion is never sent again without a new check: its
+answer may have been lost, or it failed for only one of many names.
+
+An etag alone does not identify a version: S3 derives it from the bytes, and the logs of a query have the same bytes again
+and again. So the modification time must match too. Of an object that this node stored itself, etag and time may be unknown
+(the answer was lost) or differ from what the store shows: such an object is recognised by its signature. It may be deleted,
+because whatever this node puts in place of an object that is to be deleted also cancels the deletion. Stores without
+metadata have etags that contain the time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
+from holdfast.index import CachedName
+from holdfast.remote import ObjectInfo, RemoteStore
+from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.signature import is_owned
+
+_FEW = 8
+_PAGE = 1000
+"""Names in the answer to one LIST request. A directory is listed if that takes fewer requests than a HEAD of each name."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it: ``superseded`` objects, which stay, and ``problems`` by key. All others are deleted."""
+
+    superseded: list[ObjectInfo] = field(default_factory=list)
+    problems: dict[str, HoldfastError] = field(default_factory=dict)
+
+
+async def delete_unchanged(
+    access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, cached_count: Callable[[str], int]
+) -> Outcome:
+    """Delete those objects, by key, that are these versions (without etag: any version). Each is tried once.
+
+    ``owner`` signs what this node stores; ``cached_count`` says about how many names a directory has.
+    """
+    tried = _Try(access, versions, owner, cached_count)
+    await tried.run()
+    return tried.outcome
+
+
+def may_delete(store: RemoteStore, info: ObjectInfo, version: CachedName, owner: str) -> bool:
+    """Say whether an object may be deleted as ``version``: it is that, or this node's own. ``info`` is from a HEAD."""
+    return _is_version(store, info, version) or is_owned(info, owner)
+
+
+def _is_version(store: RemoteStore, info: ObjectInfo, version: CachedName) -> bool:
+    is_same_time = info.modified_ns == version.modified_ns or not store.capabilities.metadata
+    return info.etag == version.etag and is_same_time
+
+
+class _Try:
+    """A check of the versions and the deletion after it."""
+
+    def __init__(
+        self, access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, cached_count: Callable[[str], int]
+    ) -> None:
+        self._access = access
+        self._versions = versions
+        self._owner = owner
+        self._cached_count = cached_count
+        self._found: dict[str, ObjectInfo] = {}
+        self.outcome = Outcome()
+
+    async def run(self) -> None:
+        """Check and delete."""
+        problems = self.outcome.problems
+        await self._check([key for key, version in self._versions.items() if version.etag])
+        keys = [
+            key
+            for key, version in self._versions.items()
+            if key not in problems and (not version.etag or self._may_delete(key))
+        ]
+        if not keys:
+            return
+        try:
+            await self._access.delete(keys, insist=False)
+        except HoldfastError as problem:
+            if len(keys) > 1:
+                await self._check(keys)
+                keys = [key for key in keys if key in self._found]
+            problems |= dict.fromkeys(keys, problem)
+
+    def _may_delete(self, key: str) -> bool:
+        info = self._found.get(key)
+        if info is None:
+            return False
+        if may_delete(self._access.store, info, self._versions[key], self._owner):
+            return True
+        self.outcome.superseded.append(info)
+        return False
+
+    async def _check(self, keys: list[str]) -> None:
+        self._found.clear()
+        by_directory = defaultdict(list)
+        for key in keys:
+            by_directory[key.rpartition("/")[0]].append(key)
+        async with trio.open_nursery() as nursery:
+            for directory, names in by_directory.items():
+                if len(names) > _FEW + self._cached_count(directory) // _PAGE:
+                    nursery.start_soon(self._list, directory, names)
+                else:
+                    nursery.start_soon(self._head_each, names)
+
+    async def _head_each(self, keys: list[str]) -> None:
+        async with trio.open_nursery() as nursery:
+            for key in keys:
+                nursery.start_soon(self._head, key)
+
+    async def _head(self, key: str) -> None:
+        self._found.pop(key, None)
+        try:
+            self._found[key] = await self._access.head(key, insist=False)
+        except (ObjectMissingError, NameNotStorableError):
+            return
+        except HoldfastError as problem:
+            self.outcome.problems[key] = problem
+
+    async def _list(self, directory: str, keys: list[str]) -> None:
+        try:
+            listing = await self._access.list_directory(directory, insist=False)
+        except HoldfastError as problem:
+            if problem.transient:
+                self.outcome.problems |= dict.fromkeys(keys, problem)
+            else:  # another object in the directory may be the reason
+                await self._head_each(keys)
+            return
+        names = ((key, key.rpartition("/")[2]) for key in keys)
+        self._found |= {key: listing.objects[name] for key, name in names if name in listing.objects}
+        await self._head_each([key for key in keys if key in self._found and not self._is_expected(key)])
+
+    def _is_expected(self, key: str) -> bool:
+        return _is_version(self._access.store, self._found[key], self._versions[key])

@@ -1,0 +1,267 @@
+"""Cached listings of a store's directories: filled by one LIST of a whole directory, kept current by this node's own writes.
+
+A cached listing is as old as the LIST behind it: its time is when that LIST began. A caller says how old it may be; with
+``now`` the store is asked after the call. Invariants: changes that this node makes while a LIST is pending are recorded and
+applied to its result, because the answer may predate them; a directory has one pending LIST at a time. A LIST is tried once:
+a caller that insists tries again by itself, so that a caller that does not never waits for retries.
+
+Names here are bytes, as in the mount; keys are text. The cache is in memory only: a crash loses it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import trio
+
+from holdfast.errors import ObjectMissingError, RemoteError
+from holdfast.remote import DirectoryListing, ObjectInfo
+from holdfast.transfer.access import RemoteAccess
+
+_NUMBERS = struct.Struct("<QQ")
+_MOST_NAMES = 500_000
+_LONG_LISTING = 2000  # names: they take 2 ms to pack
+_LARGE = 5000
+_LARGE_FOR_ONE = 1000  # one page of S3's LIST: beyond it, a LIST takes at least as many requests as asking about one name
+_LARGE_FOR_ONE_FILE = 64  # a HEAD is a switch to a thread and 30 µs; a LIST is 2 µs for each file
+_FEWEST_DIRECTORIES = 64  # kept however large they are: a directory in use must not be forgotten meanwhile
+
+
+class KnownObject(NamedTuple):
+    """What a listing says about an object."""
+
+    size_bytes: int
+    modified_ns: int
+    etag: str
+
+
+class _PendingList:
+    """A pending LIST: when it began, the changes made here meanwhile, and how it ended."""
+
+    __slots__ = ("began", "changes", "done", "problem")
+
+    def __init__(self) -> None:
+        self.began = trio.current_time()
+        self.changes: list[tuple[bytes, bytes | None, bool]] = []
+        self.done = trio.Event()
+        self.problem: RemoteError | None = None
+
+
+class CachedListing:
+    """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` before the first LIST."""
+
+    __slots__ = ("_access", "_names", "_pending", "exists", "key", "listed_at")
+
+    _names: dict[bytes, bytes | None]
+    """An object's size and time, packed, and its etag; None for a directory."""
+
+    def __init__(self, access: RemoteAccess, key: str) -> None:
+        self.key = key
+        self.listed_at = -math.inf
+        self.exists = False
+        self._access = access
+        self._names = {}
+        self._pending: _PendingList | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: bytes) -> bool:
+        """Say whether the cache has an object or a directory ``name``."""
+        return name in self._names
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the directory was ever listed, or was made by this node."""
+        return self.listed_at > -math.inf
+
+    def object(self, name: bytes) -> KnownObject | None:
+        """Return the cached object ``name``; None when there is none, or a directory."""
+        packed = self._names.get(name)
+        if packed is None:
+            return None
+        size_bytes, modified_ns = _NUMBERS.unpack_from(packed)
+        return KnownObject(size_bytes, modified_ns, packed[_NUMBERS.size :].decode())
+
+    def has_directory(self, name: bytes) -> bool:
+        """Say whether the cache has a directory ``name``."""
+        return name in self._names and self._names[name] is None
+
+    def names(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield every name, and whether it is a directory."""
+        for name, packed in self._names.items():
+            yield name, packed is None
+
+    def all_names(self) -> set[bytes]:
+        """Return every name."""
+        return set(self._names)
+
+    async def ask(self, not_before: float, *, insist: bool = True) -> None:
+        """Bring the listing up to a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
+
+        Without ``insist`` a store that does not answer is asked only once. Cancellation leaves the cached listing as it was;
+        other callers that wait for the same LIST then send their own.
+        """
+        if self.listed_at >= not_before:
+            return
+        if insist:
+            await self._access.retry().run(lambda: self._ask_once(not_before))
+        else:
+            await self._ask_once(not_before)
+
+    async def ask_about(self, name: bytes, key: str, *, insist: bool = True) -> None:
+        """Bring one name up to date, with a HEAD of ``key`` and, if there is no such object, a LIST below it.
+
+        A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``insist``
+        the store is asked only once.
+        """
+        before = self._names.get(name, b"")
+        info, is_directory = None, False
+        try:
+            info = await self._access.head(key, insist=insist)
+        except ObjectMissingError:
+            is_directory = (await self._access.list_directory(key, insist=insist)).exists
+        if self._names.get(name, b"") != before:
+            return
+        if info is not None:
+            self.put(name, info)
+        elif is_directory:
+            self.put_directory(name)
+        else:
+            self.remove(name)
+
+    def is_worth_listing(self, *, for_others: bool) -> bool:
+        """Say whether one LIST of the directory, at its cached size, is cheaper than asking about one name.
+
+        ``for_others``: the listing will be used for further names too.
+        """
+        if for_others:
+            return len(self) < _LARGE
+        return len(self) < (_LARGE_FOR_ONE_FILE if self._access.store.capabilities.cheap_head else _LARGE_FOR_ONE)
+
+    def believe_empty(self) -> None:
+        """Take the directory as known and empty: this node made it under a name that the store did not have."""
+        self.listed_at = trio.current_time()
+        self.exists = False
+        self._names.clear()
+
+    def put(self, name: bytes, info: ObjectInfo) -> None:
+        """Note that this node stored or saw the object ``name``."""
+        self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
+
+    def put_directory(self, name: bytes) -> None:
+        """Note that there are objects below ``name``."""
+        self._change(name, None, True)
+
+    def remove(self, name: bytes) -> None:
+        """Note that ``name`` is gone."""
+        self._change(name, None, False)
+
+    def _change(self, name: bytes, packed: bytes | None, present: bool) -> None:
+        if self._pending is not None:
+            self._pending.changes.append((name, packed, present))
+        self._apply(name, packed, present)
+
+    def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
+        if present:
+            self._names[name] = packed
+            self.exists = True
+        else:
+            self._names.pop(name, None)
+
+    async def _ask_once(self, not_before: float) -> None:
+        """``ask`` without retries: raise the error of the LIST that was waited for, which may be another task's."""
+        while self.listed_at < not_before:
+            pending = self._pending
+            if pending is None:
+                problem = await self._list()
+            else:
+                await pending.done.wait()
+                problem = pending.problem if pending.began >= not_before else None
+            if problem is not None:
+                raise problem
+
+    async def _list(self) -> RemoteError | None:
+        """Send one LIST and take its result; return the error if it failed."""
+        pending = self._pending = _PendingList()
+        try:
+            listing = await self._access.list_directory(self.key, insist=False)
+            is_long = len(listing.objects) > _LONG_LISTING
+            names = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
+            self._adopt(names, listing.exists, pending)
+        except RemoteError as problem:
+            pending.problem = problem
+        finally:
+            self._pending = None
+            pending.done.set()
+        return pending.problem
+
+    def _adopt(self, names: dict[bytes, bytes | None], exists: bool, pending: _PendingList) -> None:
+        self._names = names
+        self.exists = exists
+        self.listed_at = pending.began
+        for change in pending.changes:
+            self._apply(*change)
+
+
+def _packed(listing: DirectoryListing) -> dict[bytes, bytes | None]:
+    names: dict[bytes, bytes | None] = {
+        name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
+        for name, info in listing.objects.items()
+    }
+    names.update((name.encode(), None) for name in listing.directories)
+    return names
+
+
+class ListingCache:
+    """The cached listings of one store's directories; the least recently used are forgotten first."""
+
+    def __init__(self, access: RemoteAccess) -> None:
+        self.access = access
+        self._known: OrderedDict[str, CachedListing] = OrderedDict()
+
+    def get(self, key: str) -> CachedListing:
+        """Return the cached listing of the directory ``key``: a new, unknown one if there is none yet."""
+        directory = self._known.get(key)
+        if directory is None:
+            self._shrink()
+            directory = self._known[key] = CachedListing(self.access, key)
+        else:
+            self._known.move_to_end(key)
+        return directory
+
+    def deleted(self, key: str) -> None:
+        """Note that the store has deleted the object ``key``: a LIST that began before must not bring it back."""
+        parent, _, name = key.rpartition("/")
+        directory = self._known.get(parent)
+        if directory is not None:
+            directory.remove(name.encode())
+
+    def cached_count(self, key: str) -> int:
+        """Return how many names are cached of the directory ``key``; 0 when nothing is known of it."""
+        directory = self._known.get(key)
+        return len(directory) if directory is not None else 0
+
+    def seen(self, key: str, info: ObjectInfo) -> None:
+        """Note that the store was seen to have the object ``key``."""
+        parent, _, name = key.rpartition("/")
+        directory = self._known.get(parent)
+        if directory is not None:
+            directory.put(name.encode(), info)
+
+    def forget_below(self, key: str) -> None:
+        """Forget the directory ``key`` and all below it."""
+        prefix = f"{key}/" if key else ""
+        for known in [known for known in self._known if known == key or known.startswith(prefix)]:
+            del self._known[known]
+
+    def _shrink(self) -> None:
+        if len(self._known) % 256:
+            return
+        total = sum(len(directory) for directory in self._known.values())
+        while total > _MOST_NAMES and len(self._known) > _FEWEST_DIRECTORIES:
+            total -= len(self._known.popitem(last=False)[1])

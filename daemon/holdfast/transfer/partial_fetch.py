@@ -1,0 +1,161 @@
+"""A file that is being fetched from a store: which of its parts may be read already.
+
+A part is one chunk of the digest's geometry. It is readable when its bytes are in the staged file and, where the store keeps
+chunk digests, have been checked: what is read from an unfinished fetch is never corrupt. Without chunk digests nothing may
+be read before the whole file has been checked, except when there is no digest at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+import trio
+
+from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
+from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
+from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.remotes import ObjectPath
+
+
+class PartialFetch:
+    """One fetch. ``fd`` is the staged file: readable as far as ``wait_for`` allows, open while the fetch is held."""
+
+    def __init__(self, target: ObjectPath, known: KnownObject) -> None:
+        self.target = target
+        self.known = known
+        self.staged_name = b""
+        self.fd = -1
+        self.inode = 0
+        self.fingerprint: Fingerprint | None = None
+        """What the bytes were checked against; None until that is known."""
+        self.expected: Fingerprint | None = None
+        self.detached = False
+        """The name is gone: finish for those who read the file, but don't place it in the tree."""
+        self.reported = False
+        """An event has told that its readers won't get the rest."""
+        self._holders = 1
+        self._part_bytes = chunk_bytes_for(known.size_bytes)
+        self._queued = deque(range(chunk_count(known.size_bytes)))
+        self._readable: set[int] = set()
+        self._progress = trio.Event()
+        self._finished = False
+        self._problem: HoldfastError | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the file is whole and verified."""
+        return self._finished
+
+    @property
+    def failed(self) -> bool:
+        """Whether the fetch has failed. The parts that are readable stay so."""
+        return self._problem is not None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it failed because the object was replaced or deleted meanwhile."""
+        return isinstance(self._problem, ObjectChangedError | ObjectMissingError)
+
+    def hold(self) -> None:
+        """Keep ``fd`` open until ``let_go``."""
+        self._holders += 1
+
+    def let_go(self) -> None:
+        """Undo one ``hold``; the fetch itself holds once. The last one closes ``fd``."""
+        self._holders -= 1
+        if self._holders == 0 and self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def staged(self, name: bytes, fd: int) -> None:
+        """Note the staged file that takes the bytes."""
+        self.staged_name, self.fd = name, fd
+        self.inode = os.fstat(fd).st_ino
+        self._wake()
+
+    async def wait_staged(self) -> None:
+        """Wait until ``fd`` is open; a holder may use it then. Raises the error that ended the fetch."""
+        while not self.staged_name:
+            await self._step()
+
+    def part_range(self, part: int) -> tuple[int, int]:
+        """Return the first byte of ``part`` and the byte after its last."""
+        start = part * self._part_bytes
+        return start, min(start + self._part_bytes, self.known.size_bytes)
+
+    def next_part(self) -> int | None:
+        """Take the part to fetch next off the queue; None when all have been taken."""
+        return self._queued.popleft() if self._queued else None
+
+    @property
+    def queued_parts(self) -> int:
+        """How many parts have not been taken yet."""
+        return len(self._queued)
+
+    def part_checked(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
+        """Compare the bytes of ``part`` with the store's digest; False when they differ. If they match, it becomes readable.
+
+        ``found`` is the fingerprint of the whole file if that is one part, otherwise it holds the digest of this chunk only.
+        """
+        self.expected = expected
+        if chunk_count(self.known.size_bytes) == 1:
+            if expected is not None and expected.digest != found.digest:
+                return False
+            self.fingerprint = found
+        elif expected is not None:
+            if not expected.chunks:
+                return True  # only the whole file can be checked: nothing is readable before
+            if expected.chunks[part] != found.chunks[0]:
+                return False
+            self.fingerprint = expected
+        self._readable.add(part)
+        self._wake()
+        return True
+
+    def whole_checked(self, found: Fingerprint) -> bool:
+        """Compare the fingerprint of the whole file, where there are no chunk digests; False when it differs."""
+        self.fingerprint = found
+        return self.expected is None or self.expected.digest == found.digest
+
+    def finish(self) -> None:
+        """Note that the whole file has been fetched and verified."""
+        self._finished = True
+        self._wake()
+
+    def fail(self, problem: HoldfastError) -> None:
+        """Note that the fetch has failed with ``problem``, which is raised to all who wait."""
+        self._problem = problem
+        self._wake()
+
+    async def wait_for(self, start: int, end: int) -> None:
+        """Wait until the bytes ``start`` to ``end`` may be read; fetch them first. Raises the error that ended the fetch.
+
+        Bytes beyond the end of the file are not waited for.
+        """
+        end = min(end, self.known.size_bytes)
+        if start >= end:
+            return
+        parts = range(start // self._part_bytes, -(-end // self._part_bytes))
+        for part in reversed(parts):
+            if part in self._queued:
+                self._queued.remove(part)
+                self._queued.appendleft(part)
+        while not self._finished and not self._readable.issuperset(parts):
+            await self._step()
+
+    async def wait_whole(self) -> None:
+        """Wait until the file is whole and verified. Raises the error that ended the fetch."""
+        while not self._finished:
+            await self._step()
+
+    async def _step(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+        await self._progress.wait()
+        if self._problem is not None:
+            raise self._problem
+
+    def _wake(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()

@@ -1,0 +1,56 @@
+"""Insisting on a store: trying again after a passing error, with growing pauses, until a deadline.
+
+Every part of this package that insists does it with a ``Retry``. Spark takes any error for corruption and silently falls
+back to older state, so an error is the last thing to hand out. An answer of the store, even a refusal, is final.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from holdfast.errors import HoldfastError, RemoteUnavailableError
+
+_T = TypeVar("_T")
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 5.0
+_DOUBLINGS = 10
+
+
+class Retry:
+    """The tries of one operation, which begins now. ``failures`` counts those that failed and were followed by another."""
+
+    def __init__(self, deadline_seconds: float, jitter: random.Random) -> None:
+        self.failures = 0
+        self._deadline_seconds = deadline_seconds
+        self._deadline = trio.current_time() + deadline_seconds
+        self._jitter = jitter
+
+    async def run(self, function: Callable[[], Awaitable[_T]]) -> _T:
+        """Await ``function`` until it succeeds. Raises its first final error, or at the deadline as ``next_try`` does."""
+        while True:
+            try:
+                return await function()
+            except HoldfastError as problem:
+                if not problem.transient:
+                    raise
+                begins = self.next_try(problem)
+            await trio.sleep_until(begins)
+
+    def next_try(self, problem: HoldfastError) -> float:
+        """Note that a try failed with ``problem``; return the trio time for the next one.
+
+        Raises ``RemoteUnavailableError``, with the message of ``problem``, when the deadline comes first.
+        """
+        bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures, _DOUBLINGS))
+        begins = trio.current_time() + bound * self._jitter.uniform(0.5, 1.0)
+        if begins > self._deadline:
+            raise RemoteUnavailableError(
+                f"{problem}; gave up after {self._deadline_seconds:g} s and {self.failures + 1} tries"
+            ) from None
+        self.failures += 1
+        return begins

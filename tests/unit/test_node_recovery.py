@@ -1,0 +1,78 @@
+"""What an earlier daemon's walk of the tree has noted is believed only where it still holds."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StaleNodeError
+from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
+from holdfast.fs.inodes.nodes import Node, NodeTable
+
+ROOT, DIRECTORY, FILE = 2, 10, 20
+FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
+
+
+class Disk:
+    """A tree that is a dictionary: by directory's inode number and name, mode and inode number."""
+
+    def __init__(self, names: Names) -> None:
+        self.entries: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self.orphans: set[int] = set()
+        records: Any = SimpleNamespace(nodes=list)
+        recovery = NodeRecovery(records, lambda: self.orphans, self._stat)
+        self.nodes = NodeTable(ROOT, earlier=recovery)
+        recovery.load(self.nodes, names)
+
+    def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+        if not directory.is_directory:
+            raise NotADirectoryError
+        found = self.entries.get((directory.backing, name))
+        return os.stat_result((found[0], found[1], *[0] * 8)) if found else None
+
+
+def test_a_file_is_found_by_all_names_that_still_lead_to_it() -> None:
+    disk = Disk({DIRECTORY: [(ROOT, b"d")], FILE: [(DIRECTORY, b"a"), (ROOT, b"b"), (ROOT, b"gone")]})
+    disk.entries = {
+        (ROOT, b"d"): (DIRECTORY_MODE, DIRECTORY),
+        (DIRECTORY, b"a"): (FILE_MODE, FILE),
+        (ROOT, b"b"): (FILE_MODE, FILE),
+        (ROOT, b"gone"): (FILE_MODE, FILE + 1),
+    }
+    node = disk.nodes.get(FILE)
+    assert [(parent.id, name) for parent, name in node.names()] == [(DIRECTORY, b"a"), (1, b"b")]
+    assert disk.nodes.get(DIRECTORY).is_directory
+
+
+def test_numbers_of_a_file_and_its_directory_that_new_files_have_got_mean_nothing_any_more() -> None:
+    disk = Disk({DIRECTORY: [(ROOT, b"d")], FILE: [(DIRECTORY, b"a"), (ROOT, b"b")]})
+    disk.entries = {(ROOT, b"new"): (FILE_MODE, DIRECTORY), (ROOT, b"newer"): (FILE_MODE, FILE)}
+    first = disk.nodes.local(disk.nodes.root, b"new", DIRECTORY, FILE_MODE)
+    second = disk.nodes.local(disk.nodes.root, b"newer", FILE, FILE_MODE)
+    assert [[name for _, name in node.names()] for node in (first, second)] == [[b"new"], [b"newer"]]
+
+
+def test_a_file_without_a_name_is_found_as_long_as_it_is_sheltered() -> None:
+    disk = Disk({})
+    disk.orphans.add(FILE)
+    assert not disk.nodes.get(FILE).is_named
+    disk.nodes.forget(FILE, 1)
+    disk.orphans.clear()
+    with pytest.raises(StaleNodeError):
+        disk.nodes.get(FILE)
+
+
+def test_a_directory_that_a_request_names_stays_when_its_last_file_moves_out_of_it() -> None:
+    disk = Disk({DIRECTORY: [(ROOT, b"d")], FILE: [(DIRECTORY, b"a")]})
+    disk.entries = {(ROOT, b"d"): (DIRECTORY_MODE, DIRECTORY), (DIRECTORY, b"a"): (FILE_MODE, FILE)}
+    disk.nodes.local(disk.nodes.root, b"d", DIRECTORY, DIRECTORY_MODE)  # as a rename does, which tells the kernel no id
+    directory = disk.nodes.get(DIRECTORY)
+    file = disk.nodes.local(directory, b"a", FILE, FILE_MODE)
+    disk.nodes.drop_name(file, directory, b"a")
+    assert disk.nodes.known(DIRECTORY) is directory
+    disk.nodes.forget(DIRECTORY, 3)
+    assert disk.nodes.known(DIRECTORY) is None
