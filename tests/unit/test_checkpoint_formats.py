@@ -24,7 +24,7 @@ from holdfast.fs.file_io.prefetch import names_behind
 from holdfast.fs.remote_view import create_hints
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.zones import NameKind, NameTable, name_patterns
-from holdfast_spark.jobs.owning import Owners
+from holdfast_spark.jobs.owners import Owners
 from tests.support import samples
 from tests.support.divided_sweep import divided_sweep, rows_of, warmed
 from tests.support.root_store import RootStore

@@ -61,5 +61,5 @@ LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="strin
 """The same for a sweep: names are relative to its root, and everything has a time."""
 
 PLACED = Form(location="string", location_layout="bigint", name="string", size_bytes="bigint")
-"""Files, and the checkpoint location that each lies in (``locating``), with the position of its layout in the registry of
-checkpoint formats; names and locations are relative to the root."""
+"""Files, and the checkpoint location that each lies in (``checkpoint_locations``), with the position of its layout in
+the registry of checkpoint formats; names and locations are relative to the root."""
