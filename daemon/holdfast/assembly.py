@@ -1,4 +1,4 @@
-"""The parts of a file system, made of a configuration: zones, remote stores, cache, transfers."""
+"""Opening the parts below a file system from the configuration: zones, remote stores, cache, transfers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _log = logging.getLogger("holdfast")
 async def opened(
     config: Config, store: StoreDirectory, index: Index, tables: SessionTables, events: EventLog, counters: Counters
 ) -> Parts:
-    """Return the parts below a file system.
+    """Open and return the parts below a file system.
 
-    Each remote store is asked whether it answers. Raises ``HoldfastError`` if one refuses.
+    Each remote store is probed. Raises ``HoldfastError`` if one refuses.
     """
     zones = _zones(config)
     remotes = {
@@ -65,9 +65,9 @@ def _fallbacks(section: WorkdirsSection) -> Fallbacks:
 
 
 def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remotes: Mapping[str, Remote]) -> None:
-    """Take up the deletions that earlier runs have noted. Those of a store that is not configured stay noted.
+    """Resume the deletions that earlier runs recorded. Those of a store that is not configured stay recorded.
 
-    A note comes before the local step: a file that is still there as a copy of the very version was not deleted.
+    The record precedes the local step: if a copy of that very version still exists, the file was not deleted.
     """
     for version in index.marks.deletions():
         place = zones.place_of(version.path.rpartition(b"/")[0])
@@ -124,7 +124,7 @@ def _remote(
 
 
 async def _probe(remotes: Mapping[str, Remote]) -> None:
-    """Ask all stores at once. One that does not answer may do so later; raises what one says that refuses."""
+    """Probe all stores at once. A store that does not answer may do so later; a refusal is raised."""
     refusals: list[HoldfastError] = []
 
     async def probe(remote: Remote) -> None:
@@ -143,9 +143,9 @@ async def _probe(remotes: Mapping[str, Remote]) -> None:
 
 
 def _make_zone_roots(config: Config, store: StoreDirectory, zones: ZoneMap) -> None:
-    """Create the directories in the root of the mount. Bases are open to everybody, sticky, like /tmp.
+    """Create the directories in the root of the mount. Bases are writable for everybody and sticky, like /tmp.
 
-    Raises ``StoreUnsuitableError`` where something else stands in the place of one.
+    Raises ``StoreUnsuitableError`` if something else has the name of one.
     """
     for name in zones.top_names:
         section = config.mounted_stores.get(os.fsdecode(name))

@@ -1,7 +1,6 @@
-"""``holdfastd``: the process. It reads its configuration, sets up its log, runs the supervisor, and says how it went.
+"""``holdfastd``, the process: reads its configuration, sets up its log, runs the supervisor, and reports the result.
 
-Whoever starts it learns that through ``--ready-fd`` (one JSON line) or systemd's notification socket; else by exit status
-and log.
+The result of the start goes to ``--ready-fd`` (one JSON line) or systemd's notification socket, and to exit status and log.
 """
 
 from __future__ import annotations
@@ -28,19 +27,20 @@ from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
 _TURN_SECONDS = 0.0005
-"""How long a thread that computes in Python may keep the event loop waiting (Python's: 5 ms). A request asks for its turn
-several times, after each system call."""
+"""How long a thread that computes in Python may hold the interpreter (Python's default: 5 ms). The event loop needs it
+several times per request, after each system call.
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = _parser().parse_args(arguments)
-    faulthandler.enable()  # a crash in C says on stderr where
+    faulthandler.enable()  # prints a traceback on a crash in C
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
         loaded = load(options.config, os.environ, settings_of(options.set))
-        path_conflicts.check(loaded, os.environ)  # before anything is opened, the log too
+        path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
@@ -51,20 +51,20 @@ def main(arguments: list[str] | None = None) -> int:
         starter.failed(problem)
         return 1
     except ExceptionGroup as problem:
-        told = _told(problem)
-        if told is not None and not starter.is_ready:
-            starter.failed(told)
+        error = _start_error(problem)
+        if error is not None and not starter.is_ready:
+            starter.failed(error)
         else:
             starter.faulty(problem)
         return 1
-    except Exception as problem:  # noqa: BLE001 nobody else could tell of it: stderr may lead nowhere
+    except Exception as problem:  # noqa: BLE001 the last chance to report it: stderr may lead nowhere
         starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
 
 
-def _told(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
-    """Return what a person can be told of a start that failed; None when it is a defect."""
+def _start_error(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
+    """Return the error for which a start failed; None if it is a bug."""
     inner: Exception = problem
     while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
         inner = inner.exceptions[0]
@@ -72,7 +72,7 @@ def _told(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
 
 
 class _Starter:
-    """Whoever started this process and waits to hear how the start went."""
+    """Reports the result of the start to the process that waits for it."""
 
     def __init__(self, ready_fd: int | None, manager: ServiceManager) -> None:
         self._ready_fd = ready_fd
@@ -84,30 +84,30 @@ class _Starter:
         self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
-        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: who is ready is started again when it dies
-        self._tell({"ready": True, "pid": os.getpid()})
+        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: from now on it is restarted if it dies
+        self._report({"ready": True, "pid": os.getpid()})
 
     def not_needed(self, problem: UnmountedError) -> None:
-        """There is nothing to do. To systemd the end of a daemon that was never ready is a failure, whatever its status."""
+        """There is nothing to do. Report ready all the same: to systemd any exit before that is a failure."""
         _log.info("%s", problem)
         self._manager.tell(f"READY=1\nSTATUS={problem}")
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
-        if not self._tell({"ready": False, "code": problem.code, "message": str(problem)}):
+        if not self._report({"ready": False, "code": problem.code, "message": str(problem)}):
             sys.stderr.write(f"holdfastd: {problem}\n")
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:
-        """The daemon ends by a defect; a person who waits gets the innermost reason, the log all of it."""
+        """The daemon ends because of a bug; the waiting process gets the innermost reason, the log all of it."""
         _log.critical("the daemon ends by a fault of its own", exc_info=problem)
         inner: Exception = problem
         while isinstance(inner, ExceptionGroup):
             inner = inner.exceptions[0]
         reason = f"the daemon ends by a fault of its own ({type(inner).__name__}: {inner}); its log tells more"
-        self._tell({"ready": False, "code": "internal", "message": reason})
+        self._report({"ready": False, "code": "internal", "message": reason})
 
-    def _tell(self, message: dict[str, object]) -> bool:
+    def _report(self, message: dict[str, object]) -> bool:
         if self._ready_fd is None:
             return False
         os.write(self._ready_fd, json.dumps(message).encode() + b"\n")
@@ -117,10 +117,10 @@ class _Starter:
 
 
 def _spare_the_collector() -> None:
-    """Keep what was loaded until now, which stays until the end, out of all later garbage collections.
+    """Exclude everything loaded so far, which stays until the end, from later garbage collections.
 
-    A full one looks at every object and stops the event loop meanwhile: 28 ms for what the imports leave behind alone, and
-    2 ms for each 10,000 nodes. Nodes don't become garbage in cycles, so full collections may be rarer than Python's default.
+    A full collection visits every object and stops the event loop: 28 ms for the objects of the imports alone, and 2 ms per
+    10,000 nodes. Nodes don't become garbage in cycles, so full collections may be rarer than Python's default.
     """
     gc.collect()
     gc.freeze()
@@ -163,7 +163,7 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
 
 
 def _unwritable(file: Path, section: LogSection, loaded: LoadedConfig, reason: str) -> ConfigurationError:
-    """Name the key that has to change: without ``log.file`` the log stands beside the store directory."""
+    """Return an error that names the key to change: without ``log.file`` the log is beside the store directory."""
     if section.file:
         return ConfigurationError(f"log.file: can't write {file}: {reason}")
     directory = Path(loaded.config.store.directory)
@@ -179,7 +179,7 @@ def _unwritable(file: Path, section: LogSection, loaded: LoadedConfig, reason: s
 
 
 def _time(handler: logging.Handler) -> str:
-    """Return the format of the time in a line of the log: none where systemd's journal adds its own (systemd.exec(5))."""
+    """Return the time format of log lines; empty if systemd's journal adds its own (systemd.exec(5))."""
     to_journal = "JOURNAL_STREAM" in os.environ and not isinstance(handler, logging.FileHandler)
     return "" if to_journal else "%(asctime)s "
 
@@ -187,8 +187,8 @@ def _time(handler: logging.Handler) -> str:
 def run() -> NoReturn:
     """Run the daemon and end the process.
 
-    Everything is closed by then. Threads that were abandoned in the middle of a request to a store must not keep it: to take
-    the interpreter down around native code may be to wait for them for ever.
+    Everything is closed by then. Threads abandoned in the middle of a request to a store must not keep the process alive:
+    shutting the interpreter down could wait for their native code for ever.
     """
     status = main()
     logging.shutdown()

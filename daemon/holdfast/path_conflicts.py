@@ -1,7 +1,8 @@
-"""Where the daemon's own files and its stores may lie: not in its mountpoint, where it would wait for itself, and no store
-in another, whose objects would have two paths.
+"""Conflicts between the paths of the daemon's files, its stores and its mountpoint.
 
-Nothing at or below the mountpoint is looked at: it might wait for a daemon, which this process may be about to become.
+Nothing may lie in the mountpoint, where the daemon would wait for itself, and no store inside another, because its objects
+would have two paths. Nothing at or below the mountpoint is accessed: that might wait for a daemon, which this process may
+be about to become.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from holdfast.remote import directory_of, location_of
 from holdfast.remote.redaction import public_url
 
 _MOST_LINKS = 40
-"""As many as the kernel follows (path_resolution(7))."""
+"""The limit that the kernel uses (path_resolution(7))."""
 _OPTIONS = {
     "store.directory": " (--store)",
     "control.socket": " (--socket)",
@@ -25,11 +26,11 @@ _OPTIONS = {
 
 
 def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
-    """Make sure that nothing of the daemon's lies in the mountpoint, and no store in another.
+    """Make sure that no file of the daemon lies in the mountpoint, and no store in another.
 
     Raises ``ConfigurationError``, which names the key.
     """
-    if loaded.config.mount.mountpoint:  # else it is told elsewhere
+    if loaded.config.mount.mountpoint:  # otherwise reported elsewhere
         _check_outside(loaded)
     _check_apart(loaded, environment)
 
@@ -69,7 +70,7 @@ def _places(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _leads_into(path: str, covered: str) -> bool:
-    """Say whether the way along the absolute ``path`` leads into ``covered``, which has no symbolic links."""
+    """Say whether the absolute ``path`` leads into ``covered``, following symbolic links. ``covered`` has none."""
     names, at, links = path.split("/")[::-1], "/", 0
     while names and links < _MOST_LINKS:
         name = names.pop()

@@ -1,9 +1,8 @@
-"""The daemon as a whole: what is opened in which order, what runs side by side, and in which order it stops.
+"""The daemon as a whole: what is opened in which order, what runs concurrently, and in which order it stops.
 
-Start: mountpoint, store, index, remote stores, file system, mount, control socket. Stop is the reverse, by leaving
-nested blocks: the kernel's requests end first, then background work, then the index is synced and closed. A daemon that
-makes room for the next one stops in the same order, but leaves the mount, and does not wait for requests: they are sent
-again.
+Start: mountpoint, store, index, remote stores, file system, mount, control socket. Stop is the reverse, by leaving nested
+blocks: the kernel's requests end first, then background work, then the index is synced and closed. A daemon that hands over
+stops in the same order, but leaves the mount and does not wait for requests, because they are resent.
 """
 
 from __future__ import annotations
@@ -34,44 +33,42 @@ from holdfast.telemetry import Counters, EventLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
-_UMASK = (
-    0o022  # what the file system creates gets its mode set; this is for the store's and the remote directories' own files
-)
+_UMASK = 0o022  # files of the mount get an explicit mode; this is for the files of the store and of remote directories
 
 
 async def run(
     loaded: LoadedConfig, manager: ServiceManager, descriptors: Mapping[str, int], ready: Callable[[], None]
 ) -> bool:
-    """Run the daemon until it is told to stop or the file system is unmounted; return whether to start it again.
+    """Run the daemon until it is stopped or the file system is unmounted; return whether to start it again.
 
-    A living mount that is among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
-    ``HoldfastError`` when it can't start; nothing is left mounted then but a mount that can still be taken over; and
-    ``UnmountedError`` when it need not.
+    A living mount among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
+    ``HoldfastError`` if the daemon can't start; nothing is left mounted then, except a mount that can still be taken over.
+    Raises ``UnmountedError`` if it need not start.
     """
     _prepare_process()
-    succession = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
     inheritance = None
-    if not descriptors:  # asked before the session is claimed: the daemon that is to take the mount over may be starting
+    if not descriptors:  # before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
     try:
-        inheritance = succession.find()
-        return await _run(loaded.config, succession, inheritance, "", ready)
+        inheritance = handover.find()
+        return await _run(loaded.config, handover, inheritance, "", ready)
     except TakeoverError as problem:
-        succession.check_wanted()
+        handover.check_wanted()
         if inheritance is not None:
             inheritance.clear_away(loaded.config.mount.mountpoint)
-        succession.abandon()
-        return await _run(loaded.config, succession, None, str(problem), ready)
+        handover.abandon()
+        return await _run(loaded.config, handover, None, str(problem), ready)
 
 
 async def _run(
-    config: Config, succession: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+    config: Config, handover: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
 ) -> bool:
-    """Serve one mount: the one that is inherited, or a new one. ``refusal``: why an older one is not taken over."""
+    """Serve one mount, inherited or new. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
         mountpoint.check(config.mount.mountpoint)
     counters = Counters()
-    with _store(config, inheritance) as store, _index(store) as index, _session(succession, inheritance) as tables:
+    with _store(config, inheritance) as store, _index(store) as index, _session(handover, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
         if index.renewed:
             events.emit("index-renewed", why=index.renewed)
@@ -91,15 +88,15 @@ async def _run(
             kernel,
             path,
             allow_other=config.mount.allow_other,
-            keep=succession.area.exchange,
+            keep=handover.area.exchange,
             device=inheritance.device if inheritance else None,
         )
         with ExitStack() as undo:
             undo.callback(session.close)
             if inheritance is None:
-                succession.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+                handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
-        serving = Serving(base, files, workdirs, session, succession, ready, is_inherited=inheritance is not None)
+        serving = Serving(base, files, workdirs, session, handover, ready, is_inherited=inheritance is not None)
         await serving.run()
         return serving.wants_restart
 
@@ -134,10 +131,10 @@ def _index(store: StoreDirectory) -> Iterator[Index]:
 
 
 @contextmanager
-def _session(succession: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
+def _session(handover: Handover, inheritance: Inheritance | None) -> Iterator[SessionTables]:
     if inheritance is None:
-        succession.begin()
-    tables = succession.area.open_tables()
+        handover.begin()
+    tables = handover.area.open_tables()
     try:
         yield tables
     finally:

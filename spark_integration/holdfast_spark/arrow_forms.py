@@ -1,4 +1,4 @@
-"""The columns of rows that tasks make and take: the same words for Spark (DDL) and for Arrow (a schema)."""
+"""Row formats of tasks: the same columns for Spark (DDL) and for Arrow (a schema)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Form:
 
     @property
     def schema(self) -> Any:
-        """The same for Arrow."""
+        """The Arrow schema."""
         return pyarrow.schema([(name, _TYPES[kind]) for name, kind in self.columns.items()])
 
     def batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield rows, in the order of the columns, as Arrow's batches; no more are held than one batch has."""
+        """Yield rows, in the order of the columns, as Arrow batches. Holds no more than one batch in memory."""
         schema = self.schema
         waiting = iter(rows)
         while some := list(islice(waiting, _ROWS_PER_BATCH)):
@@ -46,7 +46,7 @@ class Form:
             yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
     def table(self, rows: Iterable[tuple[Any, ...]]) -> Any:
-        """Return rows as one table of Arrow's."""
+        """Return rows as one Arrow table."""
         return pyarrow.Table.from_batches(self.batches(rows), self.schema)
 
     def rows(self, batch: Any) -> Iterator[tuple[Any, ...]]:
@@ -55,11 +55,11 @@ class Form:
 
 
 OBJECTS = Form(key="string", size_bytes="bigint", modified_ns="bigint", etag="string", is_directory="boolean")
-"""What a store holds. ``modified_ns`` is by the store's clock, 0 if it does not tell; directories if they are real."""
+"""The content of a store. ``modified_ns`` is by the store's clock, 0 if unknown; directories only if they are real."""
 
 LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="string", is_directory="boolean")
-"""The same for a sweep: names are relative to its root, and everything has a time."""
+"""The same for a sweep: names are relative to its root, and every entry has a time."""
 
 PLACED = Form(location="string", location_layout="bigint", name="string", size_bytes="bigint")
-"""Files, and the checkpoint location that each lies in (``checkpoint_locations``), with the position of its layout in
-the registry of checkpoint formats; names and locations are relative to the root."""
+"""Files, each with the checkpoint location that it lies in (``checkpoint_locations``) and the position of its layout in the
+registry of checkpoint formats. Names and locations are relative to the root."""

@@ -1,8 +1,8 @@
 """Spark sessions that keep their state on the mount: ``configure(builder, …)`` and ``checkpoint_location(…)``.
 
-What is set, and why, was read from Spark's source or measured (``docs/spark.md``):
+The settings and their reasons come from Spark's source or from measurements (``docs/spark.md``):
 
-- RocksDB state stores with changelogs: a batch commits what changed, not a snapshot;
+- RocksDB state stores with changelogs: a batch commits its changes, not a snapshot;
 - the file-system based checkpoint manager: Spark's default for ``file:`` forks a process for each path it looks at;
 - ``spark.local.dir`` and the JVM's temporary directory in a working directory: on the node's disk, emptied at each start,
   never sent anywhere, and hard-linkable.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_STORE = WorkdirsSection().local_state
-"""The store that local state falls back to where nothing else is configured."""
+"""The store that local state falls back to by default."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
-"""PySpark's own choice, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
+"""PySpark's default, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
 _MANAGER = "FileSystemBasedCheckpointFileManager"
 _MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
 _MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -38,22 +38,22 @@ def configure(
 ) -> SparkSession.Builder:
     """Return ``builder`` set up to keep its state on the mount.
 
-    The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends: a second process with
-    the same name is refused (``RefusedError``, which names the holder). Call it before the session is made, once in a
-    process. Raises ``DaemonUnreachableError`` when no daemon answers on ``socket`` (default: ``$HOLDFAST_SOCKET``,
-    then ``/run/holdfast/control.sock``).
+    The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends. A second process with
+    the same name is refused (``RefusedError``, which names the holder). Call it before the session is made, once per
+    process. Raises ``DaemonUnreachableError`` if no daemon answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
+    ``/run/holdfast/control.sock``).
     """
     workdir = acquire(role, name, socket)
     local = Path(workdir.path) / "tmp" / "spark"
     local.mkdir(exist_ok=True)
-    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would beat spark.local.dir
+    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
     for key, value in settings(local).items():
         builder = builder.config(key, value)
     return builder
 
 
 def settings(local: Path) -> dict[str, str]:
-    """Return the Spark settings for state that is kept on the mount, with Spark's own files in the directory ``local``."""
+    """Return the Spark settings for state on the mount, with Spark's own files in the directory ``local``."""
     return {
         "spark.local.dir": str(local),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={local}",
@@ -71,7 +71,7 @@ def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
 
 
 def checkpoint_location(name: str, socket: str | None = None, *, store: str = DEFAULT_STORE) -> str:
-    """Return the URL for ``checkpointLocation`` of the query ``name``: the same on every node of the cluster.
+    """Return the URL for ``checkpointLocation`` of the query ``name``, which is the same on every node of the cluster.
 
     ``store`` is one of the daemon's stores. Raises ``ConfigurationError`` if the daemon does not have it.
     """

@@ -1,7 +1,7 @@
-"""Stores as tasks use them: an address that travels to executors, and requests that are tried again.
+"""Stores as tasks use them: an address that can be sent to executors, and requests with retries.
 
-The only module of the Spark side that opens stores: jobs list and read what is too much for one machine, so they can't go
-through a daemon's mount. Executors need the ``holdfast`` package and credentials, the latter in their environment.
+The only module of the Spark side that opens stores. Jobs list and read too much for one machine, so they can't use a
+daemon's mount. Executors need the ``holdfast`` package, and credentials in their environment.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PARALLEL = 8
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """Where a store is. ``options`` go to the library behind its scheme, as in the daemon's configuration."""
+    """The address of a store. ``options`` go to the library behind its scheme, as in the daemon's configuration."""
 
     url: str
     options: Mapping[str, str] = field(default_factory=dict)
 
     def open(self) -> RemoteStore:
-        """Open the store. Raises ``ConfigurationError``, ``RemoteRefusedError``; makes no directory where there is none."""
+        """Open the store. Never creates its directory. Raises ``ConfigurationError`` and ``RemoteRefusedError``."""
         if self.url.startswith("file://") and not directory_of(self.url).is_dir():
             raise ConfigurationError(f"{self.url}: there is no such directory")
         return open_store(
@@ -67,7 +67,7 @@ def patiently(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> _T:
-    """Return ``ask()``, tried again after passing errors for a minute. Raises the last one, and what can't pass at once."""
+    """Return ``ask()``, retrying transient errors for a minute. Raises the last one, and any other error at once."""
     deadline = clock() + _PATIENCE_SECONDS
     pause_seconds = _FIRST_PAUSE_SECONDS
     while True:
@@ -81,7 +81,7 @@ def patiently(
 
 
 def in_parallel(function: Callable[[_T], _R], items: Iterable[_T], parallel: int = _PARALLEL) -> Iterator[_R]:
-    """Yield ``function`` of each item, in order, a few at a time; no more results are held than that."""
+    """Yield ``function`` of each item, in order, a few at a time. Holds no more results than that."""
     waiting = iter(items)
     with ThreadPoolExecutor(parallel) as pool:
         while some := list(islice(waiting, parallel)):

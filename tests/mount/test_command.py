@@ -333,7 +333,7 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
 
 
 def test_umount_ends_a_daemon_whose_mount_a_container_keeps(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounting, "_UNTIL_TOLD_SECONDS", 0.2)
+    monkeypatch.setattr(mounting, "_BEFORE_SIGTERM_SECONDS", 0.2)
     container = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]
     with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdout is not None

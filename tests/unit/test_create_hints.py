@@ -12,10 +12,10 @@ from holdfast.zones import NameKind
 
 @pytest.mark.parametrize(("thread", "is_known"), [(7, True), (0, False)])
 def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool) -> None:
-    intents = CreateHints(clock=lambda: 0.0)
-    intents.created(b"offsets", NameKind.WRITE_ONCE, thread)
-    assert intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, 0.0) is is_known
-    assert not intents.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, 0.0)
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.created(b"offsets", NameKind.WRITE_ONCE, thread)
+    assert hints.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, thread, 0.0) is is_known
+    assert not hints.is_creating(b"offsets", b"1", NameKind.WRITE_ONCE, 8, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -32,55 +32,55 @@ def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool
     ],
 )
 def test_who_wins_one_log_of_a_checkpoint_writes_the_others(won: bytes, asked: bytes, is_driver: bool) -> None:
-    intents = CreateHints(clock=lambda: 0.0)
-    intents.created(won, NameKind.WRITE_ONCE, 7)
-    assert intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, 60.0) is is_driver
-    assert not intents.is_creating(asked, b"2", NameKind.WRITE_ONCE, 7, 60.1), "listed too long ago"
-    assert not intents.is_creating(asked, b"1", NameKind.WRITE_ONCE, 8, 0.0)
-    assert not intents.is_creating(asked, b"1", NameKind.REPLACEABLE, 7, 0.0)
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.created(won, NameKind.WRITE_ONCE, 7)
+    assert hints.is_creating(asked, b"1", NameKind.WRITE_ONCE, 7, 60.0) is is_driver
+    assert not hints.is_creating(asked, b"2", NameKind.WRITE_ONCE, 7, 60.1), "listed too long ago"
+    assert not hints.is_creating(asked, b"1", NameKind.WRITE_ONCE, 8, 0.0)
+    assert not hints.is_creating(asked, b"1", NameKind.REPLACEABLE, 7, 0.0)
 
 
 def test_two_threads_that_write_different_logs_are_both_known() -> None:
-    intents = CreateHints(clock=lambda: 0.0)
-    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
-    intents.created(b"a/sources/0", NameKind.WRITE_ONCE, 8)
-    assert intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 1000.0)
-    assert intents.is_creating(b"a/sources/0", b"1", NameKind.WRITE_ONCE, 8, 1000.0)
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    hints.created(b"a/sources/0", NameKind.WRITE_ONCE, 8)
+    assert hints.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 1000.0)
+    assert hints.is_creating(b"a/sources/0", b"1", NameKind.WRITE_ONCE, 8, 1000.0)
 
 
 def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
-    intents = CreateHints(clock=lambda: 0.0)
-    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
-    assert not intents.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    assert not hints.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
 
 
 def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_another_one() -> None:
     now = [0.0]
-    intents = CreateHints(clock=lambda: now[0])
-    intents.directory_made(b"made", 7)
+    hints = CreateHints(clock=lambda: now[0])
+    hints.directory_made(b"made", 7)
     for kind in (NameKind.WRITE_ONCE, NameKind.REPLACEABLE):
-        assert intents.is_creating(b"made", b"1", kind, 7, math.inf)
-        assert not intents.is_creating(b"made", b"1", kind, 8, math.inf)
+        assert hints.is_creating(b"made", b"1", kind, 7, math.inf)
+        assert not hints.is_creating(b"made", b"1", kind, 8, math.inf)
     now[0] = 1.1
-    assert not intents.is_creating(b"made", b"1", NameKind.REPLACEABLE, 7, math.inf)
-    assert intents.is_creating(b"made", b"2", NameKind.REPLACEABLE, 7, math.inf)
+    assert not hints.is_creating(b"made", b"1", NameKind.REPLACEABLE, 7, math.inf)
+    assert hints.is_creating(b"made", b"2", NameKind.REPLACEABLE, 7, math.inf)
 
 
 def test_who_made_a_directory_is_not_about_to_create_names_in_it_once_it_was_removed() -> None:
-    intents = CreateHints(clock=lambda: 0.0)
-    intents.directory_made(b"made", 7)
-    intents.created(b"made", NameKind.WRITE_ONCE, 7)
-    intents.directory_gone(b"made")
-    assert not intents.is_creating(b"made", b"1", NameKind.WRITE_ONCE, 7, 0.0)
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.directory_made(b"made", 7)
+    hints.created(b"made", NameKind.WRITE_ONCE, 7)
+    hints.directory_gone(b"made")
+    assert not hints.is_creating(b"made", b"1", NameKind.WRITE_ONCE, 7, 0.0)
 
 
 def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None:
     now = 0.0
-    intents = CreateHints(clock=lambda: now)
-    intents.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    hints = CreateHints(clock=lambda: now)
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
 
     def is_creating(name: bytes) -> bool:
-        return intents.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0)
+        return hints.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0)
 
     assert is_creating(b"1")
     now = 0.9
@@ -88,6 +88,6 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     now = 1.1
     assert not is_creating(b"1")
     assert is_creating(b"2")
-    intents.told_missing(b"a/offsets", b"1", 7)
+    hints.answered_missing(b"a/offsets", b"1", 7)
     now = 5.0
     assert not is_creating(b"1")

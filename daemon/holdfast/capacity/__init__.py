@@ -1,4 +1,4 @@
-"""How much of the disk the cache may use, and what goes when it is too much."""
+"""Cache capacity: how much of the disk the cache may use, and what is evicted."""
 
 from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
 from holdfast.capacity.room import Room

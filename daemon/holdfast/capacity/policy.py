@@ -1,4 +1,4 @@
-"""What to evict: pure functions of what there is."""
+"""The eviction policy, as pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A clean, unpinned file: dropping it loses nothing but time.
+    """A clean, unpinned file: dropping it costs nothing but time.
 
     ``used_ns`` is the time of its last use.
     """
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def bytes_to_free(limits: Limits, usage: Usage, wanted_bytes: int) -> int:
-    """Return how much must go before ``wanted_bytes`` may be written; 0 when there is room."""
+    """Return how many bytes must be freed before ``wanted_bytes`` may be written; 0 if there is room."""
     below_reserve = limits.min_free_bytes + wanted_bytes - usage.free_bytes
     cached_bytes = usage.cached_bytes + wanted_bytes
     above_watermark = 0
@@ -48,11 +48,11 @@ def bytes_to_free(limits: Limits, usage: Usage, wanted_bytes: int) -> int:
 
 
 def can_ever_fit(limits: Limits, usage: Usage, wanted_bytes: int) -> bool:
-    """Say whether ``wanted_bytes`` could be written if all of the cache went. If not, nothing should go for their sake."""
+    """Say whether ``wanted_bytes`` would fit into an empty cache. If not, do not evict for their sake."""
     within_limit = not limits.max_bytes or wanted_bytes <= limits.max_bytes
     return within_limit and usage.free_bytes + usage.cached_bytes - wanted_bytes >= limits.min_free_bytes
 
 
 def in_order_of_eviction(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates, the longest unused first. Evict from the front, and stop when enough became free."""
+    """Return the candidates, least recently used first. Evict from the front until enough is free."""
     return sorted(candidates, key=lambda candidate: candidate.used_ns)

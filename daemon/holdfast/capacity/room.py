@@ -1,7 +1,7 @@
 """Room in the cache and on its disk: measured, and made by evicting clean, closed files.
 
-Eviction drops files that the store has; files that are dirty, open, pinned or linked from elsewhere stay. The free-space
-reserve is also kept in the background, because working directories fill the same disk.
+Eviction drops files that the store has. Files that are dirty, open, pinned or linked from elsewhere stay. The free-space
+reserve is also enforced in the background, because working directories fill the same disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.transfer import CachedCopies
 _log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
-_RELEASE_SECONDS = 0.05  # a file that was just closed counts as open until the kernel has sent its RELEASE
+_RELEASE_SECONDS = 0.05  # a file just closed counts as open until the kernel has sent its RELEASE
 
 
 class Room:
@@ -66,7 +66,7 @@ class Room:
                 )
 
     async def evict(self, wanted_bytes: int) -> int:
-        """Evict until ``wanted_bytes`` are free or nothing is left to evict; return how many bytes were freed."""
+        """Evict until ``wanted_bytes`` are freed or nothing is left to evict; return the number of bytes freed."""
         if wanted_bytes <= 0:
             return 0
         self._index.entries.flush_uses()
@@ -82,7 +82,7 @@ class Room:
         return freed
 
     def evict_file(self, inode: int) -> bool:
-        """Evict one file if that is allowed; say whether it was evicted."""
+        """Evict one file if that is allowed; return whether it was evicted."""
         entry = self._index.entries.get(inode)
         if entry is None or not self._is_evictable(entry) or self._copies.is_open(inode):
             return False
@@ -95,7 +95,7 @@ class Room:
         return True
 
     async def run(self) -> None:
-        """Keep the reserve free, until cancelled."""
+        """Enforce the free-space reserve until cancelled."""
         while True:
             await trio.sleep(_CHECK_SECONDS)
             self._index.keep_reserve()

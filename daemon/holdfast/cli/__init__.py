@@ -1,4 +1,4 @@
-"""The ``holdfast`` command. It uses the control client and the configuration, and nothing of the daemon's internals."""
+"""The ``holdfast`` command. It uses only the control client and the configuration, no internals of the daemon."""
 
 from holdfast.cli.app import main
 

@@ -41,7 +41,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command; a Holdfast error ends it with one line on stderr and status 1."""
+    """Run the command. A Holdfast error prints one line on stderr and exits with status 1."""
     try:
         app(prog_name="holdfast")
     except HoldfastError as problem:

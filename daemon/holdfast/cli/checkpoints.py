@@ -141,7 +141,7 @@ def _content(file: Path) -> bytes:
 
 
 def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
-    """Show a plan that was just made and, unless nothing else was asked for, execute it."""
+    """Show a newly made plan and, unless it is a dry run, execute it."""
     if not as_json:
         _print(plan)
     if dry_run or not (plan.count or as_json):

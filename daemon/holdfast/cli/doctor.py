@@ -1,4 +1,4 @@
-"""doctor: is this machine fit, is everything there, and how is each fault mended."""
+"""doctor: checks of the machine, the stores and the daemon, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OLDEST_KERNEL = (5, 4)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: ``level`` is ok, warn or fail; ``mend`` says what to do."""
+    """One check. ``level`` is ok, warn or fail; ``mend`` says what to do."""
 
     check: str
     level: str
@@ -173,7 +173,7 @@ def _remote(name: str, section: ZoneSection, settings: Config, status: Status | 
 
 
 def _not_configured(settings: Config, status: Status | None) -> Iterator[Finding]:
-    """What this node has of zones that are no longer configured: a daemon knows what of it was not sent."""
+    """Report zones that are no longer configured; a running daemon knows which of their files are unsent."""
     mend = "set stores.{0}.url again, and what was not sent is sent; or see to what is in {1}"
     tree = Path(settings.store.directory) / "tree"
     if status is not None:
@@ -223,7 +223,7 @@ def _mountpoints() -> list[str]:
 def _is_dead(path: str) -> bool:
     try:
         return not mountpoint.is_alive(path)
-    except MountpointError:  # another user's, and not for this one to see
+    except MountpointError:  # another user's, and not visible to this one
         return False
 
 

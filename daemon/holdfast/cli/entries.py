@@ -124,7 +124,7 @@ def _done(sentence: str, *, as_json: bool) -> None:
 
 
 def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Progress]:
-    """Yield the steps of several actions as if they were one."""
+    """Chain the steps of several actions into one."""
     done = total = bytes_done = 0
     for steps in actions:
         last = Progress(done=0, total=0, bytes_done=0)
@@ -136,7 +136,7 @@ def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Prog
 
 
 def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -> int:
-    """Show an action's progress and result; return how many files had a problem."""
+    """Show an action's progress and result; return the number of files with a problem."""
     problems: list[Progress] = []
     last = Progress(done=0, total=0, bytes_done=0)
     columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), DownloadColumn())

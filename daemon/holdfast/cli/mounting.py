@@ -26,7 +26,7 @@ from holdfast.errors import ConfigurationError, DaemonUnreachableError, Holdfast
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
-_UNTIL_TOLD_SECONDS = 15.0
+_BEFORE_SIGTERM_SECONDS = 15.0
 _ASK_SECONDS = 0.02
 
 
@@ -69,7 +69,7 @@ def mount(
         "control.socket": str(socket.absolute()) if socket else None,
     }
     options = _with_settings(options, settings_of(settings or []))
-    loaded = load(config, os.environ, options)  # a mistake is told here, not in a log
+    loaded = load(config, os.environ, options)  # report mistakes here, not in a log
     path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
@@ -126,18 +126,18 @@ def restart(
         status = client.status()
     if status.takeover == "takeover":
         started = _replace(socket)
-        told = "the mount went on"
+        outcome = "the mount went on"
     else:
         started = _mount_again(status, lazy=lazy)
-        told = f"{status.takeover}; so it was unmounted and mounted again"
+        outcome = f"{status.takeover}; so it was unmounted and mounted again"
     if as_json:
         print_json({**started, "mountpoint": status.mountpoint})
     else:
-        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {told}")
+        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
 
 
 def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:
-    """Return what options and ``--set`` give together. Raises ``ConfigurationError`` for a key that both do."""
+    """Merge options and ``--set``. Raises ``ConfigurationError`` for a key in both."""
     for key in settings:
         if options.get(key) is not None:
             raise ConfigurationError(f"--set {key}: another option says this too; keep one of them")
@@ -145,7 +145,7 @@ def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> 
 
 
 def _replace(socket: Path) -> dict[str, object]:
-    """Let the daemon leave its mount to the next one; return what that says of itself."""
+    """Restart the daemon under its mount; return the new one's ready message."""
     with ControlClient(socket) as client:
         pid = client.restart().pid
     _wait_end(pid)
@@ -172,7 +172,7 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
 
 
 def _keeper(config: Config) -> list[str]:
-    """Return the command that runs what comes after it and holds the mount."""
+    """Return the command line prefix that runs the daemon under a keeper, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
     keeper = [sys.executable, "-m", "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
@@ -180,9 +180,9 @@ def _keeper(config: Config) -> list[str]:
 
 
 def _start(command: list[str], at: int | None = None) -> dict[str, object]:
-    """Start the daemon in the background; return what it says of itself. Raises ``HoldfastError`` with its reason.
+    """Start the daemon in the background; return its ready message. Raises ``HoldfastError`` with its reason.
 
-    ``at`` is where in the command the option goes that names the pipe for that; None: at the end.
+    ``at`` is the position in the command for the option that names the pipe; None: at the end.
     """
     reader, writer = os.pipe()
     option = ["--ready-fd", str(writer)]
@@ -210,16 +210,16 @@ def _start(command: list[str], at: int | None = None) -> dict[str, object]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what did not get ready: nobody waits for it any more, and it may be in the way of the next one."""
+    """End a daemon that did not get ready: it may be in the way of the next one."""
     process.terminate()
     try:
-        process.wait(_UNTIL_TOLD_SECONDS)
+        process.wait(_BEFORE_SIGTERM_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its keeper
 
 
 def _without_ready_fd(command: list[str]) -> list[str]:
-    if "--ready-fd" not in command:  # it was started again by a keeper, which nobody waited for
+    if "--ready-fd" not in command:  # a keeper has restarted it, with nobody waiting
         return command
     at = command.index("--ready-fd")
     return command[:at] + command[at + 2 :]
@@ -230,22 +230,22 @@ def _daemon_of(path: str, socket: Path) -> int | None:
     try:
         with ControlClient(socket) as client:
             status = client.status()
-    except HoldfastError:  # it may be the one at fault: the mount goes all the same
+    except HoldfastError:  # the daemon itself may be at fault: unmount all the same
         return None
     return status.pid if status.mountpoint == mountpoints.real_path(path) else None
 
 
 def _wait_end(pid: int) -> None:
-    """Wait until the daemon has ended: by itself, for its mount is gone, or because it is told to.
+    """Wait until the daemon has ended: on its own, because its mount is gone, or by SIGTERM after a while.
 
-    It does not notice where another mount namespace, a container's for instance, has kept a copy of the mount.
+    It does not notice the unmount if another mount namespace, such as a container's, still has a copy of the mount.
     """
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        if _ends_within(fd, _UNTIL_TOLD_SECONDS):
+        if _ends_within(fd, _BEFORE_SIGTERM_SECONDS):
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(fd, signal.SIGTERM)

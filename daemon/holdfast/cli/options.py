@@ -1,4 +1,4 @@
-"""Options that every command has."""
+"""Options shared by the commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Settings = Annotated[
 
 
 def asking_client(socket: Path) -> ControlClient:
-    """Return a client for a question; for who may not use ``socket``, of the one beside it that is for everybody."""
+    """Return a client for queries. Users without access to ``socket`` get the public socket beside it."""
     readable = socket.with_name("status.sock")
     if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
         return ControlClient(readable)

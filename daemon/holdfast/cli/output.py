@@ -1,4 +1,4 @@
-"""What the command prints: tables for people, JSON for programs, one line for an error."""
+"""Output: tables for people, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def print_json(message: object) -> None:
-    """Print a message, or a list of them, as JSON, and flush: readers of a stream wait for each message."""
+    """Print a message, or a list of them, as JSON. Flushes, because readers of a stream wait for each message."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(message), indent=2).decode() + "\n")
     sys.stdout.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """Print rows under column titles; ``empty`` if there are none. One row is one line, however wide the terminal is."""
+    """Print rows under column titles; ``empty`` if there are none. Each row is one line at any terminal width."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     if not cells:
         console.print(empty)

@@ -1,4 +1,4 @@
-"""Configuration: what can be set (``schema``), and where each value comes from (``sources``)."""
+"""Configuration: the settings (``schema``), and the sources of their values (``sources``)."""
 
 from holdfast.config.schema import (
     CacheSection,

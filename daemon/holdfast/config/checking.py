@@ -1,4 +1,4 @@
-"""One key's value against the schema, so that an error names the key at fault and says what it may hold."""
+"""Validation of single keys, so that an error names the key and says what is allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 
 
 def kind_of(key: Key) -> Any:
-    """Return the type of the value at ``key``. Raises ``ValueError``, with a suggestion, when there is no such key."""
+    """Return the type of the value at ``key``. Raises ``ValueError``, with a suggestion, if there is no such key."""
     kind: Any = Config
     for depth, part in enumerate(key):
         if _is_struct(kind):
@@ -33,7 +33,7 @@ def kind_of(key: Key) -> Any:
 
 
 def check(key: Key, value: Any) -> None:
-    """Raise ``ValueError``, which says what is allowed, unless ``value`` may stand at ``key``."""
+    """Raise ``ValueError``, which says what is allowed, unless ``value`` is valid at ``key``."""
     kind = kind_of(key)
     if value == {} and _is_section(kind):
         return
@@ -45,14 +45,14 @@ def check(key: Key, value: Any) -> None:
 
 
 def decode(kind: type, value: Any) -> Any:
-    """Read the types that msgspec does not know (its ``dec_hook``)."""
+    """Decode the types that msgspec does not know (its ``dec_hook``)."""
     if issubclass(kind, ByteSize | FileMode):
         return kind.parse(value)
     raise NotImplementedError(kind)
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Say which of ``known`` may have been meant by ``name``, or all of them."""
+    """Suggest the one of ``known`` that is closest to ``name``, or list all of them."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
 
@@ -63,7 +63,7 @@ def is_list(kind: Any) -> bool:
 
 
 def is_secret(key: Key) -> bool:
-    """Say whether the value at ``key`` must not be shown. Names of keys are, ids of keys and paths of files are not."""
+    """Say whether the value at ``key`` must not be shown. Ids of keys and paths of key files may be shown."""
     name = key[-1].lower()
     if any(word in name for word in ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas")):
         return True
@@ -87,7 +87,7 @@ def _no_such(key: Key, depth: int, known: list[str]) -> str:
 
 
 def _allowed(kind: Any) -> str:
-    """Say in words what values of ``kind`` may be."""
+    """Describe in words the valid values of ``kind``."""
     bounds = ""
     if get_origin(kind) is Annotated:
         kind, *metas = get_args(kind)

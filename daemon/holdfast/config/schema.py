@@ -1,9 +1,8 @@
-"""What can be configured: one struct for each section of ``holdfast.toml``, with the defaults.
+"""The configuration's schema: one struct for each section of ``holdfast.toml``, with the defaults.
 
 Each key is also the environment variable ``HOLDFAST_SECTION__KEY``. Keys of sizes end in ``_bytes``, of times in
-``_seconds``. There may be any number of tables ``[stores.NAME]`` and ``[roles.NAME]``; the names of the two stores that are
-there by default stand here and nowhere else. ``docs/configuration.md`` is written from this file; a test holds the two
-together.
+``_seconds``. There may be any number of tables ``[stores.NAME]`` and ``[roles.NAME]``; the names of the two default stores
+appear here and nowhere else. ``docs/configuration.md`` is written from this file; a test compares the two.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class Durability(enum.Enum):
 
 
 class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Base of all sections: keys nobody knows are an error."""
+    """Base of all sections: unknown keys are an error."""
 
 
 class MountSection(Section, frozen=True):
-    """``[mount]``: where, and for whom."""
+    """``[mount]``: the mountpoint, and who may use it."""
 
     mountpoint: str = ""
     allow_other: bool = True
@@ -48,7 +47,7 @@ class StoreSection(Section, frozen=True):
 
 
 class ZoneSection(Section, frozen=True):
-    """``[stores.NAME]``: a remote store, and how its zone ``/NAME`` behaves. Without a URL it is left out of the mount."""
+    """``[stores.NAME]``: a remote store and the policy of its zone ``/NAME``. Without a URL it is left out of the mount."""
 
     url: str
     durability: Durability = Durability.COMMIT
@@ -60,7 +59,7 @@ class ZoneSection(Section, frozen=True):
 
 
 class NamesSection(Section, frozen=True):
-    """``[names]``: which names are of which kind, added to the built-in patterns (``checkpoints.formats``)."""
+    """``[names]``: patterns for kinds of names, in addition to the built-in ones (``checkpoints.formats``)."""
 
     temporary: list[str] = msgspec.field(default_factory=list)
     sidecar: list[str] = msgspec.field(default_factory=list)
@@ -109,7 +108,7 @@ class WorkdirsSection(Section, frozen=True):
 
 
 class RoleSection(Section, frozen=True):
-    """``[roles.NAME]``: what differs for one role; what is not set is taken from ``[workdirs]``."""
+    """``[roles.NAME]``: settings of one role; keys that are not set are taken from ``[workdirs]``."""
 
     base: NotEmpty | None = None
     retain_seconds: NotNegative | None = None
@@ -118,7 +117,7 @@ class RoleSection(Section, frozen=True):
 
 
 class SweepSection(Section, frozen=True):
-    """``[sweep]``: what is left alone by sweeps, and whether the daemon sweeps by itself."""
+    """``[sweep]``: the ages that sweeps respect, and whether the daemon sweeps periodically."""
 
     grace_seconds: NotNegative = 86400.0
     abandoned_seconds: NotNegative = 7 * 86400.0
@@ -165,14 +164,14 @@ class Config(Section, frozen=True):
 
     @property
     def mounted_stores(self) -> dict[str, ZoneSection]:
-        """The stores that the mount shows, by name: those that have a URL."""
+        """The stores in the mount, by name: those that have a URL."""
         return {name: section for name, section in self.stores.items() if section.url}
 
     def role(self, name: str) -> WorkdirsSection:
-        """Return what holds for the working directories of one role, whether it has a table or not."""
+        """Return the settings of a role's working directories, whether the role has a table or not."""
         special = msgspec.structs.asdict(self.roles.get(name, RoleSection()))
         return msgspec.structs.replace(self.workdirs, **{key: value for key, value in special.items() if value is not None})
 
     def every_role(self) -> list[WorkdirsSection]:
-        """Return what holds for the roles that have a table, and first for all others."""
+        """Return the settings of every role: first those without a table, then one each."""
         return [self.workdirs, *(self.role(name) for name in self.roles)]

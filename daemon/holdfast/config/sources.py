@@ -1,6 +1,6 @@
-"""Where values come from: defaults, then the file, then the environment, then options; the last one wins.
+"""Sources of values: defaults, then the file, then the environment, then options; the last one wins.
 
-Every value keeps the name of its source and the key as it was written there, so that an error can say what to mend where and
+Every value keeps the name of its source and its key as written there, so that errors can say what to change where, and
 ``holdfast config show`` can print it.
 """
 
@@ -28,13 +28,13 @@ _EARLIER_SPELLINGS: dict[Key, Key] = {
     ("blobs",): ("stores", "blobs"),
     ("workdirs", "roles"): ("roles",),
 }
-"""Sections that had another name once, which still works, and the names that they have now."""
+"""Former names of sections, which still work, and their present names."""
 
 Flat = dict[Key, Any]
 
 
 class _Given(NamedTuple):
-    """A value, the name of its source, and the key as it is written there."""
+    """A value, the name of its source, and its key as written there."""
 
     value: Any
     source: str
@@ -45,18 +45,18 @@ class _Given(NamedTuple):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration in force, and for each dotted key that was given the name of its source, and the key and that name."""
+    """A configuration in force. By dotted key: each given value's source, and its key as written with that source."""
 
     config: Config
     sources: dict[str, str]
     written: dict[str, str] = {}
 
     def named(self, key: str) -> str:
-        """Return the dotted ``key``, spelled as it was given, and its source, for an error."""
+        """Return the dotted ``key`` as it was written, with its source, for an error message."""
         return self.written.get(key, f"{key} (default)")
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return ``(key, value, source)`` of every key, sorted, secrets masked. What is not set has no row."""
+        """Return ``(key, value, source)`` of every key, sorted, with secrets masked. Unset keys have no row."""
         flat = _flatten(msgspec.to_builtins(self.config, enc_hook=_shown))
         rows = ((".".join(key), _masked(key, value)) for key, value in sorted(flat.items()) if value not in ({}, None))
         return [(name, value, self.sources.get(name, "default")) for name, value in rows]
@@ -65,11 +65,11 @@ class LoadedConfig(msgspec.Struct, frozen=True):
 def load(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None
 ) -> LoadedConfig:
-    """Read all sources and check them.
+    """Read all sources and validate them.
 
-    ``file`` (else ``$HOLDFAST_CONFIG``) must exist when given; without it ``/etc/holdfast/holdfast.toml`` is read if it is
-    there. ``options`` maps dotted keys to values; a value of None counts as not given. In the environment and in options
-    a list is a text with commas. Raises ``ConfigurationError`` with key, source and what is allowed.
+    ``file`` (or ``$HOLDFAST_CONFIG``) must exist if given; otherwise ``/etc/holdfast/holdfast.toml`` is read if it exists.
+    ``options`` maps dotted keys to values; None counts as not given. In the environment and in options a list is a text with
+    commas. Raises ``ConfigurationError`` with the key, its source and what is allowed.
     """
     environment = environment or {}
     path = file or environment.get("HOLDFAST_CONFIG")
@@ -87,13 +87,13 @@ def load(
         {".".join(key): each.source for key, each in given.items()},
         {".".join(key): str(each) for key, each in given.items()},
     )
-    for key, told in contradictions(loaded.config):
-        raise ConfigurationError(f"{loaded.named('.'.join(key))}: {told}")
+    for key, contradiction in contradictions(loaded.config):
+        raise ConfigurationError(f"{loaded.named('.'.join(key))}: {contradiction}")
     return loaded
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the options that ``--set KEY=VALUE`` gives. Raises ``ConfigurationError``."""
+    """Return the options given by ``--set KEY=VALUE``. Raises ``ConfigurationError``."""
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -122,7 +122,7 @@ def _read_file(given: Path | str | None) -> Flat:
 
 
 def _read_environment(environment: Mapping[str, str], tables: set[Key]) -> Iterator[tuple[Key, _Given]]:
-    """Read ``HOLDFAST_SECTION__KEY``. Variables without two underscores are no settings: they belong to others."""
+    """Read ``HOLDFAST_SECTION__KEY``. Variables without two underscores in a row are ignored: they are no settings."""
     for variable, text in environment.items():
         if variable.startswith(_PREFIX) and "__" in variable:
             key = tuple(part.lower() for part in variable[len(_PREFIX) :].split("__"))
@@ -139,7 +139,7 @@ def _read_options(options: Mapping[str, Any]) -> Flat:
 
 
 def _renamed(source: Iterator[tuple[Key, _Given]]) -> dict[Key, _Given]:
-    """Return what one source gives, by the keys of now. Raises ``ConfigurationError`` for a key that it spells twice."""
+    """Return the values of one source by their present keys. Raises ``ConfigurationError`` for a key given twice."""
     given: dict[Key, _Given] = {}
     for written, value in source:
         key = _renamed_key(written)
@@ -157,12 +157,12 @@ def _renamed_key(key: Key) -> Key:
 
 
 def _tables(given: Mapping[Key, _Given]) -> set[Key]:
-    """Return the tables that a variable may mean: those of the defaults and of the file."""
+    """Return the tables that a variable may refer to: those of the defaults and of the file."""
     return {("stores", name) for name in Config().stores} | {key[:2] for key in given if is_of_table(key)}
 
 
 def _listed(key: Key, value: Any) -> Any:
-    """Split what is a text and should be a list."""
+    """Split a text if the key takes a list."""
     if isinstance(value, str) and _wants_list(key):
         return [word.strip() for word in value.split(",") if word.strip()]
     return value
@@ -172,11 +172,11 @@ def _wants_list(key: Key) -> bool:
     try:
         return is_list(kind_of(key))
     except ValueError:
-        return False  # ``check`` tells what is wrong with it
+        return False  # ``check`` reports it
 
 
 def _flatten(tree: Mapping[str, Any], prefix: Key = ()) -> Flat:
-    """Return the leaves of ``tree`` by their keys; an empty section is a leaf too, for its name may be wrong."""
+    """Return the leaves of ``tree`` by key. An empty section counts as a leaf, so that its name is checked."""
     flat: Flat = {}
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -187,7 +187,7 @@ def _flatten(tree: Mapping[str, Any], prefix: Key = ()) -> Flat:
 
 
 def _nest(given: Mapping[Key, _Given]) -> dict[str, Any]:
-    """Return checked leaves as a tree, with the stores that are there by default.
+    """Return checked leaves as a tree, with the default stores.
 
     Raises ``ConfigurationError`` for a store without a URL.
     """

@@ -1,6 +1,6 @@
-"""The tables ``[stores.NAME]`` and ``[roles.NAME]``: which names they may have, and what they may say of one another.
+"""The tables ``[stores.NAME]`` and ``[roles.NAME]``: their valid names, and checks across them.
 
-Pure: whether two URLs lead to one place is another's question (``path_conflicts``).
+Pure. Whether two URLs lead to the same place is checked elsewhere (``path_conflicts``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from holdfast.config.checking import Key, suggestion
 from holdfast.config.schema import Config, RoleSection, WorkdirsSection
 
 ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-"""A role's name: it ends at the first ``_`` of a working directory's name."""
+"""A role's name. It ends at the first ``_`` of a working directory's name."""
 ROLE_NAME_ALLOWED = "letters, digits and hyphens, beginning with a letter"
 _STORE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NOT_BASES = {".", "..", ".holdfast"}
 
 
 class _Kind(NamedTuple):
-    """What the tables of one section are called, and how."""
+    """The tables of one section: the word for one, and the rule for its name."""
 
     word: str
     name: re.Pattern[str]
@@ -36,21 +36,21 @@ _TABLES = {
 
 
 def is_of_table(key: Key) -> bool:
-    """Say whether ``key`` is a table of which there may be any number, or lies in one."""
+    """Say whether ``key`` is one of these tables, or lies in one."""
     return len(key) > 1 and key[0] in _TABLES
 
 
 def check_name(key: Key) -> None:
-    """Raise ``ValueError`` if ``key`` lies in a table whose name can't be."""
+    """Raise ``ValueError`` if ``key`` lies in a table with an invalid name."""
     if is_of_table(key) and not _TABLES[key[0]].name.fullmatch(key[1]):
         raise ValueError(f"{key[1]!r} can't be the name of a {_TABLES[key[0]].word}; use {_TABLES[key[0]].allowed}")
 
 
 def named_by_variable(key: Key, tables: Collection[Key]) -> Key:
-    """Return the key that a variable means: its name has no capitals and no hyphens, but that of a table may.
+    """Return the key that a variable refers to. Variables have no capitals and no hyphens, but table names may.
 
-    ``tables`` are the sections and names of the tables there are. An exact name goes first. Raises ``ValueError`` when
-    several are meant.
+    ``tables`` has section and name of each existing table. An exact name takes precedence. Raises ``ValueError`` if several
+    match.
     """
     if not is_of_table(key) or key[:2] in tables:
         return key
@@ -61,12 +61,12 @@ def named_by_variable(key: Key, tables: Collection[Key]) -> Key:
 
 
 def missing_url(name: str, others: Sequence[str]) -> str:
-    """Say what to do about the table of a store that has no ``url``."""
+    """Say what to do about a store's table without ``url``."""
     return f"the store {name} has no url; set stores.{name}.url if it is a new one; {suggestion(name, others)}"
 
 
 def contradictions(config: Config) -> Iterator[tuple[Key, str]]:
-    """Yield keys whose values don't fit the tables there are, and what to do about each."""
+    """Yield keys whose values do not fit the existing tables, and what to do about each."""
     sections: dict[Key, WorkdirsSection | RoleSection] = {("workdirs",): config.workdirs}
     sections.update({("roles", name): section for name, section in config.roles.items()})
     for where, section in sections.items():

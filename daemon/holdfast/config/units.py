@@ -19,7 +19,7 @@ class ByteSize(int):
 
     @classmethod
     def parse(cls, value: object) -> ByteSize:
-        """Read an integer or a text; ``ValueError`` says what is allowed."""
+        """Parse an integer or a text. Raises ``ValueError``, which says what is allowed."""
         if isinstance(value, int) and not isinstance(value, bool):
             number = int(value)
         else:
@@ -30,7 +30,7 @@ class ByteSize(int):
         return cls(number)
 
     def exact(self) -> str:
-        """Return the size as ``parse`` reads it, in the largest binary unit that loses nothing."""
+        """Return the size as ``parse`` reads it, in the largest binary unit that is exact."""
         for unit, factor in _BINARY_UNITS:
             if self and self % factor == 0:
                 return f"{self // factor}{unit}"
@@ -50,7 +50,7 @@ class FileMode(int):
 
     @classmethod
     def parse(cls, value: object) -> FileMode:
-        """Read a text; ``ValueError`` says what is allowed. Numbers are refused: TOML would read 0644 as decimal."""
+        """Parse a text; ``ValueError`` says what is allowed. Numbers are refused: TOML would read 0644 as decimal."""
         if not isinstance(value, str) or not _MODE.fullmatch(value):
             raise ValueError(f"{value!r} is not a mode: write {cls.ALLOWED}")
         return cls(int(value, 8))

@@ -1,1 +1,1 @@
-"""HTTP over a Unix socket: what the daemon answers and does for people and programs beside the mount."""
+"""HTTP over a Unix socket: queries and actions for people and programs, beside the mount."""

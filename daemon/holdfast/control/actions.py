@@ -1,4 +1,4 @@
-"""What can be done to files through the control socket: verify, prefetch, evict, pin."""
+"""Actions on files through the control socket: verify, prefetch, evict, pin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next 
 
 
 class Actions:
-    """Each action over a tree yields its progress, and goes on after a file that fails."""
+    """Actions over a tree. Each one yields its progress and continues after a file that fails."""
 
     def __init__(self, base: Foundation, files: FileSystem, paths: Paths) -> None:
         self._files = files
@@ -34,12 +34,12 @@ class Actions:
         self._paths = paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
-        """Hash every file here whose digest is known, at or below ``path`` (None: everywhere); what differs is dropped."""
+        """Hash every local file with a known digest at or below ``path`` (None: everywhere); drop files that differ."""
         wanted = b""
         if path is not None:
             wanted = self._paths.relative(path)
             async with self._paths.find(path):
-                pass  # a misspelt path would else be verified with nothing wrong
+                pass  # otherwise a misspelt path would verify without errors
         candidates = await trio.to_thread.run_sync(self._files.verifier.known_files, wanted)
         done = bytes_done = 0
         for inode, file in candidates:
@@ -57,7 +57,7 @@ class Actions:
         yield Progress(done=done, total=len(candidates), bytes_done=bytes_done, finished=True)
 
     async def prefetch(self, path: str) -> AsyncIterator[Progress]:
-        """Fetch every object at or below ``path`` that is not here."""
+        """Fetch every object at or below ``path`` that is not local."""
         async with self._paths.find(path) as found:
             wanted = [file async for file in self._remote_files(found)]
             try:
@@ -79,7 +79,7 @@ class Actions:
         yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
-        """Drop the copies at or below ``path`` that the store has too. A single file that can't go is an error."""
+        """Drop local copies at or below ``path`` that the store has too. Raises ``FileBusyError`` for a file in use."""
         wanted = self._paths.relative(path)
         await self._files.releasing.settle()
         async with self._paths.find(path) as found:
@@ -100,11 +100,11 @@ class Actions:
         yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
 
     def pin(self, path: str) -> None:
-        """Keep what is here, or comes, at or below ``path`` from being evicted."""
+        """Keep local files at or below ``path``, present and future, from being evicted."""
         self._marks.pin(self._paths.relative(path))
 
     def unpin(self, path: str) -> bool:
-        """Take a pin away; False when exactly this path was not pinned."""
+        """Remove a pin; False if exactly this path was not pinned."""
         return self._marks.unpin(self._paths.relative(path))
 
     async def _remote_files(self, found: Found) -> AsyncIterator[Found]:
@@ -126,7 +126,7 @@ class Actions:
         return any(self._policy.of(place, name).fetched_ahead for place, name in names)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
-        """Fetch side by side; return for each what went wrong."""
+        """Fetch in parallel; return the error of each file, or None."""
         problems: list[str | None] = [None] * len(group)
 
         async def fetch(index: int) -> None:

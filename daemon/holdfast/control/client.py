@@ -1,4 +1,4 @@
-"""The client of the control socket: typed calls, and the daemon's refusals as exceptions."""
+"""The client of the control socket: typed calls, with the daemon's refusals as exceptions."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from holdfast.control.messages import (
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
 
 _T = TypeVar("_T")
-_SECONDS = 150.0  # a miss may wait for the store as long as its deadline
+_SECONDS = 150.0  # a cache miss may wait for the store until its deadline
 
 
 class RefusedError(HoldfastError):
-    """The daemon refused; ``code`` and ``errno`` are its."""
+    """The daemon refused the request; ``failure`` has its code and errno."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -47,11 +47,11 @@ class RefusedError(HoldfastError):
 
 
 class ControlClient:
-    """Talks to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``."""
+    """Connects to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``."""
 
     def __init__(self, socket: Path | str) -> None:
         self._socket = socket
-        transport = httpx.HTTPTransport(uds=str(socket), verify=False)  # no TLS here: spares reading all certificates
+        transport = httpx.HTTPTransport(uds=str(socket), verify=False)  # no TLS here; skips reading all certificates
         self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=_SECONDS)
 
     def __enter__(self) -> ControlClient:
@@ -61,7 +61,7 @@ class ControlClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._http.close()
 
     def status(self) -> Status:
@@ -69,7 +69,7 @@ class ControlClient:
         return self._get("/v1/status", Status)
 
     def restart(self) -> Status:
-        """Have the daemon replaced under its mount; return the state of the one that ends."""
+        """Replace the daemon under its mount; return the state of the one that ends."""
         return self._post("/v1/restart", Message(), Status)
 
     def workdirs(self) -> list[WorkdirInfo]:
@@ -77,7 +77,7 @@ class ControlClient:
         return self._get("/v1/workdirs", list[WorkdirInfo])
 
     def acquire(self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1) -> WorkdirInfo:
-        """Acquire a working directory for the process ``pid``, a number as this process sees it."""
+        """Acquire a working directory for the process ``pid``, numbered as this process sees it."""
         wanted = AcquireRequest(role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace())
         return self._post("/v1/workdirs/acquire", wanted, WorkdirInfo)
 
@@ -106,7 +106,7 @@ class ControlClient:
         return self._get("/v1/events", list[EventInfo], since=str(since))
 
     def follow_events(self, since: int = 0) -> Iterator[EventInfo]:
-        """Yield the events after number ``since`` as they come, for ever."""
+        """Yield the events after number ``since`` as they come, without end."""
         headers = {"accept": "text/event-stream"}
         try:
             with self._http.stream("GET", "/v1/events", params={"since": since}, headers=headers, timeout=None) as reply:
@@ -135,7 +135,7 @@ class ControlClient:
         self._post("/v1/pin", PathRequest(path=path), dict)
 
     def unpin(self, path: str) -> None:
-        """Take the pin of ``path`` away."""
+        """Remove the pin of ``path``."""
         self._post("/v1/unpin", PathRequest(path=path), dict)
 
     def checkpoints(self, path: str) -> list[CheckpointInfo]:
@@ -143,25 +143,25 @@ class ControlClient:
         return self._get("/v1/checkpoints", list[CheckpointInfo], patient=True, path=path)
 
     def plan_sweep(self, request: SweepRequest) -> PlanInfo:
-        """Make the plan of a sweep; nothing goes yet."""
+        """Make the plan of a sweep. Nothing is removed yet."""
         return self._post("/v1/checkpoints/sweep", request, PlanInfo, patient=True)
 
     def plan_drop(self, request: DropRequest) -> PlanInfo:
-        """Make the plan to drop a checkpoint; nothing goes yet."""
+        """Make the plan to drop a checkpoint. Nothing is removed yet."""
         return self._post("/v1/checkpoints/drop", request, PlanInfo, patient=True)
 
     def plans(self) -> list[PlanInfo]:
-        """Return the plans that are kept, oldest first, without their entries."""
+        """Return the stored plans, oldest first, without their entries."""
         return self._get("/v1/checkpoints/plans", list[PlanInfo])
 
     def plan(self, plan_id: str, items: int | None = None) -> PlanInfo:
-        """Return a plan, with all entries or so many of them."""
+        """Return a plan, with all of its entries or the first ``items``."""
         if items is None:
             return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id)
         return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id, items=str(items))
 
     def submit(self, plan: bytes) -> PlanInfo:
-        """Hand over a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"); it gets a new id."""
+        """Submit a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"). It gets a new id."""
         try:
             reply = self._http.post("/v1/checkpoints/submit", content=plan, timeout=None)
         except httpx.TransportError as problem:
@@ -169,7 +169,7 @@ class ControlClient:
         return _decoded(reply.status_code, reply.content, PlanInfo)
 
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[SweepProgress]:
-        """Carry a plan out; yield progress. What was cut off is carried on."""
+        """Execute a plan, or the rest of an interrupted one; yield progress."""
         return self._stream("/v1/checkpoints/execute", ExecuteRequest(plan=plan_id, at_once=at_once), SweepProgress)
 
     def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
@@ -218,7 +218,7 @@ class ControlClient:
 
 @contextmanager
 def _only_text() -> Iterator[None]:
-    """Refuse a name that a message can't hold. Raises ``ConfigurationError``."""
+    """Refuse a name that JSON can't hold. Raises ``ConfigurationError``."""
     try:
         yield
     except UnicodeEncodeError as problem:
@@ -228,7 +228,7 @@ def _only_text() -> Iterator[None]:
 
 
 def _pid_namespace() -> int:
-    """Return the inode number of this process's process namespace (pid_namespaces(7)); 0 where that can't be known."""
+    """Return the inode number of this process's process namespace (pid_namespaces(7)); 0 if it is unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -1,4 +1,4 @@
-"""Questions: what there is, in which state, and why."""
+"""Queries: the daemon's state, and the state of files with the reasons for it."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ _MOST_UNSENT_SHOWN = 100
 
 
 class MountFacts(Protocol):
-    """What the mount tells of itself (``serving``)."""
+    """Facts about the mount (``serving``)."""
 
     @property
     def data_mode(self) -> str:
-        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
 
     @property
     def takeover(self) -> str:
-        """Whether it outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
+        """Whether the mount outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
 
     @property
     def requests(self) -> dict[str, int]:
-        """How many FUSE requests there were of each kind."""
+        """The number of FUSE requests by kind."""
 
 
 class Inspector:
-    """Answers that change nothing."""
+    """Queries, which change nothing."""
 
     def __init__(self, base: Foundation, files: FileSystem, paths: Paths, workdirs: Workdirs, mount: MountFacts) -> None:
         self._base = base
@@ -126,7 +126,7 @@ class Inspector:
         )
 
     async def page(self, path: str, after: str, limit: int) -> EntryPage:
-        """Return up to ``limit`` entries of the directory ``path``, in the order of names, from the one after ``after``."""
+        """Return up to ``limit`` entries of the directory ``path``, sorted by name, starting after ``after``."""
         async with self._paths.find(path) as directory:
             if not directory.node.is_directory:
                 return EntryPage(entries=[await self.entry(path)], next=None)
@@ -136,7 +136,7 @@ class Inspector:
         wanted = [name for name in sorted(await self._files.listings.names(directory)) if name > after]
         end = min(limit, len(wanted))
         while end < len(wanted) and not _is_text(wanted[end - 1]):
-            end += 1  # a page ends where the next request can say
+            end += 1  # a page must end with a name that the next request can pass
         entries = []
         for name in wanted[:end]:
             found = self._files.listings.entry(directory, name)
@@ -153,7 +153,7 @@ class Inspector:
             return self._describe(directory, name, found.node.parent or found.node, found)
 
     async def why(self, path: str) -> Explanation:
-        """Say in sentences what ``path`` is, where its bytes are, and what an open would do."""
+        """Explain in sentences what ``path`` is, where its bytes are, and what an open would do."""
         info = await self.entry(path)
         return Explanation(path=info.path, reasons=list(_reasons(info)))
 
@@ -197,7 +197,7 @@ class Inspector:
 
     def _unsent(self) -> list[bytes]:
         entries = (entry for _, entry in self._parts.index.entries.scan())
-        unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: open, no more
+        unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: only open
         return [entry.path for entry in unsent if self._is_to_be_sent(entry.path)]
 
     def _is_to_be_sent(self, path: bytes) -> bool:

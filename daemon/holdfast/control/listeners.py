@@ -1,4 +1,4 @@
-"""Sockets in the file system: they take the place of what a dead daemon left, and of nothing else."""
+"""Unix sockets. Binding replaces a dead daemon's socket, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TOO_LONG = "the path is too long for a socket; 107 bytes will do"
 
 @contextmanager
 def listening(path: Path, mode: int, group: str) -> Iterator[socket.socket]:
-    """Listen on ``path``; remove the socket at the end. Where not everybody may use it, it is the group's.
+    """Listen on ``path``; remove the socket at the end. Unless ``mode`` lets everybody in, the socket belongs to ``group``.
 
-    Raises ``ConfigurationError`` when no socket can be made there, and ``StoreInUseError`` when a daemon answers.
+    Raises ``ConfigurationError`` if no socket can be made there, and ``StoreInUseError`` if a daemon answers.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         with _explained(path):
@@ -53,7 +53,7 @@ def _admit(path: Path, mode: int, group: str) -> None:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the socket of a daemon that is gone."""
+    """Remove the socket of a dead daemon."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         found = os.lstat(path)
@@ -65,7 +65,7 @@ def _make_room(path: Path) -> None:
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Say whether nobody listens on a socket. Raises ``StoreInUseError`` for one that a daemon may listen on."""
+    """Say whether no process listens on a socket. Raises ``StoreInUseError`` if a daemon may."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_ANSWER_SECONDS)
         try:
@@ -73,7 +73,7 @@ def _is_abandoned(path: Path) -> bool:
         except ConnectionRefusedError:
             return True
         except (TimeoutError, BlockingIOError):
-            pass  # it has more callers than it takes
+            pass  # its backlog is full
         except OSError:
             return False  # another kind of socket, or another user's
     raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")

@@ -1,4 +1,4 @@
-"""The messages of the control socket, as JSON. Fields are only ever added."""
+"""The messages of the control socket, as JSON. Fields are only added, never removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(Message, frozen=True):
-    """Why a request was refused: a stable code, the errno's number, and a sentence that says what to do."""
+    """The reason of a refusal: a stable code, the errno, and a sentence that says what to do."""
 
     code: str
     errno: int
@@ -20,7 +20,7 @@ class Failure(Message, frozen=True):
 
 
 class RemoteStatus(Message, frozen=True):
-    """A store: ``since`` is when ``up`` last changed, in seconds since the epoch (0: since the start)."""
+    """A store. ``since`` is when ``up`` last changed, in seconds since the epoch; 0 if not since the start."""
 
     url: str
     up: bool
@@ -30,7 +30,7 @@ class RemoteStatus(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The daemon and its mount. ``unsent`` names some of the ``unsent_files``; on ``status.sock`` none."""
+    """The daemon and its mount. ``unsent`` has some of the ``unsent_files``, and none on ``status.sock``."""
 
     pid: int
     version: str
@@ -54,7 +54,7 @@ class Status(Message, frozen=True):
     quarantined: int
     counters: dict[str, Any]
     not_configured: dict[str, int] = {}
-    """Zones that were configured once, and how many of the unsent files are in them."""
+    """Zones that are no longer configured, with the number of their unsent files."""
 
 
 class WorkdirInfo(Message, frozen=True):
@@ -73,7 +73,7 @@ class WorkdirInfo(Message, frozen=True):
 
 
 class EntryInfo(Message, frozen=True):
-    """A file or directory. ``state`` is where its bytes are: see ``docs/operations.md``, "States"."""
+    """A file or directory. ``state`` says where its bytes are: see ``docs/operations.md``, "States"."""
 
     path: str
     type: str
@@ -91,14 +91,14 @@ class EntryInfo(Message, frozen=True):
 
 
 class EntryPage(Message, frozen=True):
-    """Part of a listing; ``next`` goes into the next request's ``after``, None at the end."""
+    """Part of a listing. Pass ``next`` as ``after`` in the next request; it is None at the end."""
 
     entries: list[EntryInfo]
     next: str | None
 
 
 class Explanation(Message, frozen=True):
-    """Why an entry is as it is: sentences, in order."""
+    """The reasons for an entry's state, as sentences in order."""
 
     path: str
     reasons: list[str]
@@ -114,10 +114,10 @@ class EventInfo(Message, frozen=True):
 
 
 class AcquireRequest(Message, frozen=True):
-    """Who wants which working directory. uid and gid are the owner of a new one.
+    """A request for a working directory. uid and gid are the owner of a new one.
 
-    ``pid`` counts in the process namespace whose inode number is ``pid_namespace`` (that of /proc/self/ns/pid); 0: in the
-    daemon's.
+    ``pid`` is a number in the process namespace with the inode number ``pid_namespace`` (of /proc/self/ns/pid), or in the
+    daemon's if that is 0.
     """
 
     role: str
@@ -129,20 +129,20 @@ class AcquireRequest(Message, frozen=True):
 
 
 class ReleaseRequest(Message, frozen=True):
-    """Which working directory is to be released."""
+    """The working directory to release."""
 
     role: str
     id: str
 
 
 class PathRequest(Message, frozen=True):
-    """What an action is about: an absolute path in the mount; None means everything."""
+    """The subject of an action: an absolute path in the mount; None means everything."""
 
     path: str | None = None
 
 
 class Progress(Message, frozen=True):
-    """How far an action is. The last line of a stream has ``finished``."""
+    """The progress of an action. The last line of a stream has ``finished``."""
 
     done: int
     total: int
@@ -153,7 +153,7 @@ class Progress(Message, frozen=True):
 
 
 class CheckpointInfo(Message, frozen=True):
-    """A checkpoint, a savepoint, a batch of a Spark query, or what several of these share; bytes are of its own files."""
+    """A checkpoint, savepoint or batch of a Spark query, or the files that several share. Sizes are of its own files."""
 
     path: str
     what: str
@@ -164,9 +164,9 @@ class CheckpointInfo(Message, frozen=True):
 
 
 class SweepRequest(Message, frozen=True):
-    """What is to be swept: an absolute path in the mount. What is None is as configured (``[sweep]``).
+    """The directory to sweep: an absolute path in the mount. Settings that are None come from ``[sweep]``.
 
-    ``items`` limits how many entries the reply has; None: all.
+    ``items`` limits the number of entries in the reply; None means all.
     """
 
     path: str
@@ -177,7 +177,7 @@ class SweepRequest(Message, frozen=True):
 
 
 class DropRequest(Message, frozen=True):
-    """Which checkpoint is to be dropped, by its path in the mount; ``root`` is where references to it are looked for."""
+    """The checkpoint to drop, by its path in the mount. References to it are searched for below ``root``."""
 
     path: str
     up_to: bool = False
@@ -186,14 +186,14 @@ class DropRequest(Message, frozen=True):
 
 
 class ExecuteRequest(Message, frozen=True):
-    """Which plan is to be carried out. ``at_once``: without a second listing, if this daemon has just made it."""
+    """The plan to execute. ``at_once``: without a second listing, if this daemon has just made it."""
 
     plan: str
     at_once: bool = False
 
 
 class PlanItem(Message, frozen=True):
-    """One thing that would go. ``reason`` is a stable word, ``why`` a sentence."""
+    """One entry that would be removed. ``reason`` is a stable word, ``why`` a sentence."""
 
     path: str
     reason: str
@@ -203,17 +203,17 @@ class PlanItem(Message, frozen=True):
 
 
 class KeptInfo(Message, frozen=True):
-    """Something that could not be judged, and so stays with all it may refer to."""
+    """An entry that could not be judged, so that it is kept with everything it may refer to."""
 
     path: str
     why: str
 
 
 class PlanInfo(Message, frozen=True):
-    """A plan: what would go (``items``, perhaps not all of them), and how far it is (``state``).
+    """A plan: the entries to remove (``items``, maybe not all of them), and its ``state``.
 
-    ``state`` is ``waiting``, ``executing`` (or cut off in the middle) or ``done``; ``removed`` and ``removed_bytes`` count
-    what went, ``gone`` what was gone before, ``in_use`` what this node is writing.
+    ``state`` is ``waiting``, ``executing`` (also after an interruption) or ``done``. ``removed`` and ``removed_bytes`` count
+    removed entries, ``gone`` those that were gone before, ``in_use`` those that this node is writing.
     """
 
     id: str
@@ -235,7 +235,7 @@ class PlanInfo(Message, frozen=True):
 
 
 class SweepProgress(Message, frozen=True):
-    """How far the execution of a plan is. The last line of a stream has ``finished``."""
+    """The progress of a plan's execution. The last line of a stream has ``finished``."""
 
     done: int
     total: int

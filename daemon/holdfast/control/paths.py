@@ -1,4 +1,4 @@
-"""From a path that a user gave to what stands there."""
+"""Resolution of paths that users give."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
 
 class Paths:
-    """Resolves absolute paths below ``mountpoint``, which has no symbolic links in it."""
+    """Resolves absolute paths below ``mountpoint``, which contains no symbolic links."""
 
     def __init__(self, nodes: NodeTable, files: FileSystem, mountpoint: str) -> None:
         self._nodes = nodes
@@ -52,7 +52,7 @@ class Paths:
 
     @asynccontextmanager
     async def find(self, path: str) -> AsyncIterator[Found]:
-        """Give what the kernel would find at ``path``. Raises as ``relative`` does, and ``NoSuchEntryError``.
+        """Yield the entry that the kernel would find at ``path``. Raises as ``relative`` does, and ``NoSuchEntryError``.
 
         A node that the kernel does not know leaves the table when the block ends.
         """
@@ -72,5 +72,5 @@ class Paths:
 
 
 def shown(name: bytes) -> str:
-    """Return a name as messages may hold it: what is not UTF-8 is escaped."""
+    """Return a name as messages can hold it, with escapes for bytes that are not UTF-8."""
     return name.decode(errors="backslashreplace")

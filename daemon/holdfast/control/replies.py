@@ -1,4 +1,4 @@
-"""Replies: messages as JSON, errors as refusals, long actions as a stream of lines."""
+"""Replies: messages as JSON, errors as refusals, long actions as streams of lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def guarded(handler: Handler) -> Handler:
-    """Return a handler that refuses with an error's words, and has faults in the log."""
+    """Return a handler that replies to errors with a refusal, and logs bugs."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -42,24 +42,24 @@ def guarded(handler: Handler) -> Handler:
 
 
 def failure(problem: HoldfastError) -> Response:
-    """Return the refusal."""
+    """Return the reply that refuses a request."""
     status = _HTTP_STATUS.get(problem.errno, 409)
-    return Response(msgspec.json.encode(_told(problem)), status_code=status, media_type="application/json")
+    return Response(msgspec.json.encode(_failure_of(problem)), status_code=status, media_type="application/json")
 
 
 def reply(message: object, then: Callable[[], None] | None = None) -> Response:
-    """Return a message, or a list of them; call ``then`` on the event loop once it is sent."""
+    """Return a reply with a message or a list of them. ``then`` is called on the event loop after it is sent."""
     background = BackgroundTask(_at_once, then) if then else None
     return Response(msgspec.json.encode(message), media_type="application/json", background=background)
 
 
 async def _at_once(function: Callable[[], None]) -> None:
-    """Starlette gives what is no coroutine to a thread."""
+    """Call ``function`` on the event loop; Starlette would run a plain function in a thread."""
     function()
 
 
 async def stream(progress: AsyncIterator[Message]) -> Response:
-    """Reply with one JSON line for each step. An error before the first is the reply; a later one is the last line."""
+    """Reply with one JSON line per step. An error before the first step is the whole reply; a later one is the last line."""
     first = await anext(progress)
 
     async def lines() -> AsyncIterator[bytes]:
@@ -69,13 +69,13 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
                 yield msgspec.json.encode(step) + b"\n"
         except (HoldfastError, OSError) as error:
             problem = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
-            yield json.dumps({"failure": msgspec.to_builtins(_told(problem))}).encode() + b"\n"
+            yield json.dumps({"failure": msgspec.to_builtins(_failure_of(problem))}).encode() + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
 async def body(request: Request, kind: type[M]) -> M:
-    """Return the request's message. Raises ``ConfigurationError`` when it is none."""
+    """Return the message in the request. Raises ``ConfigurationError`` if it is malformed."""
     try:
         return msgspec.json.decode(await request.body() or b"{}", type=kind)
     except msgspec.DecodeError as problem:
@@ -83,7 +83,7 @@ async def body(request: Request, kind: type[M]) -> M:
 
 
 def required_path(request: Request) -> str:
-    """Return the path that a query asks about. Raises ``ConfigurationError`` when it names none."""
+    """Return the path in a query. Raises ``ConfigurationError`` if there is none."""
     path = request.query_params.get("path")
     if path is None:
         raise ConfigurationError("the request's query: missing path=/absolute/path")
@@ -91,11 +91,11 @@ def required_path(request: Request) -> str:
 
 
 def number(text: str, name: str) -> int:
-    """Return a number of a query. Raises ``ConfigurationError``."""
+    """Return a number in a query. Raises ``ConfigurationError``."""
     if not text.isdecimal():
         raise ConfigurationError(f"the request's query: {name} must be a number, not {text!r}")
     return int(text)
 
 
-def _told(problem: HoldfastError) -> Failure:
+def _failure_of(problem: HoldfastError) -> Failure:
     return Failure(code=problem.code, errno=problem.errno, message=shown(os.fsencode(str(problem))))

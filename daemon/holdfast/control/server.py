@@ -1,8 +1,8 @@
 """The routes, and the two sockets that serve them.
 
-``control.sock`` (0660, of the control group) may change things, and names files; ``status.sock`` beside it (0666) tells
-everybody how the daemon is, but no name of a file or an object: who asks there might not be allowed to list the directory.
-Rights are the sockets' file modes: nothing is checked per request, for a request does not say whose it is.
+``control.sock`` (0660, of the control group) allows changes and shows file names. ``status.sock`` beside it (0666) tells
+everybody the daemon's state, but no names of files or objects, which its users may have no right to list. Rights are the
+file modes of the sockets: nothing is checked per request, because a request does not say who sent it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Restartable(Protocol):
     """The daemon, as far as it can be replaced under its mount."""
 
     def check_restart(self) -> None:
-        """Raise ``NotRestartableError`` if it can't."""
+        """Raise ``NotRestartableError`` if it can't be restarted."""
 
     def restart(self) -> None:
-        """End soon; another one follows."""
+        """End soon; another daemon follows."""
 
 
 class ControlServer:
@@ -66,9 +66,9 @@ class ControlServer:
     async def run(
         self, control_socket: Path, group: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve on ``control_socket`` and on ``status.sock`` beside it; ready when both accept connections.
+        """Serve on ``control_socket`` and on ``status.sock`` beside it. Started once both accept connections.
 
-        Raises ``ConfigurationError``, and ``StoreInUseError`` when another daemon answers there.
+        Raises ``ConfigurationError``, and ``StoreInUseError`` if another daemon answers there.
         """
         status_socket = control_socket.with_name("status.sock")
         with listening(control_socket, 0o660, group) as control, listening(status_socket, 0o666, group) as status:

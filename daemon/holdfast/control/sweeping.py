@@ -1,4 +1,4 @@
-"""Checkpoints through the control socket: what there is, plans of what would go, and their execution."""
+"""Checkpoints through the control socket: listing them, plans of removals, and their execution."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from holdfast.maintenance import Upkeep
 
 
 class SweepRoutes:
-    """The routes, by their paths: those that change nothing, and the others."""
+    """The routes by path: ``reading`` changes nothing, ``changing`` does."""
 
     def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
         self._upkeep = upkeep
@@ -94,7 +94,7 @@ class SweepRoutes:
         return reply(self._info(await self._sweeps.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
 
     async def _submit(self, request: Request) -> Response:
-        """Keep a plan that somebody else has made: its bytes are the body. It gets an id of its own."""
+        """Store a plan that was made elsewhere, from the body of the request. It gets a new id."""
         plan = read_plan(io.BytesIO(await request.body()))
         plan = StoredPlan(msgspec.structs.replace(plan.header, id=new_id()), plan.items)
         if plan.header.zone not in self._sweepers:
@@ -112,7 +112,7 @@ class SweepRoutes:
         return await trio.to_thread.run_sync(self._upkeep.plan_store.get, plan_id)
 
     def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
-        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` when it is in none of ``zones``."""
+        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` if it is in none of ``zones``."""
         zone, _, key = os.fsdecode(self._paths.relative(path)).partition("/")
         if zone not in zones:
             named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(zones))

@@ -1,4 +1,4 @@
-"""The file system without FUSE: all operations, in groups, by nodes."""
+"""The file system without FUSE: all operations by node, in groups."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.fs.wiring.writeback import SendingParts
 
 
 class Tenants(DirectoryRules, Protocol):
-    """Who lives in the mount, and is told of what happens to directories and files there (``workdirs``)."""
+    """Rules and events of the directories in the mount (``workdirs``)."""
 
     def file_closed(self, node: Node) -> None:
         """The last handle of a file was closed."""
 
 
 class FileSystem:
-    """Groups of operations, and what goes on in the background (``run``)."""
+    """Groups of operations, and the background work (``run``)."""
 
     def __init__(self, base: Foundation, tenants: Tenants) -> None:
         self._base = base
@@ -63,7 +63,7 @@ class FileSystem:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.background.run)
-            await self.passthrough_writes.take_stock()
+            await self.passthrough_writes.settle_after_start()
             nursery.start_soon(self.verifier.run)
             nursery.start_soon(self._sending.queue.run)
             nursery.start_soon(self._sending.rebuild.run)
@@ -72,13 +72,13 @@ class FileSystem:
             task_status.started()
 
     def end(self, *, for_good: bool = True) -> None:
-        """No request comes any more: the mount is gone, or another daemon serves it from now on."""
+        """No more requests will arrive: the mount is gone, or, unless ``for_good``, another daemon serves it."""
         if for_good:
             self.passthrough_writes.settle_all()
         self._base.directories.close()
 
     async def send_new(self, node: Node) -> None:
-        """Send a file that was made without being opened, by mknod(2), where files are sent. Raises what a close may."""
+        """Send a file that mknod(2) made without opening it, if its names are sent. Raises as a close does."""
         if node.backing and self._base.policy.sent_names(node.names()):
             opened = await self.opening.acquire(node, os.O_WRONLY)
             try:
@@ -87,7 +87,7 @@ class FileSystem:
                 self.files.release(opened)
 
     async def sync_directory(self, node: Node) -> None:
-        """fsync(2) of a directory: its names are on the disk, and the store has been told of what was deleted in it."""
+        """fsync(2) of a directory: its names are on the disk, and deletions in it have been carried out in the store."""
         place = self._base.directories.place(node)
         await self._base.directories.sync(node)
         if place.zone.is_store:

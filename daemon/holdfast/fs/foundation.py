@@ -1,7 +1,7 @@
-"""What the file system stands on, put together: inodes, the view of the stores, and what moves bytes between the two.
+"""The parts that the file system is built on: inodes, the view of the stores, and transfers between the two.
 
-``Parts`` are opened by ``holdfast.assembly``, in the order of the layers. A ``Foundation`` is made of them before anything
-that answers requests. Both are for those that put parts together; a part itself is given what it needs, and no more.
+``holdfast.assembly`` opens the ``Parts`` in the order of the layers. A ``Foundation`` is made of them before anything that
+answers requests. Both are only for assembly; each part gets just what it needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.zones import NameTable, ZoneMap
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts below the file system, opened."""
+    """The opened parts below the file system."""
 
     config: Config
     store: StoreDirectory
@@ -51,7 +51,7 @@ class Parts:
 
 
 class Kernel(NamedTuple):
-    """The kernel's side of a mount, as far as the file system acts on it by itself (``fuse.kernel_side``)."""
+    """The kernel's interfaces that the file system uses on its own (``fuse.kernel_side``)."""
 
     directories: DirectoryReplies
     backing_files: BackingFiles
@@ -59,7 +59,7 @@ class Kernel(NamedTuple):
 
 
 class Foundation:
-    """The parts that requests, control socket and background work have in common."""
+    """The parts that requests, control socket and background work share."""
 
     def __init__(self, parts: Parts, kernel: Kernel) -> None:
         config, store, index = parts.config, parts.store, parts.index

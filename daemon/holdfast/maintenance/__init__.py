@@ -1,4 +1,4 @@
-"""What a daemon keeps in order: sweeps and drops of its stores and working directories, on demand and by itself."""
+"""Maintenance of stores and working directories: sweeps and drops, on demand and periodic."""
 
 from holdfast.maintenance.upkeep import Upkeep
 

@@ -1,6 +1,6 @@
-"""What this node still has of zones that are no longer configured: of a store whose table is gone, or of a former base.
+"""Remains of zones that are no longer configured: of a store whose table is gone, or of a former base.
 
-It is kept, out of sight: what is missing in the configuration may be a mistake, and what was not sent is nowhere else.
+They are kept, out of sight: their absence from the configuration may be a mistake, and unsent files exist nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.zones import ZoneMap
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Of one zone: files in the tree, those of them that were never sent, and deletions that the store was not told of."""
+    """Of one zone: its files in the tree, how many of them were never sent, and deletions not yet made in the store."""
 
     files: int
     unsent: int
@@ -24,7 +24,7 @@ class Remains:
 
 
 def remains(tree: Tree, index: Index, zones: ZoneMap) -> dict[str, Remains]:
-    """Return what there is by the zone's name. It waits for the disk: call it in a thread."""
+    """Return the remains by the zone's name. Blocks on the disk, so call it in a thread."""
     known = set(zones.top_names)
     found = {path for path, _ in tree.children(b"") if path not in known}
     deletions = Counter(_top(version.path) for version in index.marks.deletions())

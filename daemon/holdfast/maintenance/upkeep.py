@@ -1,4 +1,4 @@
-"""The sweeps of one daemon, put together: who sweeps which zone, where plans are kept, what is done regularly."""
+"""Assembly of one daemon's sweeps: the sweeper of each zone, the stored plans, and periodic sweeps."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = logging.getLogger("holdfast.maintenance")
 
 
 class Upkeep:
-    """``sweeps`` are of the stores' zones, ``workdirs`` of the bases of working directories, ``sweepers`` has both by name.
+    """``sweeps`` covers the stores' zones, ``workdirs`` the bases of working directories, ``sweepers`` both by name.
 
-    Raises ``ConfigurationError`` when ``[sweep]`` names what can't be swept.
+    Raises ``ConfigurationError`` if ``[sweep]`` names a zone that can't be swept.
     """
 
     def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
@@ -47,7 +47,7 @@ class Upkeep:
         self._roots = self._checked_roots()
 
     async def run(self) -> None:
-        """Tell what is left of zones that are no longer configured; then sweep regularly, if that is switched on."""
+        """Report the remains of unconfigured zones; then sweep periodically if that is switched on."""
         await self._tell_of_remains()
         if not self._settings.every_seconds:
             await trio.sleep_forever()
@@ -62,9 +62,9 @@ class Upkeep:
         abandoned_seconds: float | None = None,
         min_batches_to_retain: int | None = None,
     ) -> Policy:
-        """Return the policy for a sweep; what is None is as configured. Raises ``ConfigurationError`` for what can't be.
+        """Return the policy for a sweep, with configured values for None. Raises ``ConfigurationError`` for invalid values.
 
-        A grace age beyond the configured age of abandoned checkpoints raises that too.
+        A grace age beyond the configured age of abandoned checkpoints counts for the latter too.
         """
         settings = self._settings
         grace = settings.grace_seconds if grace_seconds is None else grace_seconds
@@ -98,5 +98,5 @@ class Upkeep:
         return roots
 
     def _stores_of_state(self) -> list[str]:
-        """Return the stores that hold checkpoints: those that ``localState`` of any role falls back to."""
+        """Return the stores of checkpoints: those that ``localState`` of any role falls back to."""
         return sorted({section.local_state for section in self._parts.config.every_role() if section.local_state})

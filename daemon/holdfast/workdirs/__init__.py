@@ -1,4 +1,4 @@
-"""Working directories: one for each process, the same across its restarts, held by one at a time."""
+"""Working directories: one per process, the same across its restarts, held by one process at a time."""
 
 from holdfast.workdirs.holders import Process
 from holdfast.workdirs.service import Workdir, Workdirs

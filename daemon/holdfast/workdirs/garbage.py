@@ -1,16 +1,16 @@
-"""What processes leave behind in working directories: names and times in, a plan out. Nothing here does any I/O.
+"""Garbage in working directories, left behind by processes: names and times in, a plan out. No I/O.
 
-- ``spark-<uuid>/``, ``blockmgr-<uuid>/`` (S ``Utils.createTempDir``, ``DiskBlockManager``), anywhere but in ``localState/``
-  and ``blobStorage/``: of a process that has ended. Whose it was no name tells. But whoever wrote before the present holder
-  acquired the working directory is not that holder, and the earlier ones have ended.
+- ``spark-<uuid>/``, ``blockmgr-<uuid>/`` (S ``Utils.createTempDir``, ``DiskBlockManager``), outside of ``localState/``
+  and ``blobStorage/``: left by a process that has ended. The names do not tell which. But anything written before the
+  present holder acquired the working directory is an earlier holder's, and the earlier ones have ended.
 - ``localState/aid_<id>/jid_<id>/vtx_<id>_sti_<n>/chk_<m>/`` (F ``LocalSnapshotDirectoryProviderImpl``): Flink prunes only
-  what its own process has made; what an earlier one left stays as long as its allocation. It is over when a later
-  checkpoint of the same subtask is itself older than the grace age, for none takes that long.
-- ``blobStorage/incoming/temp-<n>`` (F ``BlobUtils``): transfers that a crash has cut off.
-- ``blobStorage/<job>/blob_<p|t>-<sha1>-<random>``: copies that the blob store has too, and that neither the present holder
-  nor anybody within the grace age has used.
+  what its own process has made; directories of an earlier one stay as long as their allocation. One is garbage once a later
+  checkpoint of the same subtask is itself older than the grace age, because no checkpoint takes that long.
+- ``blobStorage/incoming/temp-<n>`` (F ``BlobUtils``): transfers cut off by a crash.
+- ``blobStorage/<job>/blob_<p|t>-<sha1>-<random>``: copies that the blob store also has, and that were used neither by the
+  present holder nor within the grace age.
 
-Everything else is kept, and so is whatever is open, or was touched within the grace age.
+Everything else is kept, as is everything that is open or was touched within the grace age.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _BLOB = re.compile(rb"blobStorage/(?:no_job|job_[0-9a-f]+|application_[0-9a-f]+)
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file or directory of a working directory, by its name in it. ``used_ns``: when it was last opened, as far as known.
+    """A file or directory of a working directory, by its name there. ``used_ns`` is its last open, as far as known.
 
-    ``is_copy``: the store has the same bytes under this name, and nobody has changed them here.
+    ``is_copy``: the store has the same bytes under this name, and they were not changed here.
     """
 
     name: bytes
@@ -48,13 +48,13 @@ class Content:
 
     @property
     def touched_ns(self) -> int:
-        """When somebody last wrote or opened it."""
+        """The time of the last write or open."""
         return max(self.mtime_ns, self.used_ns)
 
 
 @dataclass(slots=True)
 class _Tree:
-    """A directory with all that is in it: it goes as a whole, or not at all."""
+    """A directory with its content, which is removed as a whole or not at all."""
 
     size_bytes: int = 0
     mtime_ns: int = 0
@@ -69,12 +69,12 @@ class _Tree:
 
 
 def is_judged(name: bytes) -> bool:
-    """Say whether a name in a working directory is one of those that are judged."""
+    """Say whether a name in a working directory may be garbage at all."""
     return any(pattern.fullmatch(name) for pattern in (_PROCESS, _LOCAL_STATE, _INCOMING, _BLOB))
 
 
 def garbage(contents: Iterable[Content], held_since_ns: int | None, policy: Policy, now_ns: int) -> Plan:
-    """Plan what may go from one working directory. ``held_since_ns``: when its holder acquired it; None when it has none."""
+    """Plan the removals in one working directory. ``held_since_ns``: when its holder acquired it; None without a holder."""
     return Plan(tuple(_Workdir(held_since_ns, policy.grace_ns, now_ns).judged(contents)))
 
 
@@ -120,7 +120,7 @@ class _Workdir:
         return self._held_since_ns is None or touched_ns < self._held_since_ns
 
     def _had_its_time(self, touched_ns: int) -> bool:
-        """Whether the present holder has been here for the grace age, and has not touched it."""
+        """Whether the present holder has been here for the grace age without touching it."""
         is_settled = self._held_since_ns is None or self._is_old(self._held_since_ns)
         return is_settled and self._is_an_earlier_holders(touched_ns)
 

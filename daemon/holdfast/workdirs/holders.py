@@ -1,4 +1,4 @@
-"""Processes that hold something: found, told apart from later ones with the same number, and waited for."""
+"""Processes that hold something: found, distinguished from later ones with the same number, and waited for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process: its number, when it started (clock ticks after boot), and the name of its program, which it may change."""
+    """A process: its number, its start time (clock ticks after boot), and its program's name, which it may change."""
 
     pid: int
     started_ticks: int
@@ -36,10 +36,10 @@ class Process:
             raise ConfigurationError(f"there is no process {pid}") from None
 
     def is_alive(self) -> bool:
-        """Say whether the process runs; a later one with the same number is another, a zombie runs no more.
+        """Say whether the process runs. A later one with the same number is another process; a zombie does not run.
 
-        It runs as long as any of its threads does (pidfd_open(2)); the state in /proc/PID/stat is the first one's alone.
-        Who can't be asked counts as alive: what it holds would be emptied.
+        It runs as long as any of its threads does (pidfd_open(2)); the state in /proc/PID/stat is only the first thread's.
+        If the check fails, the process counts as alive, because its directory would be emptied.
         """
         try:
             if _started(self.pid) != self.started_ticks:
@@ -47,7 +47,7 @@ class Process:
             fd = os.pidfd_open(self.pid)
         except (FileNotFoundError, ProcessLookupError):
             return False
-        except OSError:  # too many open files, say
+        except OSError:  # for example, too many open files
             return True
         try:
             return not _has_ended(fd)
@@ -55,7 +55,7 @@ class Process:
             os.close(fd)
 
     async def wait_end(self) -> None:
-        """Wait until the process has ended; where nobody can wait (too many open files, say), ask again and again."""
+        """Return when the process has ended. Polls if waiting fails, for example with too many open files."""
         while self.is_alive():
             try:
                 await self._wait()
@@ -68,23 +68,23 @@ class Process:
         """Wait until the process has ended (pidfd_open(2)). Raises ``OSError``."""
         fd = os.pidfd_open(self.pid)
         try:
-            if _started(self.pid) == self.started_ticks:  # else the number is another one's by now
+            if _started(self.pid) == self.started_ticks:  # otherwise the number was reused
                 await trio.lowlevel.wait_readable(fd)
         finally:
             os.close(fd)
 
 
 def number_here(pid: int, namespace: int) -> int:
-    """Return the number that the daemon knows a process by which has the number ``pid`` in another process namespace.
+    """Return the daemon's number for the process with the number ``pid`` in another process namespace.
 
-    ``namespace`` is the inode number of /proc/PID/ns/pid (pid_namespaces(7)); 0: the daemon's own. Raises
-    ``ConfigurationError`` when the daemon doesn't see it. It may look at all processes: call it in a thread.
+    ``namespace`` is the inode number of /proc/PID/ns/pid (pid_namespaces(7)); 0 is the daemon's own. Raises
+    ``ConfigurationError`` if the daemon doesn't see the process. May look at all processes, so call it in a thread.
     """
     if namespace in (0, _namespace("self")):
         return pid
-    if len(_numbers("self")) == 1:  # else the numbers in /proc are those of an outer namespace, and not for pidfd_open(2)
+    if len(_numbers("self")) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
         for process in filter(str.isdecimal, os.listdir(_PROC)):
-            with suppress(OSError, ValueError):  # it has ended, or is another user's
+            with suppress(OSError, ValueError):  # it has ended, or belongs to another user
                 if _numbers(process)[-1] == pid and _namespace(process) == namespace:
                     return int(process)
     raise ConfigurationError(
@@ -94,17 +94,17 @@ def number_here(pid: int, namespace: int) -> int:
 
 
 def boot_id() -> bytes:
-    """Return what tells this boot of the machine from others; numbers and start times of processes count within one."""
+    """Return the id of this boot; numbers and start times of processes are valid within one boot."""
     return (_PROC / "sys/kernel/random/boot_id").read_bytes().strip()
 
 
 def _started(pid: int) -> int:
-    """Return when a process started. The fields are counted after the program's name, which may itself hold anything."""
+    """Return when a process started. Fields are counted after the program's name, which may contain anything."""
     return int((_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[_STARTED_FIELD - 3])
 
 
 def _command(pid: int) -> str:
-    """Return the name of a process's program: 15 bytes of it, which may end within a character."""
+    """Return the name of a process's program: its first 15 bytes, maybe with half a character at the end."""
     return (_PROC / str(pid) / "comm").read_text(errors="replace").strip()
 
 
@@ -113,7 +113,7 @@ def _namespace(process: str) -> int:
 
 
 def _numbers(process: str) -> list[int]:
-    """Return the numbers of a process, from the namespace that /proc is of down to the process's own (proc(5), NSpid)."""
+    """Return the numbers of a process, from the namespace of /proc down to the process's own (proc(5), NSpid)."""
     for line in (_PROC / process / "status").read_text(errors="replace").splitlines():
         if line.startswith("NSpid:"):
             return [int(number) for number in line.split()[1:]]

@@ -1,9 +1,9 @@
-"""Records of working directories: in the index, and each on its directory too.
+"""Records of working directories, each in the index and on its directory.
 
-What the index knows of files can be found out anew; who holds a directory can't, and a living process must not lose its
-files because an index was damaged, or is of another version. So each record is also an extended attribute of its directory.
-Users don't see it (``fs.namespace.xattrs``), it needs no rights but the owner's, and it goes with the directory. It is read
-at the start, where the index has no record. A crash between the two leaves the attribute one step behind; the index counts.
+What the index knows of files can be recovered, but not who holds a directory; and a living process must not lose its files
+because an index was damaged or has another version. So each record is also an extended attribute of its directory. Users
+don't see it (``fs.namespace.xattrs``), it needs no rights but the owner's, and it is removed with the directory. It is read
+at the start if the index has no record. A crash between the two leaves the attribute one step behind; the index counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("holdfast.workdirs")
 
 
 class Records:
-    """The records by path in the tree. ``boot_id`` tells this boot of the machine from others."""
+    """The records by path in the tree. ``boot_id`` identifies this boot of the machine."""
 
     def __init__(self, index: WorkdirRecords, tree: Tree, boot_id: bytes) -> None:
         self._index = index
@@ -33,11 +33,11 @@ class Records:
         self._boot_id = boot_id
 
     def get(self, path: bytes) -> WorkdirRecord | None:
-        """Return the record of the directory at ``path``; None when there is none."""
+        """Return the record of the directory at ``path``; None if there is none."""
         return self._index.get(path)
 
     def all(self) -> list[tuple[bytes, WorkdirRecord]]:
-        """Return every path with its record, in the order of paths."""
+        """Return every path with its record, sorted by path."""
         return self._index.all()
 
     def put(self, path: bytes, record: WorkdirRecord) -> None:
@@ -46,17 +46,17 @@ class Records:
         try:
             with suppress(FileNotFoundError, NotADirectoryError), self._directory(path) as directory:
                 os.setxattr(directory, _ATTRIBUTE, self._boot_id + _SEPARATOR + encoded(record))
-        except OSError as problem:  # a full disk, a directory that its owner may not write to
+        except OSError as problem:  # a full disk, or a directory that its owner may not write
             _log.warning("who holds %s is noted in the index alone: %s", os.fsdecode(path), problem)
 
     def discard(self, path: bytes) -> None:
-        """Forget the directory at ``path``, which is gone."""
+        """Delete the record of the directory at ``path``, which is gone."""
         self._index.discard(path)
 
     def restore(self, path: bytes, name: WorkdirName) -> None:
-        """If the index has no record of the existing directory at ``path``, take the directory's own.
+        """If the index has no record of the existing directory at ``path``, take the one on the directory.
 
-        A number of a process counts in its own boot of the machine only. Without any record it counts as released now.
+        The process number in it is valid only within the same boot. A directory without any record counts as released now.
         """
         if self._index.get(path) is not None:
             return
@@ -79,7 +79,7 @@ class Records:
 
     @contextmanager
     def _directory(self, path: bytes) -> Iterator[bytes]:
-        """Yield what the os module may be given for the directory: a descriptor with ``O_PATH`` has no attributes."""
+        """Yield a path of the directory for the os module: an ``O_PATH`` descriptor gives no access to attributes."""
         fd = self._tree.open_directory(path)
         try:
             yield b"/proc/self/fd/%d/." % fd

@@ -1,9 +1,9 @@
 """Acquiring, holding, releasing and, much later, removing working directories.
 
 A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
-its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is
-kept for the retention time of its role. Every step is one record (``workdirs.records``), so a daemon that starts again knows
-all holders, with its index or without; those that ended meanwhile count as released at that moment.
+its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is kept for the
+retention time of its role. Every step is one record (``workdirs.records``), so a restarted daemon knows all holders, with or
+without its index. Holders that ended meanwhile count as released at the restart.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
 _PASSING = (OSError, IndexFullError)
-"""What the background tasks outlive: too many open files, a full disk, a directory that its owner has closed."""
+"""Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 _log = logging.getLogger("holdfast.workdirs")
 
 
 @dataclass(frozen=True, slots=True)
 class Workdir:
-    """What is known about one working directory; ``path`` is relative to the mount, ``holder`` None when nobody holds it."""
+    """A working directory; ``path`` is relative to the mount, ``holder`` is None if nobody holds it."""
 
     path: bytes
     record: WorkdirRecord
@@ -56,13 +56,13 @@ class Workdirs:
         self._nursery: trio.Nursery | None = None
         self._watched: dict[Process, trio.CancelScope] = {}
         self._removed: list[bytes] = []
-        """Paths of directories that were removed, of which the kernel may still know."""
+        """Paths of removed directories that the kernel may still know."""
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch over holders and retention until cancelled."""
+        """Watch holders and retention until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            self._take_stock()
+            self._restore_holders()
             task_status.started()
             while True:
                 changed = self._changed
@@ -71,11 +71,11 @@ class Workdirs:
                     await changed.wait()
 
     async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int], namespace: int = 0) -> Workdir:
-        """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it or find it again.
+        """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it if needed.
 
-        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is that of a new directory; ``namespace``
-        says where ``pid`` counts (``holders.number_here``). Raises ``LeaseHeldError`` while another process holds it,
-        ``ConfigurationError`` for a bad name or pid. When this returns, the process sees the emptied directories.
+        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is for a new directory; ``namespace`` is
+        the process namespace of ``pid`` (``holders.number_here``). Raises ``LeaseHeldError`` while another process holds
+        it, and ``ConfigurationError`` for a bad name or pid. On return, the process sees the emptied directories.
         """
         name = WorkdirName.checked(role, resource_id)
         pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
@@ -94,13 +94,13 @@ class Workdirs:
         self._tree.prepare(path, owner)
         workdir = self._hold(path, name, process)
         self._wake()
-        await self._tree.tell_kernel()
+        await self._tree.invalidate_kernel()
         return workdir
 
     def release(self, role: str, resource_id: str) -> Workdir:
-        """End the process's hold on a directory now; it stays for its retention time. Raises ``NoSuchEntryError``.
+        """End the process's hold on a directory now; it is kept for its retention time. Raises ``NoSuchEntryError``.
 
-        While its lease file is open it is still held, and the retention time begins when that is closed.
+        While its lease file is open it is still held; the retention time begins when that is closed.
         """
         path = self._path_of(WorkdirName.checked(role, resource_id))
         record = self._record_of_existing(path)
@@ -135,14 +135,14 @@ class Workdirs:
         return self._describe(path, record)
 
     def _watch(self, process: Process) -> None:
-        """Wait for the end of a process: one task and one descriptor, however many directories it holds."""
+        """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
         assert self._nursery is not None, "the working directories are not being watched over"
         if process not in self._watched:
             scope = self._watched[process] = trio.CancelScope()
             self._nursery.start_soon(self._wait_for_end, process, scope)
 
     def _watch_holders_alone(self) -> None:
-        """Wait no longer for processes that have let go of all that they held."""
+        """Stop waiting for processes that hold nothing any more."""
         holders = {_process_of(record) for _, record in self._records.all()}
         for process in self._watched.keys() - holders:
             self._watched.pop(process).cancel()
@@ -157,7 +157,7 @@ class Workdirs:
             del self._watched[process]
 
     def _note_end(self, process: Process) -> list[str]:
-        """Note on all that an ended process held that it's gone; return what stood in the way."""
+        """Record for all directories of an ended process that it is gone; return the errors."""
         problems = []
         for path, record in self._records.all():
             try:
@@ -168,9 +168,9 @@ class Workdirs:
         return problems
 
     def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
-        """Note that no process holds the directory; if its lease file is open too, its last close ends the hold.
+        """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
 
-        After an error nothing is noted.
+        After an error nothing is recorded.
         """
         if self._lease_is_open(path):
             record.pid = 0
@@ -186,7 +186,7 @@ class Workdirs:
         self._wake()
 
     def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
-        """Return what is known of the directory at ``path``; None when it is gone: who removes it has let go of it."""
+        """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
         record = self._records.get(path)
         if record is not None and not self._tree.exists(path):
             self._records.discard(path)
@@ -210,7 +210,7 @@ class Workdirs:
     # --- what happens in the mount -----------------------------------------------------------------------------------
 
     def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
-        """Refuse a working directory to a process that nobody could watch (fuse(4): it has no number here)."""
+        """Refuse a working directory to a process that can't be watched, because it has no number here (fuse(4))."""
         if caller.pid or self._name_at(place) is None:
             return
         problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
@@ -218,19 +218,19 @@ class Workdirs:
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
-        """A process made a directory in a base by mkdir(2): it has acquired it."""
+        """A process made a directory in a base by mkdir(2), and so acquired it."""
         name = self._name_at(place)
         if name is not None:
             self._tree.prepare(place.path, (caller.uid, caller.gid))
             self._hold(place.path, name, Process.find(caller.pid))
 
     def _name_at(self, place: ZonePath) -> WorkdirName | None:
-        """Return the working directory's name if ``place`` is one's."""
+        """Return the working directory's name if ``place`` is one."""
         is_directly_in_base = place.zone.kind is ZoneKind.PRIVATE and place.path == place.zone.prefix
         return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None
 
     def file_closed(self, node: Node) -> None:
-        """The last handle of a file was closed; a lease file's ends the hold if the process is gone too."""
+        """The last handle of a file was closed. A lease file's last close ends the hold if the process is gone too."""
         if node.name != LEASE_FILE or node.parent is None:
             return
         path = path_of(node.parent)
@@ -240,8 +240,8 @@ class Workdirs:
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
-    def _take_stock(self) -> None:
-        """After a start: watch the holders that still live, count the others as released now, find what has no record."""
+    def _restore_holders(self) -> None:
+        """After a start: watch holders that still live, count the others as released now, restore missing records."""
         for path in self._tree.existing():
             name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
             assert name is not None
@@ -256,12 +256,12 @@ class Workdirs:
                 self._released(path, record)
 
     async def _look_after(self) -> float:
-        """Do all that is due; return the time at which the next is."""
+        """Remove everything that is due; return the time of the next removal."""
         now = time.time()
         due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
         self._watch_holders_alone()
         try:
-            await self._tree.tell_kernel()
+            await self._tree.invalidate_kernel()
             while self._removed:
                 self._events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
             await self._tree.empty_trash()
@@ -271,7 +271,7 @@ class Workdirs:
         return due
 
     def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
-        """Remove a directory if it was kept long enough; return the time at which it must be looked at again."""
+        """Remove a directory after its retention time; return when it must be checked again."""
         try:
             if not self._tree.exists(path):
                 self._records.discard(path)
@@ -310,5 +310,5 @@ class Workdirs:
 
 
 def _process_of(record: WorkdirRecord) -> Process:
-    """Return the process that a record names as its holder; one with the number 0 is none."""
+    """Return the process that a record names as holder. The number 0 stands for none."""
     return Process(record.pid, record.pid_started_ticks, record.command)

@@ -1,7 +1,7 @@
-"""Sweeps of working directories: the same plans as for checkpoints, of what lies on this node's own disk.
+"""Sweeps of working directories: plans as for checkpoints, for garbage on this node's own disk.
 
-A plan is carried out after a second look, as everywhere. What goes is out of sight in one step, a whole tree at a time; a
-crash leaves a tree where it was, or in the store's ``trash/``, which the next start empties.
+As everywhere, a plan is executed after a second look. Removals take effect in one step, a whole tree at a time. A crash
+leaves a tree in place, or in the store's ``trash/``, which the next start empties.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IN_ONE_GO = 100
 
 
 class WorkdirSweeps:
-    """Plans for the working directories of a mount. A zone is the name of a base, a root that of a directory in it."""
+    """Plans for the working directories of a mount. A zone is the name of a base, a root the name of a directory in it."""
 
     def __init__(self, base: Foundation, workdirs: Workdirs, plan_store: PlanStore) -> None:
         self.plan_store = plan_store
@@ -46,7 +46,7 @@ class WorkdirSweeps:
         return frozenset(os.fsdecode(name) for name in self._parts.zones.top_names) - self._parts.remotes.keys()
 
     async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
-        """Make and store the plan of a sweep. Raises ``PlanError`` for what is neither a base nor a working directory."""
+        """Make and store the plan of a sweep. Raises ``PlanError`` for anything but a base or a working directory."""
         now_ns = time.time_ns()
         plan, _ = await self._plan(zone, root, policy, now_ns)
         items = items_of(plan, {})
@@ -66,7 +66,7 @@ class WorkdirSweeps:
         return stored
 
     async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
-        """Carry a stored plan out. Raises as ``StoreSweeps.execute`` does. It is always looked at again."""
+        """Execute a stored plan, always after a second look. Raises as ``StoreSweeps.execute`` does."""
         del at_once
         header = plan.header
         if header.store != self._parts.store.store_id:
@@ -83,9 +83,9 @@ class WorkdirSweeps:
             yield execution.done()
 
     async def _remove(self, header: Header, group: list[Item]) -> list[Item]:
-        """Remove what is still there; return it."""
+        """Remove the items that still exist; return them."""
         removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
-        await self._tree.tell_kernel()
+        await self._tree.invalidate_kernel()
         await trio.to_thread.run_sync(self._parts.store.trash.empty)
         return removed
 
@@ -100,7 +100,7 @@ class WorkdirSweeps:
         return True
 
     async def _plan(self, zone: str, root: str, policy: Policy, now_ns: int) -> tuple[Plan, set[bytes]]:
-        """Make a plan; return it, and the names of all that was looked at: files, and directories that go as a whole."""
+        """Make a plan; return it, and all names examined: files, and directories that are removed as a whole."""
         entries: list[PlanEntry] = []
         names: set[bytes] = set()
         for workdir in self._wanted(zone, root):
@@ -151,7 +151,7 @@ class WorkdirSweeps:
 
 
 def _held_since_ns(workdir: Workdir) -> int | None:
-    """Return since when what is written here is the holder's: file times are those of the last tick, before the clock's."""
+    """Return the time from which writes are the holder's. File times lag behind the clock by up to one tick."""
     return None if workdir.holder is None else int(workdir.record.acquired_seconds * 10**9) - LONGEST_TICK_NS
 
 

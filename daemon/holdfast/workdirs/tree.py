@@ -1,4 +1,4 @@
-"""The directories themselves: skeleton, lease file, emptying and removal, beneath a kernel that knows them already."""
+"""The directories themselves: skeleton, lease file, emptying and removal, under a kernel that may have cached them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
 
 LEASE_FILE = b".lease"
 _MAKE_LEASE = os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Not waiting: the owner of the directory may have put a FIFO there."""
+"""Does not block: the owner of the directory may have put a FIFO there."""
 
 
 class WorkdirTree:
-    """Changes in the backing tree that no request of the kernel's stands behind; ``tell_kernel`` comes after them."""
+    """Changes of the backing tree that the kernel did not ask for. Call ``invalidate_kernel`` after them."""
 
     def __init__(self, base: Foundation) -> None:
         store = base.parts.store
@@ -29,38 +29,38 @@ class WorkdirTree:
         self._copies = base.copies
         self._invalidation = base.invalidation
         self._is_root = os.geteuid() == 0
-        self._untold: list[tuple[int, bytes]] = []
+        self._pending: list[tuple[int, bytes]] = []
         self._half_thrown: list[Node] = []
-        """Files with a name in the trash and another one in the tree."""
+        """Files with one name in the trash and another in the tree."""
 
-    async def tell_kernel(self) -> None:
-        """Return when the kernel believes nothing any more that the changes until now have made wrong.
+    async def invalidate_kernel(self) -> None:
+        """Return when the kernel has dropped everything that the changes so far have made wrong.
 
-        Raises ``OSError``; what it has not been told is left for the next call.
+        Raises ``OSError``; invalidations that failed are left for the next call.
         """
-        untold, self._untold = self._untold, []
+        pending, self._pending = self._pending, []
         try:
-            while untold:
-                await trio.to_thread.run_sync(self._invalidation.invalidate_now, *untold[0])
-                del untold[0]
+            while pending:
+                await trio.to_thread.run_sync(self._invalidation.invalidate_now, *pending[0])
+                del pending[0]
         finally:
-            self._untold += untold
+            self._pending += pending
 
     async def empty_trash(self) -> None:
-        """Delete what was thrown away; when this returns the kernel knows that linked files have a name less.
+        """Delete the trash. On return the kernel knows that linked files have one name less.
 
-        Raises ``OSError``; the next call goes on.
+        Raises ``OSError``; the next call continues.
         """
         count = len(self._half_thrown)
         await trio.to_thread.run_sync(self._trash.empty)
         linked, self._half_thrown = self._half_thrown[:count], self._half_thrown[count:]
-        self._untold += [(parent.id, name) for node in linked for parent, name in node.names()]
-        await self.tell_kernel()
+        self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
+        await self.invalidate_kernel()
 
     def prepare(self, path: bytes, owner: tuple[int, int]) -> None:
-        """Create the directory at ``path`` and its skeleton where missing; empty what is volatile. Raises ``OSError``.
+        """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts. Raises ``OSError``.
 
-        What is new belongs to ``owner`` (uid, gid) if the daemon runs as root; what was there keeps its owner.
+        New directories belong to ``owner`` (uid, gid) if the daemon runs as root; existing ones keep their owner.
         """
         base, _, name = path.rpartition(b"/")
         base_fd = self._tree.open_directory(base)
@@ -76,15 +76,15 @@ class WorkdirTree:
                     self._empty(fd, path, child)
                 self._make(fd, path, child, owner)
             os.close(os.open(LEASE_FILE, _MAKE_LEASE, 0o444, dir_fd=fd))
-            self._tell(path, LEASE_FILE)
+            self._invalidate_later(path, LEASE_FILE)
         finally:
             os.close(fd)
         self._marks.uncover_below(path)
 
     def remove(self, path: bytes) -> None:
-        """Take the directory at ``path`` away, with all that is in it."""
+        """Remove the directory at ``path`` with everything in it."""
         base, _, name = path.rpartition(b"/")
-        self._tell(base, name)  # noted before, or an error in between would leave the kernel with the name
+        self._invalidate_later(base, name)  # first, so that an error in between can't leave the name with the kernel
         base_fd = self._tree.open_directory(base)
         try:
             self._throw(base_fd, base, name)
@@ -93,10 +93,10 @@ class WorkdirTree:
         self._marks.uncover_below(path)
 
     def drop(self, path: bytes) -> None:
-        """Remove this node's file at ``path``; who has it open keeps it, and the store shines through, if it has it."""
+        """Remove this node's file at ``path``. It stays readable while open; a store that has it is the fallback."""
         parent, _, name = path.rpartition(b"/")
         self._copies.drop(path, self._tree.stat(path).st_ino, same_object=True)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
 
     def exists(self, path: bytes) -> bool:
         """Say whether there is a directory at ``path``."""
@@ -106,7 +106,7 @@ class WorkdirTree:
             return False
 
     def existing(self) -> list[bytes]:
-        """Return the paths of all directories in the bases whose names are working directories'."""
+        """Return the paths of all working directories in the bases, by their names."""
         found = []
         for base in self._zones.top_names:
             place = self._zones.child(self._zones.root, base)
@@ -121,18 +121,18 @@ class WorkdirTree:
         return [path for path in found if self.exists(path)]
 
     def lease_inode(self, path: bytes) -> int:
-        """Return the inode number of the lease file of the directory at ``path``; 0 when there is none."""
+        """Return the inode number of the lease file of the directory at ``path``; 0 if there is none."""
         return self._tree.inode(path + b"/" + LEASE_FILE)
 
     def _make(self, parent_fd: int, parent: bytes, name: bytes, owner: tuple[int, int]) -> bool:
-        """Create a directory; False when it is there already."""
+        """Create a directory; False if it exists already."""
         try:
             os.mkdir(name, 0o755, dir_fd=parent_fd)
         except FileExistsError:
             return False
         if self._is_root:
             os.chown(name, *owner, dir_fd=parent_fd, follow_symlinks=False)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
         return True
 
     def _owner_of(self, parent_fd: int, name: bytes, owner: tuple[int, int]) -> tuple[int, int]:
@@ -156,18 +156,18 @@ class WorkdirTree:
         if self._is_root:
             os.chown(name, stat.st_uid, stat.st_gid, dir_fd=parent_fd, follow_symlinks=False)
         os.chmod(name, stat_module.S_IMODE(stat.st_mode), dir_fd=parent_fd)
-        self._tell(parent, name)
+        self._invalidate_later(parent, name)
 
     def _throw(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._trash.throw(parent_fd, name)
-        self._half_thrown += self._invalidation.directory_thrown(parent + b"/" + name, inode)
+        self._half_thrown += self._invalidation.directory_removed(parent + b"/" + name, inode)
 
-    def _tell(self, parent: bytes, name: bytes) -> None:
-        """Note that the kernel must forget what it believes of a name: that it was not there, or led elsewhere."""
+    def _invalidate_later(self, parent: bytes, name: bytes) -> None:
+        """Queue an invalidation of a name, which the kernel may know as missing or as another entry."""
         node = self._node_at(parent)
         if node is not None:
-            self._untold.append((node.id, name))
+            self._pending.append((node.id, name))
 
     def _node_at(self, path: bytes) -> Node | None:
         return self._nodes.of_backing(self._tree.stat(path).st_ino)

@@ -1,7 +1,7 @@
-"""The kinds of names among objects, and the policy that each carries: whether it is sent, created once, believed, fetched.
+"""The kinds of names among objects, and the policy of each: whether it is sent, created once, revalidated, prefetched.
 
-This is the only place that knows what a kind means. Nobody else asks which kind a name is of: they ask its policy. A further
-kind is a member here and a key of ``[names]`` in the configuration.
+This is the only place that knows what a kind means; all other code asks its policy. A new kind is a member here and a key of
+``[names]`` in the configuration.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KindPolicy:
-    """What may happen to names of a kind."""
+    """The policy for names of a kind."""
 
     explanation: str
     """A sentence for people (``holdfast why``)."""
     stays_here: bool = False
-    """It never leaves this node: no object is made of it, and none is looked for."""
+    """Never leaves this node: no object is made of it or looked for."""
     awaits_rename: bool = False
-    """It is renamed to its final name when it is whole; who has it open is about to create that name."""
+    """Renamed to its final name when complete; whoever has it open is about to create that name."""
     created_once: bool = False
-    """A second creation fails, on whichever node, until the name is unlinked."""
+    """Until the name is unlinked, a second creation fails on every node."""
     revalidated: bool = False
-    """Another node may replace the object: a belief that is older than the metadata TTL is asked about again."""
+    """Another node may replace the object: it is checked again after the metadata TTL."""
     fetched_ahead: bool = False
-    """A prefetch takes it."""
+    """Fetched by prefetches."""
     creator_seconds: float = 0.0
-    """For how long a thread that has created such a name in a directory is believed to go on creating them there."""
+    """How long a thread that created such a name in a directory is expected to create more of them there."""
     creator_known_at_open: bool = False
-    """The thread counts as their creator as soon as it makes the file; else when the store has taken the object."""
+    """The thread counts as creator once it makes the file, rather than when the store has taken the object."""
     polled_while_read: bool = False
-    """Readers ask for its size before each read: a long one is served by the daemon, which saves them those requests."""
+    """Readers ask for its size before each read: the daemon serves large ones itself, which saves these requests."""
 
     @property
     def lasts(self) -> bool:
-        """Whether the object never changes as long as it is there: nothing about it need ever be asked again."""
+        """Whether the object never changes while it exists, so that it never needs revalidation."""
         return not self.stays_here and not self.revalidated
 
 
@@ -71,18 +71,18 @@ _POLICIES = {
 
 
 class NameKind(enum.Enum):
-    """A kind of name. Its value is its key in the configuration, with a hyphen, and its word in messages."""
+    """A kind of name. Its value is its word in messages and, with an underscore, its key in the configuration."""
 
     TEMPORARY = "temporary"
     """Stays on this node until it is renamed to a name of another kind."""
     SIDECAR = "sidecar"
-    """Hadoop's checksum of a neighbour: stays on this node, goes when the neighbour changes."""
+    """Hadoop's checksum of a neighbour: stays on this node, removed when the neighbour changes."""
     WRITE_ONCE = "write-once"
-    """Created at most once, over all nodes, until it is unlinked."""
+    """Created at most once on all nodes, until it is unlinked."""
     IMMUTABLE = "immutable"
-    """Names its own content: once here, never asked about again."""
+    """The name determines the content: a copy is never revalidated."""
     REPLACEABLE = "replaceable"
-    """May be written again by anybody: asked about when an open finds the belief too old."""
+    """Any node may write it again: revalidated by an open after the TTL."""
 
     policy: KindPolicy
 

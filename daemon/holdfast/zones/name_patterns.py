@@ -1,8 +1,8 @@
-"""Kinds of names among objects: what engines do with a name, told by patterns.
+"""Kinds of names among objects, defined by patterns of what engines do with a name.
 
 A pattern is a path below the zone. In a component ``*`` stands for any characters, ``<n>`` for a number, ``<hex>`` for
 hexadecimal digits, ``<uuid>`` for a UUID; the component ``**`` stands for any directories, or at the end for everything
-below. The first kind that fits counts, in the order of ``NameKind``; what fits nothing is replaceable. The patterns come
+below. The first kind that matches wins, in the order of ``NameKind``; all other names are replaceable. The patterns come
 from the checkpoint formats (``checkpoints.formats``) and Hadoop's ChecksumFileSystem.
 """
 
@@ -17,7 +17,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.zones.name_kinds import NameKind
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
-"""Of Hadoop's local file system, whatever engine writes through it."""
+"""Patterns of Hadoop's local file system, for any engine that writes through it."""
 
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _WORDS = {"*": r"[^/]*", "<n>": r"[0-9]+", "<hex>": r"[0-9a-f]+", "<uuid>": _UUID}
@@ -28,7 +28,7 @@ _SIDECAR = re.compile(rb"\.(.+)\.crc", re.DOTALL)
 class NameTable:
     """The patterns in force: those of the configuration (``added``), then those of the checkpoint formats (``built_in``).
 
-    Raises ``ConfigurationError`` for a pattern that can't be.
+    Raises ``ConfigurationError`` for an invalid pattern.
     """
 
     def __init__(self, added: Mapping[NameKind, Sequence[str]], built_in: Mapping[NameKind, Sequence[str]]) -> None:
@@ -52,7 +52,7 @@ class NameTable:
 
 
 def sidecar_owner(name: bytes) -> bytes | None:
-    """Return the name of the file whose checksum ``name`` holds; None when it is no sidecar's name."""
+    """Return the name of the file whose checksum ``name`` holds; None if it is no sidecar's name."""
     match = _SIDECAR.fullmatch(name)
     return match[1] if match else None
 

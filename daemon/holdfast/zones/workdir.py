@@ -1,4 +1,4 @@
-"""The names of working directories and of what lies in them (FLIP-198, with RocksDB's directory beside ``tmp``)."""
+"""The names of working directories and of their content (FLIP-198, with RocksDB's directory beside ``tmp``)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from holdfast.config import ROLE_NAME, ROLE_NAME_ALLOWED
 from holdfast.errors import ConfigurationError
 
 SKELETON = (b"tmp", b"rocksdb", b"localState", b"blobStorage")
-"""What a working directory has from the start."""
+"""The directories that a working directory has from the start."""
 
 VOLATILE = (b"tmp", b"rocksdb")
-"""What is emptied whenever its process starts."""
+"""The directories that are emptied whenever the process starts."""
 
 _ID = re.compile(r"[^/\x00]+")
 _LONGEST_NAME_BYTES = 255
@@ -28,7 +28,7 @@ class WorkdirName:
 
     @classmethod
     def checked(cls, role: str, resource_id: str) -> WorkdirName:
-        """Return the name; ``ConfigurationError`` says what is allowed."""
+        """Return the name. Raises ``ConfigurationError``, which says what is allowed."""
         if not ROLE_NAME.fullmatch(role):
             raise ConfigurationError(f"role {role!r}: {ROLE_NAME_ALLOWED}")
         if not _ID.fullmatch(resource_id):
@@ -43,7 +43,7 @@ class WorkdirName:
 
     @classmethod
     def parse(cls, name: bytes) -> WorkdirName | None:
-        """Read a directory's name; None when it is not a working directory's. Names that are no text are not."""
+        """Parse a directory's name; None if it is not a working directory's, or not text."""
         role, separator, resource_id = os.fsdecode(name).partition("_")
         if not separator or not resource_id or not ROLE_NAME.fullmatch(role) or not _is_text(resource_id):
             return None

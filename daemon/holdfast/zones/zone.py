@@ -1,6 +1,6 @@
-"""Zones: subtrees of the mount, each a small table of policies, the whole of the namespace's meaning.
+"""Zones: subtrees of the mount, each a small table of policies. They are the whole meaning of the namespace.
 
-A directory's zone follows from its parent's zone and its own name, so nothing is looked up by whole paths.
+A directory's zone follows from its parent's zone and its own name, so no whole path is ever looked up.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class ZoneKind(enum.Enum):
 class Zone:
     """One zone. ``prefix`` is the path of its root in the tree.
 
-    ``remote`` names the store that a miss falls back to (None: a miss is ENOENT). In a ``STORE`` zone the mount shows the
-    store itself: listings merge, unlink deletes the object. In ``LOCAL_STATE`` and ``BLOB_STORAGE`` a name that is not here
-    is looked up in the store, by exact name; no listing shows it, and an unlink leaves the object alone. ``durability`` is
-    None where nothing is ever sent.
+    ``remote`` names the store that a miss falls back to (None: a miss is ENOENT). A ``STORE`` zone shows the store itself:
+    listings merge, unlink deletes the object. In ``LOCAL_STATE`` and ``BLOB_STORAGE`` a name that is not local is looked up
+    in the store, by exact name; listings do not show it, and an unlink leaves the object alone. ``durability`` is None if
+    nothing is ever sent.
     """
 
     kind: ZoneKind
@@ -74,7 +74,7 @@ class ZonePath:
 
 @dataclass(frozen=True, slots=True)
 class Fallbacks:
-    """The stores that the working directories of a role fall back to; None: to none, and nothing is sent."""
+    """The stores that the working directories of a role fall back to. None: no fallback, and nothing is sent."""
 
     local_state: str | None
     blob_storage: str | None
@@ -83,8 +83,8 @@ class Fallbacks:
 class ZoneMap:
     """All zones of a mount.
 
-    ``stores``: the durability of each store, by its name, which is its zone's too. ``bases``: the directories that hold
-    working directories; no store has the name of one. ``fallbacks`` gives those of a role, each of them in ``stores``.
+    ``stores`` maps each store's name, which is also its zone's, to its durability. ``bases`` are the directories that hold
+    working directories; no store has the name of one. ``fallbacks`` returns those of a role, which must be in ``stores``.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ZoneMap:
         return list(self._top)
 
     def child(self, parent: ZonePath, name: bytes) -> ZonePath | None:
-        """Return the place of the directory ``name`` in ``parent``; None where no such directory may be."""
+        """Return the place of the directory ``name`` in ``parent``; None if there can be no such directory."""
         path = parent.child_path(name)
         zone: Zone | None = parent.zone
         match parent.zone.kind:
@@ -120,7 +120,7 @@ class ZoneMap:
         return ZonePath(zone, path) if zone is not None else None
 
     def place_of(self, path: bytes) -> ZonePath | None:
-        """Return the place of the directory at the tree path ``path``; None where none may be."""
+        """Return the place of the directory at the tree path ``path``; None if there can be none."""
         place = self.root
         for name in path.split(b"/") if path else ():
             child = self.child(place, name)
@@ -130,7 +130,7 @@ class ZoneMap:
         return place
 
     def is_fixed(self, place: ZonePath) -> bool:
-        """Say whether a directory gives a zone its root, or is a working directory: it can't be renamed."""
+        """Say whether a directory is the root of a zone or a working directory, which can't be renamed."""
         if place.path != place.zone.prefix:
             return False
         return place.zone.kind is not ZoneKind.PRIVATE or WorkdirName.parse(_last(place.path)) is not None

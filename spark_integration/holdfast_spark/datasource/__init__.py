@@ -1,4 +1,4 @@
-"""The Python data source ``holdfast``: what a store holds, and what a daemon has to tell, as DataFrames."""
+"""The Python data source ``holdfast``: the content of a store, and the events of a daemon, as DataFrames."""
 
 from holdfast_spark.datasource.source import HoldfastDataSource, register
 

@@ -1,8 +1,8 @@
-"""A store divided by prefixes, so that its parts can be listed by many tasks.
+"""Division of a store by prefixes, so that many tasks can list it.
 
-A unit is a directory: with everything below it (``is_deep``), or with only what lies directly in it, where its
-subdirectories are units of their own. Together the units give what ``RemoteStore.survey`` gives. Who divides asks for a few
-directories near the root, and holds no more names than a few pages of a listing.
+A unit is a directory: with everything below it (``is_deep``), or only with its direct entries, if its subdirectories are
+units of their own. Together the units yield the same as ``RemoteStore.survey``. The division needs a few requests near the
+root, and holds no more names than a few pages of a listing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 from holdfast_spark.stores import PRIVATE, DirectoryInfo, ObjectInfo, RemoteStore, key_below
 
 _SMALL = 2000
-"""A directory with no more below it than two pages of S3's are is not worth dividing."""
+"""A directory with no more than this below it, two pages of S3, is not worth dividing."""
 _MOST_SUBDIRECTORIES = 10_000
-"""More are listed together: that is cheaper than one request for each, and their names stay off the driver."""
+"""More subdirectories are listed together: that is cheaper than a request each, and keeps their names off the driver."""
 
 
 class Unit(NamedTuple):
@@ -28,7 +28,7 @@ class Unit(NamedTuple):
 
 
 def divided(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
-    """Divide what lies below ``prefix`` (``""``: the whole store) into about ``wanted`` units, fewer where it is small."""
+    """Divide everything below ``prefix`` (``""``: the whole store) into about ``wanted`` units; fewer if it is small."""
     units: list[Unit] = []
     waiting = deque([prefix])
     while waiting and len(units) + len(waiting) < wanted:
@@ -42,7 +42,7 @@ def divided(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
 
 
 def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInfo]:
-    """Yield what a unit holds."""
+    """Yield the objects and directories of a unit."""
     if unit.is_deep:
         yield from store.survey(unit.prefix)
         return
@@ -53,7 +53,7 @@ def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInf
 
 
 def _worth_dividing(store: RemoteStore, directory: str) -> list[str]:
-    """Return the subdirectories if there is much below them. What begins as one flat directory is taken for one."""
+    """Return the subdirectories if there is much below them. A directory that starts flat is taken as flat."""
     first = list(islice(store.survey(directory), _SMALL + 1))
     skip = len(directory) + 1 if directory else 0
     if len(first) <= _SMALL or not any("/" in info.key[skip:] or isinstance(info, DirectoryInfo) for info in first):

@@ -1,8 +1,8 @@
-"""A daemon's events as a DataFrame: those in its memory, over the control socket, or those of its journal.
+"""A daemon's events as a DataFrame: from its memory, over the control socket, or from its journal.
 
-Both are of one node, the one that the driver runs on. The journal has the events of earlier daemons too, and a stream over
-it goes on after any restart where it stopped. Over the socket a stream sees what the daemon has in memory; after a
-restart of the daemon it goes on with the new one's first event.
+Both are of one node, the driver's. The journal has the events of earlier daemons too, and a stream over it continues after
+any restart. Over the socket a stream sees the events in the daemon's memory; after a restart of the daemon it continues with
+the new one's first event.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from holdfast.control.client import ControlClient
 from holdfast_spark.datasource.journal import JournalEvent, Position, events_between, shown
 
 EVENTS = "number bigint, time timestamp, kind string, fields map<string, string>"
-"""``number`` counts since the daemon's start; a journal does not keep it."""
+"""``number`` counts from the daemon's start; a journal does not record it."""
 
 Row = tuple[int | None, datetime.datetime, str, dict[str, str]]
 Offset = dict[str, int]
 
 
 class Events(Protocol):
-    """Where events come from. Offsets are Spark's: plain dicts that it keeps in its checkpoint."""
+    """A source of events. Offsets are Spark's: plain dicts that it keeps in its checkpoint."""
 
     beginning: Offset
 
@@ -43,7 +43,7 @@ class SocketEvents:
         self._socket = socket
 
     def between(self, start: Offset, end: Offset | None) -> tuple[list[Row], Offset]:
-        """Ask the daemon. Of an earlier daemon there is nothing any more. Raises ``DaemonUnreachableError``."""
+        """Ask the daemon. Events of an earlier daemon are gone. Raises ``DaemonUnreachableError``."""
         with ControlClient(self._socket) as client:
             pid = client.status().pid
             since = start["number"] if start["pid"] == pid else 0
@@ -69,13 +69,13 @@ class JournalEvents:
 
 
 class EventReader(DataSourceReader):
-    """All events that there are now. The driver reads them: no executor's node need have this daemon."""
+    """All events so far. The driver reads them, because executors may run on nodes without this daemon."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the events, as one task's."""
+        """Return the events as one task's partition."""
         return [InputPartition(self._events.between(self._events.beginning, None)[0])]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
@@ -85,7 +85,7 @@ class EventReader(DataSourceReader):
 
 
 class EventStreamReader(SimpleDataSourceStreamReader):
-    """Events as they come. They are few: the driver reads them."""
+    """Events as they come. The driver reads them, because they are few."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -100,7 +100,7 @@ class EventStreamReader(SimpleDataSourceStreamReader):
         return iter(rows), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802 Spark's name
-        """Return a batch once more, as far as it is still there."""
+        """Return a batch again, as far as its events still exist."""
         rows: Iterable[Row] = self._events.between(start, end)[0]
         return iter(rows)
 

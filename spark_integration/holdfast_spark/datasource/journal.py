@@ -1,7 +1,7 @@
-"""A daemon's journal read from a position on: ``events.jsonl`` of its store directory, and ``events.jsonl.1`` before it.
+"""Reading a daemon's journal from a position: ``events.jsonl`` of its store directory, after ``events.jsonl.1``.
 
-A position is a file, by its inode, and an offset in it. It outlives the daemon, and one change of files: what is older than
-``events.jsonl.1`` is lost. Only whole lines count. Nothing here knows Spark.
+A position is a file, by inode, and an offset in it. It stays valid after the daemon ends, and over one rotation; anything
+older than ``events.jsonl.1`` is lost. Only complete lines count. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _decode = msgspec.json.Decoder(dict[str, str | int | float | bool]).decode
 
 
 class Position(NamedTuple):
-    """Where reading goes on; ``inode`` 0 is before the oldest line there is."""
+    """Where reading continues; ``inode`` 0 is before the oldest line."""
 
     inode: int = 0
     offset: int = 0
 
 
 class JournalEvent(msgspec.Struct, frozen=True):
-    """One line: when, what, and all the rest."""
+    """One line: time, kind, and all other fields."""
 
     time: float
     kind: str
@@ -35,9 +35,9 @@ class JournalEvent(msgspec.Struct, frozen=True):
 
 
 def events_between(file: Path, start: Position, end: Position | None = None) -> tuple[list[JournalEvent], Position]:
-    """Return the events from ``start``, to ``end`` or to the last whole line, and the position behind them.
+    """Return the events from ``start`` to ``end``, or to the last complete line, and the position behind them.
 
-    Raises ``ConfigurationError`` when the journal can't be read.
+    Raises ``ConfigurationError`` if the journal can't be read.
     """
     found: list[JournalEvent] = []
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def events_between(file: Path, start: Position, end: Position | None = None) -> 
 
 
 def _opened(file: Path, stack: ExitStack) -> Iterator[BinaryIO]:
-    """Open both files, the older one first. The newer is opened first: between the two it may become the older."""
+    """Open both files, returned oldest first. The newer one is opened first, in case it is rotated in between."""
     opened = []
     for path in (file, file.with_suffix(file.suffix + ".1")):
         try:
@@ -79,7 +79,7 @@ def _read(stream: BinaryIO, first: int, last: int | None) -> tuple[list[JournalE
 
 
 def _event(line: bytes) -> JournalEvent | None:
-    """Return the event of a line; None for one that a crash of the machine has damaged."""
+    """Return the event of a line; None if a crash of the machine has damaged it."""
     try:
         fields = _decode(line)
         return JournalEvent(float(fields.pop("time")), str(fields.pop("kind")), shown(fields))
@@ -88,5 +88,5 @@ def _event(line: bytes) -> JournalEvent | None:
 
 
 def shown(fields: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    """Return the fields of an event as text: Spark's maps have values of one type."""
+    """Return the fields of an event as text, because Spark's maps have values of one type."""
     return {name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in fields.items()}

@@ -1,7 +1,7 @@
-"""A store's objects as a DataFrame: each task lists some prefixes. As a stream: those that have come or changed since.
+"""A store's objects as a DataFrame, listed in parallel by prefix. As a stream: the objects that are new or changed.
 
-A stream goes by the times that the store gives its objects, up to ``lag`` before its clock: an object may be dated before it
-can be seen, by as long as it takes to send. Each batch is a whole listing, of which what is new is passed on.
+A stream uses the modification times of the store, up to ``lag`` before its clock: an object may be dated before it is
+visible, by as long as its upload takes. Each batch is a full listing, of which only the changes are passed on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Offset = dict[str, int]
 
 
 class Listing(NamedTuple):
-    """What is to be listed: all below ``prefix`` of a store, in about ``parts`` tasks."""
+    """A listing job: everything below ``prefix`` of a store, in about ``parts`` tasks."""
 
     address: StoreAddress
     prefix: str
@@ -32,20 +32,20 @@ class Listing(NamedTuple):
         return self.address.open()
 
     def shares(self) -> Sequence[Sequence[Unit]]:
-        """Divide the store into what each task lists."""
+        """Divide the store into the units of each task."""
         store = self.store()
         units = patiently(lambda: divided(store, self.prefix, self.parts))
         tasks = min(len(units), self.parts * _TASKS_PER_PART)
         return [units[index::tasks] for index in range(tasks)]
 
     def found(self, units: Sequence[Unit]) -> Iterator[ObjectInfo | DirectoryInfo]:
-        """Yield what units hold, as it is listed. A listing that breaks off is Spark's to begin anew."""
+        """Yield the entries of units as they are listed. If a listing fails, Spark retries the task."""
         store = self.store()
         return (info for unit in units for info in listed(store, unit))
 
 
 class ListingReader(DataSourceReader):
-    """All that there is now."""
+    """All objects that exist now."""
 
     def __init__(self, listing: Listing) -> None:
         self._listing = listing
@@ -60,7 +60,7 @@ class ListingReader(DataSourceReader):
 
 
 class ChangeReader(DataSourceStreamReader):
-    """What has come or changed. An offset is a time by the store's clock: batches are the times between two of them."""
+    """New and changed objects. An offset is a time by the store's clock; a batch has the times between two offsets."""
 
     def __init__(self, listing: Listing, lag_seconds: int) -> None:
         self._listing = listing
@@ -71,7 +71,7 @@ class ChangeReader(DataSourceStreamReader):
         return {"until_ns": 0}
 
     def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # noqa: N802, ARG002 Spark's names
-        """Return up to when objects are told of now; Spark 4.0 and 4.1 ask without arguments."""
+        """Return the time up to which objects are reported now. Spark 4.0 and 4.1 call without arguments."""
         store = self._listing.store()
         until_ns = patiently(store.now_ns) - self._lag_seconds * 10**9
         return {"until_ns": max(until_ns, start["until_ns"] if start else 0)}

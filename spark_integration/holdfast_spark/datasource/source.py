@@ -1,10 +1,10 @@
-"""``spark.read.format("holdfast")``: which options there are, and what each gives.
+"""``spark.read.format("holdfast")``: its options and their meaning.
 
-- ``store`` (or the path given to ``load``): what the store at this URL holds, listed now. ``prefix``: only what lies below
-  it; ``parts``: by about how many tasks; ``store.NAME``: the option NAME of the library behind the URL's scheme.
+- ``store`` (or the path given to ``load``): the objects in the store at this URL, listed now. ``prefix``: only those below
+  it; ``parts``: the approximate number of tasks; ``store.NAME``: the option NAME of the library behind the URL's scheme.
 - ``journal``, ``socket``: the events of a daemon, from its journal or its control socket.
 
-Both can be streams: of what has come or changed in the store (``lag``: told so many seconds later), and of events.
+Both can be streams: of new and changed objects (``lag``: reported so many seconds later), and of events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVENTS: dict[str, Callable[[str], Events]] = {"journal": JournalEvents, "socket
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``holdfast`` known to a session."""
+    """Register ``holdfast`` in a session."""
     spark.dataSource.register(HoldfastDataSource)
 
 
@@ -40,26 +40,26 @@ class HoldfastDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is given."""
+        """Return the name for ``format``."""
         return "holdfast"
 
     def schema(self) -> str:
-        """Return the columns. Raises ``ConfigurationError`` when the options name not exactly one thing to read."""
+        """Return the columns. Raises ``ConfigurationError`` unless the options name exactly one thing to read."""
         return OBJECTS.ddl if self._events() is None else EVENTS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 there is one for each kind
-        """Return who reads a batch."""
+        """Return the batch reader."""
         events = self._events()
         return ListingReader(self._listing()) if events is None else EventReader(events)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
-        """Return who reads a stream of changes; for events Spark asks for the simple reader."""
+        """Return the reader of a stream of changes; for events Spark uses the simple reader."""
         if self._events() is not None:
             return super().streamReader(schema)
         return ChangeReader(self._listing(), self._number("lag", _LAG_SECONDS))
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 Spark's name
-        """Return who reads a stream of events."""
+        """Return the reader of a stream of events."""
         events = self._events()
         return super().simpleStreamReader(schema) if events is None else EventStreamReader(events)
 

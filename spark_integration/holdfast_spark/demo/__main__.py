@@ -17,7 +17,7 @@ from holdfast_spark.demo.scenario import Stage, play
 from holdfast_spark.pipeline.data import FLIGHTS
 
 _FILES = range(6, 1000)
-"""Two batches or more before each blow."""
+"""At least two batches before each kill."""
 
 
 def main() -> int:

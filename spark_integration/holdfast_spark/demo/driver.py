@@ -1,4 +1,4 @@
-"""The job's driver as a process of its own: started, watched batch by batch, killed without warning."""
+"""The job's driver as a process: started, watched batch by batch, killed without warning."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LINES_SHOWN = 25
 
 
 class DriverError(Exception):
-    """The job ended, or said nothing for too long; the message has the end of its log."""
+    """The job ended, or was silent for too long; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch that is done."""
+    """A finished batch."""
 
     number: int
     rows: int
@@ -32,7 +32,7 @@ class Batch:
 
 
 class Driver:
-    """The pipeline in a process group of its own, Python and JVM together."""
+    """The pipeline in its own process group, Python and JVM together."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.first_batch_seconds = 0.0
@@ -47,7 +47,7 @@ class Driver:
             )
 
     def run_until_entered(self, batch: int, tell: Callable[[Batch], None]) -> None:
-        """Return in the middle of the first batch whose number is ``batch`` or higher."""
+        """Return in the middle of the first batch with this number or a higher one."""
         for fact in self._facts(tell):
             if fact.get("entered", -1) >= batch:
                 return
@@ -70,7 +70,7 @@ class Driver:
     def _wait_end(self) -> None:
         self._process.wait()
         while _group_lives(self._process.pid):
-            time.sleep(0.01)  # the JVM is not our child: nothing tells us of its end
+            time.sleep(0.01)  # the JVM is not our child, so its end gives no signal
         assert self._process.stdout is not None
         self._process.stdout.close()
 

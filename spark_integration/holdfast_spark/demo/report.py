@@ -1,4 +1,4 @@
-"""What the demo shows while it runs, and at the end."""
+"""The demo's output, while it runs and at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """Lines with the time since the start."""
+    """Prints lines with the time since the start."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The acts of the demo, and what the daemon counted in each."""
+"""The acts of the demo, and the daemon's counters in each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "flights"
 
 @dataclass(slots=True)
 class Act:
-    """What happened between two blows: counts are of this act alone."""
+    """One act, which ends with a kill or with the job. Counts are of this act alone."""
 
     title: str
     batches: str = ""
@@ -53,19 +53,19 @@ class Stage:
     def holdfast(self, *arguments: str) -> None:
         """Run the holdfast command."""
         command = [sys.executable, "-m", "holdfast", *arguments, "--socket", str(self.socket)]
-        # Letting others in takes root, or its consent in /etc/fuse.conf; nobody else is needed here.
+        # allow_other takes root, or user_allow_other in /etc/fuse.conf; no other user is needed here
         environment = {**os.environ, "HOLDFAST_MOUNT__ALLOW_OTHER": "false"}
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if result.returncode != 0:
             raise RuntimeError(result.stderr.strip())
 
     def mount(self) -> None:
-        """Start the daemon on the embedded default: a directory as the remote store."""
+        """Start the daemon with the embedded default: a directory as the remote store."""
         remote = [f"--{zone}=file://{self.remote}/{zone}" for zone in ("checkpoints", "blobs")]
         self.holdfast("mount", str(self.mountpoint), "--store", str(self.store), *remote)
 
     def lose_node(self) -> None:
-        """SIGKILL the daemon, and delete everything that the node had on its disk."""
+        """SIGKILL the daemon, and delete everything on the node's disk."""
         os.kill(self.status().pid, signal.SIGKILL)
         mountpoint.detach(str(self.mountpoint))
         shutil.rmtree(self.store)
@@ -76,13 +76,13 @@ class Stage:
             return client.status()
 
     def committed(self) -> int:
-        """Return how many batches are committed, as the remote store has them."""
+        """Return the number of batches committed in the remote store."""
         commits = self.remote / "checkpoints" / NAME / "commits"
         numbers = [int(path.name) for path in commits.iterdir() if path.name.isdecimal()] if commits.exists() else []
         return max(numbers, default=-1) + 1
 
     def start_driver(self, until: int) -> Driver:
-        """Start the job, to run to batch ``until``."""
+        """Start the job, to run up to batch ``until``."""
         command = ["--input", str(self.input), "--output", str(self.output), "--name", NAME]
         return Driver([*command, "--until", str(until), "--socket", str(self.socket)], self.log)
 
@@ -99,7 +99,7 @@ class Stage:
 
     @contextmanager
     def act(self, act: Act) -> Iterator[None]:
-        """Count what the daemon does in the block."""
+        """Count the daemon's work in the block."""
         before = self.status().counters
         yield
         after = self.status().counters
@@ -107,13 +107,13 @@ class Stage:
             setattr(act, name, after[name] - before[name])
 
     def close(self) -> None:
-        """End the daemon, whatever state it is in."""
+        """End the daemon, in whatever state it is."""
         if mountpoint.mount_at(str(self.mountpoint)) is not None:
             mountpoint.detach(str(self.mountpoint))
 
 
 def play(stage: Stage, files: int, report: Report) -> list[Act]:
-    """Run all acts; return what was counted."""
+    """Play all acts; return them with their counts."""
     third = files // 3
     staged = split_flights(stage.directory / "flights", files)
     report.say(f"{files} files of {staged[0].stat().st_size // 1024} KiB are ready to arrive")

@@ -37,7 +37,7 @@ def main() -> None:
     try:
         watcher.over.wait()
         if query.exception() is not None:
-            query.awaitTermination()  # raises what ended the query
+            query.awaitTermination()  # raises the error of the query
     finally:
         query.stop()
         spark.stop()
@@ -89,14 +89,14 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
 
 
 class _Watcher(StreamingQueryListener):
-    """Reports each batch once it is committed; ``over`` is set when batch ``until`` is, or the query has ended."""
+    """Reports each batch once it is committed. ``over`` is set after batch ``until``, or when the query has ended."""
 
     def __init__(self, until: int) -> None:
         self.over = threading.Event()
         self._until = until
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 Spark's name
-        """Nothing is to be said yet."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 Spark's name
         """Report a batch that had input."""
@@ -107,7 +107,7 @@ class _Watcher(StreamingQueryListener):
                 self.over.set()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, ARG002 Spark's name
-        """Let the main thread look at what ended the query."""
+        """Let the main thread check how the query ended."""
         self.over.set()
 
 

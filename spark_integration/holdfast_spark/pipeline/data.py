@@ -29,7 +29,7 @@ def split_flights(directory: Path, files: int) -> list[Path]:
 
 
 def arrive(source: Path, directory: Path) -> None:
-    """Let the file ``source`` arrive in ``directory``: whole, or not at all."""
+    """Let the file ``source`` arrive in ``directory``, atomically."""
     directory.mkdir(parents=True, exist_ok=True)
     hidden = directory / f".{source.name}.arriving"
     hidden.write_bytes(source.read_bytes())

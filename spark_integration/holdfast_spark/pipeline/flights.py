@@ -44,12 +44,12 @@ def arrived(spark: SparkSession, directory: Path) -> DataFrame:
 
 
 def write_batch(changed: DataFrame, batch: int, directory: Path) -> None:
-    """Write what a batch changed; a batch that runs again writes the same files again."""
+    """Write the changes of a batch; a repeated batch writes the same files again."""
     changed.coalesce(1).write.mode("overwrite").parquet(f"file://{directory}/batch={batch}")
 
 
 def latest(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return the answer that the batches in ``directory`` add up to: for each subject what the last of them said."""
+    """Return the answer that the batches in ``directory`` add up to: the newest row of each subject."""
     newest = Window.partitionBy("subject").orderBy(f.col("batch").desc())
     batches = spark.read.option("basePath", f"file://{directory}").parquet(f"file://{directory}/batch=*")
     return batches.withColumn("rank", f.row_number().over(newest)).where("rank = 1").drop("rank", "batch")

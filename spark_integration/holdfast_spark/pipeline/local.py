@@ -1,4 +1,4 @@
-"""Spark on this machine alone, whatever the network knows of it."""
+"""Spark on this machine alone, independent of its name in the network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def stay_on_this_machine() -> None:
-    """Keep Spark from asking for this machine's address: where nobody knows its name it would not start.
+    """Keep Spark from resolving this machine's host name, without which it would not start.
 
     Call it before the session is made.
     """

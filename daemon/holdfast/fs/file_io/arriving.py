@@ -1,4 +1,4 @@
-"""Files that are open while their bytes still arrive: waiting for some of them, or for all."""
+"""Waiting for the bytes of open files that are still being fetched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
-from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
+from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
@@ -15,7 +15,7 @@ from holdfast.transfer import PartialFetch
 
 
 class ArrivingFiles:
-    """Waits. The caller holds no lock of the node: when the object is replaced meanwhile, it is fetched anew here."""
+    """Waits for fetches. The caller must not hold the node's lock: if the object is replaced, it is fetched again here."""
 
     def __init__(self, misses: CacheMiss, locks: NodeLocks, invalidation: Invalidation, events: EventLog) -> None:
         self._misses = misses
@@ -24,15 +24,15 @@ class ArrivingFiles:
         self._events = events
 
     async def wait_for(self, opened: OpenFile, start: int, end: int) -> None:
-        """Return when the bytes ``start`` to ``end`` may be read. Raises what ended the fetch (``HoldfastError``)."""
+        """Return when the bytes ``start`` to ``end`` may be read. Raises the error of the fetch (``HoldfastError``)."""
         await self._wait(opened, lambda arrival: arrival.wait_for(start, end))
 
     async def wait_whole(self, opened: OpenFile) -> None:
-        """Return when all bytes are here, and the file is in its place and has its entry. Raises what ended the fetch."""
+        """Return when all bytes are here and the file is in the tree with its entry. Raises the error of the fetch."""
         await self._wait(opened, PartialFetch.wait_whole)
 
     async def _wait(self, opened: OpenFile, wait: Callable[[PartialFetch], Awaitable[None]]) -> None:
-        """``wait`` for what is needed of the fetch; of another one, if the object is replaced and nothing was read yet."""
+        """Await ``wait`` on the fetch. If the object was replaced and nothing was read yet, fetch the new version."""
         for _ in range(TRIES):
             arrival = opened.arrival
             if arrival is None:
@@ -46,27 +46,27 @@ class ArrivingFiles:
             if arrival.finished and opened.arrival is arrival:
                 opened.arrived()
             return
-        raise restless(opened.node)
+        raise changes_too_fast(opened.node)
 
     async def _go_on(self, opened: OpenFile, failed: PartialFetch) -> None:
-        """The object was replaced in the store, or removed, while ``opened`` arrived by ``failed``: fetch the new version.
+        """Fetch the new version of an object that was replaced or removed while ``opened`` was fetched by ``failed``.
 
-        Raises ``ObjectChangedError`` when there is none, or when some of the old one was read already; the name leads to a
-        new node then.
+        Raises ``ObjectChangedError`` if there is none, or if part of the old version was read already; the name then gets a
+        new node.
         """
         node = opened.node
         async with self._locks.of(node):
             if opened.arrival is not failed:
-                return  # another reader was here first
+                return  # another reader has done it
             if not opened.served:
                 try:
                     await self._misses.refresh(node)
                     await self._misses.fetch_again(opened)
                     return
                 except (NoSuchEntryError, StaleNodeError):
-                    pass  # there is none any more
+                    pass  # it was removed
             if node.is_named:
-                self._misses.take_name(node)
+                self._misses.drop_name(node)
             path = os.fsdecode(failed.target.path)
             if not failed.reported:
                 failed.reported = True
@@ -74,9 +74,10 @@ class ArrivingFiles:
             raise ObjectChangedError(f"{path} was replaced or removed in the store while it was read; open it again")
 
     def _tell_size(self, opened: OpenFile, before: PartialFetch) -> None:
-        """Let the kernel read to the end of a version that is longer. Of a shorter one it sees the end by itself.
+        """Invalidate the size if the new version is longer, so that the kernel reads to its end.
 
-        It would not if it were told: then it does not trust a short read that was under way.
+        Not if it is shorter: the kernel sees the end itself, and an invalidation would make it distrust a short read under
+        way.
         """
         if opened.arrival is not None and opened.arrival.known.size_bytes > before.known.size_bytes:
             self._invalidation.attributes_changed(opened.node.id)

@@ -1,4 +1,4 @@
-"""The file behind a node, opened in the tree."""
+"""Opening the backing file of a node in the tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CAN_NOT_WRITE = (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS)
 
 
 def open_local(directories: Directories, node: Node, *, writable: bool) -> OpenFile:
-    """Open the file of a node that has one; for writing too, if that can be. Raises ``OSError``."""
+    """Open the backing file of a node, for writing too if possible. Raises ``OSError``."""
     if node.parent is None:
         raise StaleNodeError("the file was removed")
     directory_fd = directories.descriptor(node.parent)

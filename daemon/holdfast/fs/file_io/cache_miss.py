@@ -1,9 +1,9 @@
-"""A cache miss: the fetch behind an open of a node that has no file here, whole first or while it is read.
+"""A cache miss: the fetch behind an open of a node that has no file here.
 
-1. what the store has is known from its listing, or asked for;
-2. the fetch that brings it is joined, or begun (``transfer.fetch``);
-3. a small file is waited for until it is whole, and in the tree; a large one until there is a descriptor to read it by;
-4. if the object turns out to be another version, or gone, the store is asked again, and the caller tries once more.
+1. The listing tells what the store has, or the store is asked.
+2. The fetch of the object is joined or started (``transfer.fetch``).
+3. A small file is awaited until it is complete and in the tree, a large one only until it has a descriptor to read from.
+4. If the object turns out to be another version, or gone, the store is asked again, and the caller retries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRIES = 3
 class CacheMiss:
     """Fetches what an open needs. The caller holds the node's lock.
 
-    Files of ``read_while_arriving_bytes`` and more are read while they arrive.
+    Files of at least ``read_while_arriving_bytes`` can be read during the fetch.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class CacheMiss:
         self._read_while_arriving_bytes = read_while_arriving_bytes
 
     async def open(self, node: Node, *, truncate: bool, was_corrupt: bool) -> bool:
-        """Fetch a node that has no file; True when it is open, or bound to its file, now. A small one is fetched whole.
+        """Fetch a node that has no file. Returns True if it is open, or bound to its file; False if the caller must retry.
 
-        Raises ``NoSuchEntryError``, ``CorruptEntryError`` when the copy that ``was_corrupt`` was the only one, and
-        ``RemoteError``.
+        Small files are fetched whole. Raises ``NoSuchEntryError``, ``RemoteError``, and ``CorruptEntryError`` if the copy
+        that
+        ``was_corrupt`` was the only one.
         """
         try:
             arrival = await self._fetch(node)
@@ -81,7 +82,7 @@ class CacheMiss:
         return True
 
     async def fetch_whole(self, node: Node, *, was_corrupt: bool) -> None:
-        """Return when the node is bound to its file, in whichever version the store has by then. Raises as ``open`` does."""
+        """Return when the node is bound to its file, in whichever version the store has then. Raises as ``open`` does."""
         for _ in range(TRIES):
             try:
                 arrival = await self._fetch(node)
@@ -91,17 +92,17 @@ class CacheMiss:
                     await self.refresh(node)
             except NoSuchEntryError:
                 raise _no_copy(node, was_corrupt) from None
-        raise restless(node)
+        raise changes_too_fast(node)
 
     async def fetch_again(self, opened: OpenFile) -> None:
-        """The fetch behind an open file failed: let all its handles go on with a new one.
+        """Replace the failed fetch behind an open file by a new one, for all its handles.
 
-        Raises ``StaleNodeError`` when the store has another version by now, and somebody has read of the old one: they must
-        not be mixed, so the name gets a new node.
+        Raises ``StaleNodeError`` if the store has another version and part of the old one was read. The two must not be
+        mixed, so the name gets a new node.
         """
         arrival = await self._fetch(opened.node)
         if opened.served and opened.arrival is not None and arrival.known.etag != opened.arrival.known.etag:
-            self.take_name(opened.node)
+            self.drop_name(opened.node)
             raise StaleNodeError("the file was replaced while it was read")
         arrival.hold()
         try:
@@ -111,23 +112,23 @@ class CacheMiss:
             arrival.let_go()
 
     async def refresh(self, node: Node) -> KnownObject:
-        """Ask the store again about an object that is not what was believed. Raises ``NoSuchEntryError``."""
+        """Ask the store again about an object that differs from the cached listing. Raises ``NoSuchEntryError``."""
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         known = await self._revalidation.known_object(self._directories.place(node.parent), node.name)
         if known is None:
-            self.take_name(node)
+            self.drop_name(node)
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return known
 
-    def take_name(self, node: Node) -> None:
-        """The name stands for something else now: it gets a new node when it is looked up next."""
+    def drop_name(self, node: Node) -> None:
+        """Drop the name, which now stands for another object. Its next lookup makes a new node."""
         path = path_of(node)
         if path is not None:
             self._nodes.drop_path(path)
 
     async def _fetch(self, node: Node) -> PartialFetch:
-        """Return the fetch that brings the node's object, begun or joined."""
+        """Return the fetch of the node's object, started or joined."""
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         place = self._directories.place(node.parent)
@@ -139,7 +140,7 @@ def _open_arrival(node: Node, arrival: PartialFetch) -> None:
     opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
     if not arrival.finished:
         opened.arrives_by(arrival)
-        node.cache_is_stale = True  # what is read from now on is of this version
+        node.cache_is_stale = True  # the kernel's pages may be of another version
     node.opened = opened
 
 
@@ -149,6 +150,6 @@ def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:
     return NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
 
 
-def restless(node: Node) -> ObjectChangedError:
-    """Return the error of a node whose object is another one after each of ``TRIES``."""
+def changes_too_fast(node: Node) -> ObjectChangedError:
+    """Return the error for a node whose object has changed during each of ``TRIES``."""
     return ObjectChangedError(f"{os.fsdecode(node.name)} changes faster than it can be fetched")

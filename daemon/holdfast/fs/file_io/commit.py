@@ -1,6 +1,6 @@
-"""From written bytes to a durable object: what close, fsync and the last release do in each zone.
+"""From written bytes to a durable object: close, fsync and the last release in each zone.
 
-``commit``: the object is stored before close answers. ``async``: the bytes are synced here and marked, the upload follows.
+``commit``: the object is stored before close returns. ``async``: the bytes are synced and marked here, the upload follows.
 ``local``: the bytes are synced here. In zones that send nothing, close does nothing.
 """
 
@@ -60,10 +60,10 @@ class Committer:
         self._invalidation = invalidation
 
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
-        """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
+        """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.
 
-        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
-        name was lost to another writer: then they are in quarantine, and every writer that has the file open is told.
+        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here and unsent, unless another
+        writer won a write-once name. Then they are in quarantine, and every writer that has the file open gets the error.
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
@@ -71,11 +71,11 @@ class Committer:
 
     async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
         if opened.arrival is not None and not opened.arrival.finished:
-            return  # a write waits until all is here: nothing was written
-        self._writes.notice(opened)
+            return  # writes wait for the whole fetch, so nothing was written
+        self._writes.detect_writes(opened)
         lock = self._locks.of(opened.node)
         if not (opened.unsent or lock.locked()):
-            return  # with the lock taken the bytes may be on their way: the answer is that of the attempt, or of another
+            return  # a held lock may mean that an upload is under way: wait for its result
         names = self._policy.sent_names(opened.node.names())
         if not names:
             return
@@ -83,7 +83,7 @@ class Committer:
             async with lock:
                 await self._commit(opened, wait_for_store)
         except WriteOnceError:
-            await trio.to_thread.run_sync(self._forget, names)  # without the lock: it may be what others wait for
+            await trio.to_thread.run_sync(self._forget, names)  # without the lock: the invalidation may wait for its holder
             raise
 
     async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
@@ -91,12 +91,12 @@ class Committer:
         if not opened.unsent or not names:
             return
         if not wait_for_store and all(self._may_wait(*name) for name in names):
-            await self._leave_to_backlog(opened, names)
+            await self._leave_to_queue(opened, names)
         else:
             await self._send_all(opened, names)
 
     def _forget(self, names: Names) -> None:
-        """Return when the kernel has forgotten what the names led to: who sees the error sees the other writer's file."""
+        """Return when the kernel has dropped the names: a process that gets the error then sees the other writer's file."""
         for parent, name in names:
             with suppress(OSError):
                 self._invalidation.invalidate_now(parent.id, name)
@@ -107,17 +107,17 @@ class Committer:
         await self.commit(opened, wait_for_store=True)
 
     def sends(self, opened: OpenFile) -> bool:
-        """Say whether what is written to the file goes to a store under its present names, or was to."""
+        """Say whether the file is sent to a store under its present names, or would be had it not lost its name."""
         return opened.lost or bool(self._policy.sent_names(opened.node.names()))
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
-        """Say whether the last handle goes with bytes unsent (written through a mapping, or after a failed close)."""
-        self._writes.notice(opened)
+        """Say whether this is the last handle and bytes are unsent (written through a mapping, or after a failed close)."""
+        self._writes.detect_writes(opened)
         return opened.has_one_user and opened.unsent and bool(self._policy.sent_names(opened.node.names()))
 
     def digest_at_end(self, opened: OpenFile) -> None:
-        """The last handle goes: see to the digest of a file in a zone that keeps digests and sends nothing."""
-        self._writes.notice(opened)
+        """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
+        self._writes.detect_writes(opened)
         entry = self._entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
         if opened.may_change and (entry is None or not entry.digest):
             for parent, _ in opened.node.names():
@@ -127,15 +127,15 @@ class Committer:
         place = self._directories.place(parent)
         return self._queue.takes(place) and not self._policy.created_once(place, name)
 
-    async def _leave_to_backlog(self, opened: OpenFile, names: Names) -> None:
-        self._writes.on_its_way(opened)
+    async def _leave_to_queue(self, opened: OpenFile, names: Names) -> None:
+        self._writes.before_send(opened)
         try:
             await self._queue.keep(opened.fd)
         except BaseException:
             opened.changed()
             raise
         if not is_unsent(opened.fd):
-            return  # it was still to be sent, and has been sent meanwhile, these bytes too
+            return  # it was queued, and these bytes have been sent meanwhile
         stat = os.fstat(opened.fd)
         for parent, name in names:
             path = self._directories.place(parent).child_path(name)
@@ -159,7 +159,7 @@ class Committer:
                 self._put_state(inode, EntryState.DIRTY)
                 raise
             else:
-                sents += [sent] if sent is not None else []  # the name may have gone meanwhile
+                sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
         if sents:
             others_unsent = not unmark_unsent(opened.fd, mark)
             previous = self._entries.get(inode)
@@ -184,7 +184,7 @@ class Committer:
         return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        self._writes.on_its_way(opened)
+        self._writes.before_send(opened)
         entry = self._entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
@@ -199,7 +199,7 @@ class Committer:
             self._entries.put(inode, entry)
 
     def _lose(self, opened: OpenFile, parent: Node, name: bytes) -> None:
-        """Another writer was first: this file must not stand in for the object. It lives on under its other names."""
+        """Another writer was first: remove this file from the name. It keeps its other names."""
         path = self._directories.place(parent).child_path(name)
         stat = os.fstat(opened.fd)
         if stat.st_nlink == 1:

@@ -1,4 +1,4 @@
-"""Whether the bytes of a node may be served: those that are held against a digest are checked before their first use."""
+"""Digest checks of nodes before their first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.zones import ZonePath
 
 
 class DigestCheck:
-    """Checks nodes, where ``Verifier`` checks files. The caller holds the node's lock, but for what does not wait."""
+    """Checks nodes, where ``Verifier`` checks files. The caller of an async method holds the node's lock."""
 
     def __init__(self, verifier: Verifier, policy: NamePolicy, directories: Directories) -> None:
         self._verifier = verifier
@@ -22,26 +22,26 @@ class DigestCheck:
         self._directories = directories
 
     def is_known_intact(self, node: Node, opened: OpenFile) -> bool:
-        """Say whether the file may be served without another look at its bytes."""
+        """Say whether the file may be served without reading its bytes."""
         path = path_of(node)
         if path is None or not self._policy.has_digest(node):
             return True
         return self._verifier.is_checked(path, opened.fd)
 
     async def is_intact(self, node: Node, opened: OpenFile) -> bool:
-        """Say whether the file may be served; one that may not is in quarantine, and the node without a file."""
+        """Say whether the file may be served. If not, it has been put into quarantine and the node has no file."""
         if not self._policy.has_digest(node):
             return True
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 
     async def is_closed_file_intact(self, node: Node) -> bool:
-        """``is_intact`` of a node that is not open."""
+        """``is_intact`` for a node that is not open."""
         if not self._policy.has_digest(node) or self._is_special(node):
             return True
         try:
             opened = open_local(self._directories, node, writable=False)
-        except PermissionError:  # its owner may change what this user can't read
+        except PermissionError:  # only its owner could have changed it, and this user can't read it
             return True
         try:
             return await self.is_intact(node, opened)
@@ -49,13 +49,13 @@ class DigestCheck:
             opened.close()
 
     def later(self, place: ZonePath, node: Node) -> None:
-        """A file is at ``place``: where digests are kept and nothing is sent, hash it when there is time."""
+        """Queue the file at ``place`` for hashing if its zone keeps digests and sends nothing."""
         if place.zone.digests and not place.zone.sends and node.backing:
             path = path_of(node)
             if path is not None:
                 self._verifier.digest_soon(path)
 
     def _is_special(self, node: Node) -> bool:
-        """Say whether the node is a symbolic link, a FIFO, a socket or a device, whose bytes nobody reads here."""
+        """Say whether the node is a symbolic link, FIFO, socket or device, whose bytes are not read here."""
         stat = self._directories.stat(node.parent, node.name) if node.parent is not None else None
         return stat is not None and not stat_module.S_ISREG(stat.st_mode)

@@ -1,14 +1,14 @@
-"""Which closes say nothing: those of descriptors that a process has handed down, and still has itself.
+"""Filter for FLUSH requests: closes of inherited descriptors whose owner still has its own are ignored.
 
-The kernel tells of every close, and not whether other descriptors are left. Who starts a program hands all its descriptors
-down, and exec(2), or the child, closes them. Hadoop starts a ``chmod`` for each file that it creates: without this module
-every file that is being written would be sent as it is by then, and the ``chmod``, for which a task waits, would wait for
-that. So it is remembered which process has opened a file for writing. While it is the only one, and has closed none of its
-descriptors, its own close is still to come, at the latest when it ends; that of any other process is left out.
+The kernel sends FLUSH for every close and does not say whether other descriptors are left. A process that starts a program
+passes all its descriptors on, and exec(2) or the child closes them. Hadoop starts a ``chmod`` for each file that it creates.
+Without this filter each file being written would be sent incomplete, and the ``chmod``, for which a task waits, would wait
+for the upload. So the process that opened a file for writing is recorded. While it is the only writer and has closed none
+of its descriptors, its own close is still to come, at the latest when it exits, and closes of other processes are ignored.
 
-In doubt a close counts: with several writers, after a takeover, for processes that the daemon does not see. One that shares
-its table of descriptors with another process (clone(2), CLONE_FILES) may close for both, and is left out all the same: what
-it wrote is sent with the last handle.
+In doubt a close counts: with several writers, after a takeover, for processes that the daemon does not see. A process that
+shares its descriptor table with another (clone(2), CLONE_FILES) may close for both and is still ignored. Its bytes are sent
+with the last handle.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from holdfast.processes import leader_of
 
 
 def note_writer(opened: OpenFile, thread: int) -> None:
-    """``thread`` is about to get a handle that may write, and whose closes the kernel tells of."""
+    """``thread`` is about to get a writable handle, whose closes the kernel will report."""
     opened.opened_by(_process(thread))
 
 
 def closes_inherited(opened: OpenFile, thread: int) -> bool:
-    """Say whether ``thread``, which closes a descriptor, has it from a process that is still to close its own."""
+    """Say whether ``thread`` closes a descriptor inherited from a process that will still close its own."""
     if opened.writer == 0:
         return False
     process = _process(thread)

@@ -1,4 +1,4 @@
-"""Making a node local: its bytes whole, verified and in the tree, for whatever needs the file itself."""
+"""Making a node local: fetched whole, verified and in the tree, for operations that need the file itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.fs.inodes.nodes import Node
 
 
 class LocalFiles:
-    """Links, renames, changes of attributes and prefetches come here first."""
+    """Used by links, renames, changes of attributes and prefetches."""
 
     def __init__(
         self, misses: CacheMiss, arriving: ArrivingFiles, check: DigestCheck, policy: NamePolicy, locks: NodeLocks
@@ -35,7 +35,7 @@ class LocalFiles:
             await self._arriving.wait_whole(node.opened)
 
     def is_local(self, node: Node) -> bool:
-        """Say whether ``make_local`` has nothing to do, as far as can be told without reading the file."""
+        """Say whether ``make_local`` has nothing to do, as far as it is known without reading the file."""
         if self._locks.of(node).locked() or node.backing == 0:
             return False
         if node.opened is not None:

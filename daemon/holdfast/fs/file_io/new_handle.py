@@ -1,4 +1,4 @@
-"""The last step of OPEN and CREATE: the kernel gets a handle. It follows the reply's last wait, and the reply follows it."""
+"""The last step of OPEN and CREATE: the kernel gets a handle. There is no await between this step and the reply."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.fs.inodes.open_file import OpenFile
 
 
 class Handle(NamedTuple):
-    """What the kernel gets: an open file, and whether it is to tell of closes."""
+    """An open file for the kernel, and whether the kernel should send FLUSH for it."""
 
     opened: OpenFile
-    tells_of_closes: bool
+    sends_flush: bool
 
 
 class HandOut:
-    """Hands open files out."""
+    """Hands open files to the kernel."""
 
     def __init__(self, files: OpenFiles, passthrough: Passthrough, handles: HandleTable, committer: Committer) -> None:
         self._files = files
@@ -30,18 +30,18 @@ class HandOut:
         self._committer = committer
 
     def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, changes: bool) -> Handle:
-        """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` comes next.
+        """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
-        ``reads_only``: it is opened with O_RDONLY. ``changes``: its bytes may change by this open, with O_TRUNC too. After
-        an error the kernel gets no handle, and ``opened`` has lost it.
+        ``reads_only``: opened with O_RDONLY. ``changes``: this open may change the bytes, by O_TRUNC too. On an error the
+        kernel gets no handle, and it is no longer counted.
         """
         try:
             self._passthrough.hand_out(opened, writable=changes)
-            tells = not reads_only and self._committer.sends(opened)
-            if tells:
+            sends_flush = not reads_only and self._committer.sends(opened)
+            if sends_flush:
                 note_writer(opened, caller.pid)
             self._handles.opened(opened, request, writes=not reads_only)
         except BaseException:
             self._files.release(opened)
             raise
-        return Handle(opened, tells)
+        return Handle(opened, sends_flush)

@@ -1,7 +1,7 @@
-"""OPEN, from top to bottom: the node gets its open file, the open file is emptied if asked for, and a handle is handed out.
+"""OPEN, from top to bottom: find or fetch the open file, truncate it if asked for, and hand out a handle.
 
-A file that is here and known to be intact is opened without a wait. Whatever may wait (a fetch, hashing) is awaited under
-the node's own lock; everything between two awaits is atomic.
+A local file that is known to be intact is opened without waiting. Anything that may wait (a fetch, hashing) runs under the
+node's lock. Code between two awaits is atomic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 from holdfast.errors import WriteOnceError
 from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.backing_file import open_local
-from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, restless
+from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
@@ -63,21 +63,22 @@ class Opening:
     # --- from top to bottom ------------------------------------------------------------------------------------------
 
     async def open(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
-        """Open a node for the kernel. A file that is not here is fetched: a small one whole, a large one while it is read.
+        """Open a node for the kernel. Fetches a file that is not here; a large one can be read during the fetch.
 
-        Raises ``WriteOnceError`` for a write to a committed write-once name, ``CorruptEntryError`` when there is no intact
-        copy, ``RemoteError``.
+        Raises ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError`` if there is no intact
+        copy, and
+        ``RemoteError``.
         """
         opened = await self.acquire(node, flags)
         return self._hand_out(opened, flags, request, caller)
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
-        """``open`` of a file that is here, and known to be intact. Raises ``trio.WouldBlock`` for all others."""
+        """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
         opened = self._acquire_nowait(node, flags)
         return self._hand_out(opened, flags, request, caller)
 
     async def acquire(self, node: Node, flags: int) -> OpenFile:
-        """Open a node for use inside the daemon: ``OpenFiles.release`` ends that. Raises as ``open`` does."""
+        """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does."""
         try:
             return self._acquire_nowait(node, flags)
         except trio.WouldBlock:
@@ -108,7 +109,7 @@ class Opening:
         return opened
 
     def _prepare(self, opened: OpenFile, flags: int) -> None:
-        """Make an open file what the flags ask for."""
+        """Prepare an open file for the open flags."""
         if _changes(flags) and not opened.unsent and self._is_dirty(opened.node):
             opened.changed()  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
@@ -123,7 +124,7 @@ class Opening:
     # --- the open file -----------------------------------------------------------------------------------------------
 
     def _find_nowait(self, node: Node, flags: int) -> OpenFile:
-        """Return the open file of a node whose bytes need not be looked at. Raises ``trio.WouldBlock``."""
+        """Return the open file of a node that needs no fetch or hashing. Raises ``trio.WouldBlock``."""
         opened = node.opened
         if opened is None:
             return self._open_nowait(node, flags)
@@ -145,7 +146,7 @@ class Opening:
         return opened
 
     async def _open_or_fetch(self, node: Node, flags: int) -> OpenFile:
-        """Return the open file of a node, with what that takes: a check by digest, a fetch. The caller holds the lock."""
+        """Return the open file of a node, after a digest check or a fetch if needed. The caller holds the lock."""
         if node.opened is not None:
             return await self._open_more(node.opened, flags)
         was_corrupt = False
@@ -161,12 +162,12 @@ class Opening:
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
             if _changes(flags) and not node.opened.writable:
-                node.opened.make_writable()  # somebody else opened it meanwhile
+                node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
-        raise restless(node)
+        raise changes_too_fast(node)
 
     async def _open_checked(self, node: Node, flags: int) -> bool:
-        """Open the file of a node if it is intact; False when it is not: then it is in quarantine."""
+        """Open the file of a node if it is intact. Returns False if it is not; it has then been put into quarantine."""
         opened = open_local(self._directories, node, writable=_changes(flags))
         try:
             is_intact = bool(flags & os.O_TRUNC) or await self._check.is_intact(node, opened)
@@ -181,8 +182,8 @@ class Opening:
         return is_intact
 
     async def _open_more(self, opened: OpenFile, flags: int) -> OpenFile:
-        """Return a file that is open already, fit for one handle more."""
-        opened.count()  # its last handle may go meanwhile, and its descriptor must not
+        """Return a file that is open already, ready for one more handle."""
+        opened.count()  # keeps the descriptor open if the last handle is released meanwhile
         try:
             if opened.failed:
                 await self._misses.fetch_again(opened)
@@ -200,20 +201,20 @@ class Opening:
             self._counters.hits += 1
             self._entries.used(node.backing, time.time_ns())
 
-    # --- what may not be ---------------------------------------------------------------------------------------------
+    # --- refusals ------------------------------------------------------------------------------------------------------
 
     def _check_writable(self, node: Node) -> None:
-        """Make sure that no name of the node is one that is written once and stored already. Raises ``WriteOnceError``."""
+        """Raise ``WriteOnceError`` if the node has a write-once name that is already stored."""
         for parent, name in node.names():
             place = self._directories.place(parent)
             if not self._policy.created_once(place, name):
                 continue
             entry = self._entries.get(node.backing) if node.backing else None
-            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # with a digest: it was sent, and is open
+            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # a digest means it was sent and is open
                 raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
 
     def _check_not_executed(self, node: Node, flags: int) -> None:
-        """Raise ETXTBSY for an open that only reads, and truncates a running program (``text_busy``)."""
+        """Raise ETXTBSY if a read-only open would truncate a running program (``text_busy``)."""
         if flags & os.O_ACCMODE != os.O_RDONLY:
             return
         names = ((self._directories.place(parent), name) for parent, name in node.names())
@@ -221,7 +222,7 @@ class Opening:
             raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
 
     def _is_dirty(self, node: Node) -> bool:
-        """Say whether the node's bytes are to be sent, because sending them has failed or has not begun."""
+        """Say whether the node's bytes are unsent, because sending them failed or has not begun."""
         entry = self._entries.get(node.backing) if node.backing else None
         return entry is not None and entry.state is EntryState.DIRTY and not entry.digest
 

@@ -1,7 +1,7 @@
-"""The open nodes: looked up by handle, used inside the daemon, changed, and closed with the last handle.
+"""The open nodes: lookup by handle, use inside the daemon, changes, and close with the last handle.
 
-A node is open from the moment its backing descriptor exists until the kernel has released its last handle, and nobody inside
-the daemon uses the descriptor any more.
+A node is open from the moment its backing descriptor exists until the kernel has released its last handle and the descriptor
+has no user inside the daemon.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.store import Orphanage
 
 
 class OpenFiles:
-    """All open nodes. ``closed`` is called with each node whose last handle went."""
+    """All open nodes. ``closed`` is called with each node after its last handle."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class OpenFiles:
         self._closed = closed
 
     def of_handle(self, node_id: int) -> OpenFile:
-        """Return the open file that the kernel means by the handle ``node_id``; it may have forgotten the node."""
+        """Return the open file for the kernel's handle ``node_id``. The kernel may have forgotten the node. Raises EBADF."""
         node = self._nodes.known(node_id)
         if node is None or node.opened is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -55,7 +55,7 @@ class OpenFiles:
 
     @contextmanager
     def descriptor_of(self, node: Node) -> Iterator[int]:
-        """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""
+        """Yield a descriptor of a local node, open or not. The node is not evicted meanwhile."""
         opened = node.opened
         if opened is None:
             opened = node.opened = open_local(self._directories, node, writable=False)
@@ -66,7 +66,7 @@ class OpenFiles:
             self.release(opened)
 
     def stat(self, node: Node) -> Stat | None:
-        """Return the attributes of an open node; None when it isn't open, or its bytes are still to come."""
+        """Return the attributes of an open node; None if it isn't open or is still being fetched."""
         if node.opened is None:
             return None
         node.opened.check_reachable()
@@ -77,7 +77,7 @@ class OpenFiles:
         return stat if node.is_named else NamelessStat(stat)
 
     def before_change(self, opened: OpenFile, *, drop_privileges: bool = True) -> None:
-        """Note, before the first change since the last send, that the bytes change."""
+        """Mark the file changed, before the first change since the last send."""
         if opened.privileged and drop_privileges:
             opened.drop_privileges()
         if opened.unsent:
@@ -86,12 +86,12 @@ class OpenFiles:
         self._updates.note_change(opened.node, opened.fd)
 
     def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
-        """ftruncate(2) of a file that is whole."""
+        """ftruncate(2) of a file that is complete."""
         self.before_change(opened, drop_privileges=drop_privileges)
         os.ftruncate(opened.fd, size_bytes)
 
     def release(self, opened: OpenFile) -> None:
-        """A handle goes, of the kernel's or of somebody's inside the daemon. With the last one the file is closed."""
+        """Release a handle of the kernel or of a user inside the daemon. The last one closes the file."""
         opened.uncount()
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:

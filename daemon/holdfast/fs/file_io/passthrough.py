@@ -1,9 +1,9 @@
-"""Who serves the data of open files: the kernel by itself, from files that are registered with it, or the daemon.
+"""Passthrough: the choice whether the kernel or the daemon serves the data of an open file.
 
-The kernel does nearly always. Hadoop, however, asks for the attributes of a checksum file before each 4 KiB that it reads of
-it (``available``), and after a read that it has served the kernel passes such a question on, for the time of the last access
-may have changed: 1,700 questions for 4.8 million keys, each of which waits for its turn on a busy processor. Of a file that
-the daemon serves the kernel asks for 128 KiB at a time, and for attributes only after that.
+The kernel does, nearly always. But Hadoop asks for the attributes of a checksum file before each 4 KiB that it reads
+(``available``), and after a passthrough read the kernel forwards such a GETATTR, because the access time may have changed.
+That makes 1,700 requests for 4.8 million keys, each delayed on a busy processor. If the daemon serves the file, the kernel
+reads 128 KiB at a time and sends GETATTR only after that.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.open_file import OpenFile
 
 _LONG_BYTES = 32 * 1024
-"""From here on the requests that are saved, one for each 4 KiB, are worth those for the data."""
+"""From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
 
 
 class BackingFiles(Protocol):
-    """The kernel's table of files that it reads and writes past the daemon (``holdfast.kernel.Connection``)."""
+    """The kernel's table of files for passthrough (``holdfast.kernel.Connection``)."""
 
     def register(self, node: int, fd: int) -> int | None:
-        """Return an id for the file ``node``, open at ``fd`` until it is unregistered; None: the daemon has to serve it."""
+        """Return an id for the file ``node``, open at ``fd`` until ``unregister``; None if the daemon must serve it."""
 
     def unregister(self, node: int, backing_id: int) -> None:
         """Forget an id."""
 
 
 class Passthrough:
-    """Decides, with the first handle of each open file, how all of its handles are served."""
+    """Decides, with the first handle of an open file, how all of its handles are served."""
 
     def __init__(
         self, backing_files: BackingFiles, writes: PassthroughWrites, policy: NamePolicy, directories: Directories
@@ -42,8 +42,8 @@ class Passthrough:
         self._directories = directories
 
     def hand_out(self, opened: OpenFile, *, writable: bool) -> None:
-        """The kernel gets a handle: the first one decides who serves the data of all, the kernel by itself if it can."""
-        if not opened.has_kind:
+        """The kernel gets a handle. The first one decides for all: passthrough if possible."""
+        if not opened.is_handed_out:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
             if opened.writable and whole and (writable or not self._is_polled(opened)):
@@ -53,12 +53,12 @@ class Passthrough:
             self._writes.expect(opened)
 
     def end(self, opened: OpenFile) -> None:
-        """The last handle goes."""
+        """The last handle is released."""
         if opened.backing_id is not None:
             self._backing_files.unregister(opened.node.id, opened.backing_id)
 
     def _is_polled(self, opened: OpenFile) -> bool:
-        """Say whether the file is one that readers get sooner from the daemon."""
+        """Say whether the file is read faster through the daemon."""
         if os.fstat(opened.fd).st_size < _LONG_BYTES:
             return False
         places = [(self._directories.place(parent), name) for parent, name in opened.node.names()]

@@ -1,10 +1,9 @@
-"""Writes that the kernel carries out by itself: the daemon sees only that a handle may write, and what the file is later.
+"""Passthrough writes: the daemon sees only that a handle is writable, and later the changed file.
 
-From the first handle that may write to the last one, an entry says DIRTY but keeps its digest. After a crash, a file of the
-same size and mtime was not written, and is held against that digest as before. What was written shows in these two
-(``store.change_stamps``), with one exception: the kernel gives a file a new time at the first write into a mapped page, and
-not again before the page is clean. So a file that was written to through a mapping, and sent, is hashed again when its last
-handle goes.
+From the first writable handle to the last handle, an entry is DIRTY but keeps its digest. After a crash, a file with the
+same size and mtime was not written, and is checked against that digest as before. Both reveal a write
+(``store.change_stamps``), with one exception: the kernel updates the time at the first write into a mapped page, and not
+again until the page is clean. So a file that was written through a mapping and sent is hashed again at its last handle.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
 
 _QUICK_BYTES = 64 * 1024
-"""Hashed in less time than it takes to ask a thread."""
+"""Hashing this much takes less time than a hop to a thread."""
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
 
 class PassthroughWrites:
-    """Finds out what was written past the daemon."""
+    """Detects writes that bypassed the daemon."""
 
     def __init__(self, nodes: NodeTable, entries: Entries, updates: EntryUpdates, stamps: Stamps, tree: Tree) -> None:
         self._nodes = nodes
@@ -36,7 +35,7 @@ class PassthroughWrites:
         self._tree = tree
 
     def expect(self, opened: OpenFile) -> None:
-        """A handle that may write is handed out: from now on bytes may change at any time."""
+        """A writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
             inode = os.fstat(opened.fd).st_ino
@@ -46,7 +45,7 @@ class PassthroughWrites:
                 self._entries.put(inode, entry)
 
     def resume(self, opened: OpenFile) -> None:
-        """An earlier daemon handed out handles that may write: what it knew of the bytes is what the entry says."""
+        """Restore an open file of an earlier daemon with writable handles. Its entry tells which bytes were known."""
         entry = self._entries.get(os.fstat(opened.fd).st_ino)
         known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
         if known is None:
@@ -54,12 +53,12 @@ class PassthroughWrites:
         if opened.backing_id is not None:
             opened.expect_writes(known or self._stamps.take(opened.fd))
 
-    def on_its_way(self, opened: OpenFile) -> None:
-        """The bytes as they are now are about to be sent: only what is written later is unsent."""
+    def before_send(self, opened: OpenFile) -> None:
+        """The current bytes are about to be sent: only later writes are unsent."""
         opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
 
-    def notice(self, opened: OpenFile) -> None:
-        """Look whether the bytes are still those that were sent last, or that were there at the start."""
+    def detect_writes(self, opened: OpenFile) -> None:
+        """Mark the file changed if it differs from what was last sent, or from its first state."""
         if opened.stamp is None or opened.unsent:
             return
         stat = os.fstat(opened.fd)
@@ -67,9 +66,9 @@ class PassthroughWrites:
             self._changed(opened)
 
     def compare_nowait(self, opened: OpenFile) -> bool:
-        """If the last handle of a file goes, see whether it was written after it was sent, with no trace of it.
+        """At the last handle of a file, detect a write after it was sent that size and mtime do not show.
 
-        False when it is too large for the event loop: ``compare`` then.
+        Returns False if the file is too large for the event loop; use ``compare`` then.
         """
         if not opened.has_one_user or not self._may_hide_a_write(opened):
             return True
@@ -79,33 +78,33 @@ class PassthroughWrites:
         return True
 
     async def compare(self, opened: OpenFile) -> None:
-        """Hold the bytes of such a file against the digest of what was sent."""
+        """Check the bytes of such a file against the digest of what was sent."""
         if self._may_hide_a_write(opened):
             digest = self._sent_digest(opened)
             found = await trio.to_thread.run_sync(_digest_of, opened.fd)
             self._compare(opened, digest, found)
 
     def settle(self, opened: OpenFile) -> None:
-        """The last handle goes: the entry of a file that was not written says so again, and is held against it as ever."""
+        """The last handle is released: an unwritten file's entry is no longer DIRTY, and its digest counts again."""
         if opened.stamp is not None:
             inode = os.fstat(opened.fd).st_ino
             self._settle(inode, self._entries.get(inode))
 
     def settle_all(self) -> None:
-        """The mount has ended: files whose last handle the kernel did not bring back any more are closed."""
+        """The mount has ended: settle files whose handles the kernel did not release."""
         for node in self._nodes.all():
             if node.opened is not None:
-                self.notice(node.opened)
+                self.detect_writes(node.opened)
                 if self._may_hide_a_write(node.opened):
                     self._compare_now(node.opened)
                 self.settle(node.opened)
 
-    async def take_stock(self) -> None:
-        """After a start: settle what was open for writing when an earlier run ended."""
+    async def settle_after_start(self) -> None:
+        """After a start: settle the files that were open for writing when an earlier run ended."""
         for inode in self._entries.were_open:
             node = self._nodes.of_backing(inode)
             if node is not None and node.opened is not None:
-                continue  # it still is
+                continue  # it is still open
             entry = self._entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
             try:
@@ -136,7 +135,7 @@ class PassthroughWrites:
         self._updates.note_change(opened.node, opened.fd)
 
     def _sent_digest(self, opened: OpenFile) -> bytes:
-        """Return the digest of what was sent last; empty when the bytes are known to be others."""
+        """Return the digest of what was sent last; empty if the bytes are known to differ."""
         entry = self._entries.get(os.fstat(opened.fd).st_ino)
         return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
 

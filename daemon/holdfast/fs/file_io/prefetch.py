@@ -1,7 +1,7 @@
-"""Fetching ahead what an open leads to: files that a manifest names, directories to be listed. The formats tell.
+"""Prefetch: files that an opened manifest names, and directories that will be listed. The formats define both.
 
-Engines ask for one after the other; together they take as long as the slowest. A failure here is not reported: the request
-that really needs the file or directory tries again, and gets the error.
+Engines ask for them one by one; prefetched together, they take as long as the slowest. Failures are not reported: the
+request that really needs the file or directory tries again and gets the error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.zones import ZoneMap, ZonePath
 
 
 class Prefetcher:
-    """Fetches and lists what opens lead to, while ``run`` runs."""
+    """Fetches and lists ahead, while ``run`` runs."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Prefetcher:
             await trio.sleep_forever()
 
     def opened(self, node: Node, fd: int) -> None:
-        """A whole file was opened that was not open before; see what it leads to."""
+        """A whole file was opened that was not open before; prefetch what it leads to."""
         if self._nursery is None or node.parent is None:
             return
         place = self._directories.place(node.parent)
@@ -78,7 +78,7 @@ class Prefetcher:
                     nursery.start_soon(self._list, self._zones.place_of(place.child_path(name)))
 
     async def _list(self, place: ZonePath | None) -> bool:
-        """Bring the belief about a directory up to date; return whether that succeeded."""
+        """Refresh the cached listing of a directory; return whether that succeeded."""
         if place is None:
             return False
         try:
@@ -110,7 +110,7 @@ class Prefetcher:
 
 
 def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
-    """Return the names that the manifest behind ``fd`` refers to, none if it can't be read; close ``fd``."""
+    """Return the names that the manifest behind ``fd`` refers to; none if it is unreadable. Closes ``fd``."""
     try:
         with open(fd, "rb") as file:
             return ahead.names(file, os.fstat(fd).st_size)

@@ -1,8 +1,8 @@
-"""read and write of open files, where the kernel does not do it by itself.
+"""Reads and writes of open files that the kernel sends to the daemon.
 
-What lies in the page cache is read on the event loop (a hop to a thread costs more than the read); the kernel says by
-EAGAIN when it would have to wait for the disk, and then a thread waits. Writes of up to 64 KiB run on the loop too: they
-go to the page cache; larger ones hop, so that others get their turn.
+Data in the page cache is read on the event loop, because a hop to a thread costs more than the read. The kernel returns
+EAGAIN if it would have to wait for the disk; a thread reads then. Writes of up to 64 KiB run on the loop too, since they go
+to the page cache. Larger ones run in a thread, so as not to hold up other requests.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from holdfast.fs.inodes.open_file import OpenFile
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
-_SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file has to evict
+_SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file evicts
 
 
 class ReadWrite:
-    """Bytes in and out. When the disk is full, clean files are evicted and a write is tried once more."""
+    """Reads and writes. On a full disk, clean files are evicted and the write is retried once."""
 
     def __init__(self, files: OpenFiles, arriving: ArrivingFiles, room: Room, handles: HandleTable) -> None:
         self._files = files
@@ -42,7 +42,7 @@ class ReadWrite:
         opened.check_reachable()
         if opened.arrival is not None:
             await self._arriving.wait_for(opened, offset, offset + size_bytes)
-            self._handles.told(opened)
+            self._handles.note_served(opened)
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)
@@ -57,7 +57,7 @@ class ReadWrite:
         return await trio.to_thread.run_sync(os.pread, opened.fd, size_bytes, offset, limiter=self._limiter)
 
     async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
-        """Write all of ``data`` at ``offset``; return how many bytes that were."""
+        """Write all of ``data`` at ``offset``; return the number of bytes."""
         await self._arriving.wait_whole(opened)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         try:

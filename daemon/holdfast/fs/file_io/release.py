@@ -1,7 +1,7 @@
-"""RELEASE, from top to bottom: the kernel drops a handle, what was written is seen to, and the last handle closes the file.
+"""RELEASE, from top to bottom: uncount the handle, account for written bytes, close the file with the last handle.
 
-Bytes that are still unsent with the last handle are sent in the background. So is the look at a large file that may have
-been written to after it was sent, without a trace (``passthrough_writes``). The handle counts until that is done.
+Bytes that are unsent at the last handle are sent in the background. A large file that may have been written unnoticed after
+it was sent (``passthrough_writes``) is hashed in the background too. The handle counts until that is done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.telemetry import EventLog
 
 
 class Releasing:
-    """Releases handles of the kernel's."""
+    """Releases the kernel's handles."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Releasing:
         self.finish(opened)
 
     def finish(self, opened: OpenFile) -> None:
-        """See to what a handle has left that the kernel has dropped, and close the file with the last one."""
+        """Account for the bytes written through a released handle. Closes the file with the last one."""
         if not self._writes.compare_nowait(opened) or self._committer.has_unsent_at_end(opened):
             opened.begin_leaving()
             compared = trio.Event()
@@ -60,9 +60,9 @@ class Releasing:
         self._close(opened)
 
     async def settle(self) -> None:
-        """Return when the daemon knows of every file that has been closed by now what became of it.
+        """Return when every file closed so far has been accounted for.
 
-        The kernel tells of a close after the call has returned, and a large file is then hashed again.
+        The kernel reports a close after the call has returned, and a large file is then hashed again.
         """
         await self._invalidation.caught_up()
         for compared in list(self._comparing):
@@ -72,7 +72,7 @@ class Releasing:
         try:
             await self._compare(opened, compared)
             await self._committer.commit(opened)
-        except (HoldfastError, OSError) as problem:  # nobody is left to be told: the bytes stay unsent
+        except (HoldfastError, OSError) as problem:  # no process is waiting for the result: the bytes stay unsent
             path = path_of(opened.node)
             self._events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
             opened.end_leaving()

@@ -1,4 +1,4 @@
-"""The one place where errors become replies to the kernel: an errno, counted, and logged once where it is news."""
+"""Replies for errors, in one place: an errno, counted, and logged once if it is unusual."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEWS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errn
 
 
 class HasCounters(Protocol):
-    """What an object with replying methods must have."""
+    """The attribute that an object with replying methods must have."""
 
     counters: Counters
 
@@ -32,9 +32,9 @@ _S = TypeVar("_S", bound=HasCounters)
 def replies(
     method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]:
-    """Let ``method`` raise what it likes: the kernel gets an errno.
+    """Decorate a request method so that every exception becomes an errno.
 
-    ``HoldfastError`` and ``OSError`` carry theirs. Anything else is a fault of Holdfast's: EIO, and a traceback in the log.
+    ``HoldfastError`` and ``OSError`` carry theirs. Anything else is a bug of Holdfast: EIO, and a traceback in the log.
     """
 
     @wraps(method)
@@ -50,7 +50,7 @@ def replies(
 
 
 def errno_of(problem: Exception, operation: str, counters: Counters) -> int:
-    """Return the errno by which the kernel learns of ``problem``. To be called while it is handled."""
+    """Return the errno for ``problem``. Call it in the except clause, for the traceback."""
     if isinstance(problem, HoldfastError | OSError):
         number = problem.errno or errno.EIO
         if number in _NEWS:

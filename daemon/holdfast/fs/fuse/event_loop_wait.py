@@ -1,11 +1,11 @@
-"""What the event loop does while it has nothing to do: it answers requests, without waking up.
+"""Serving requests while the event loop is idle, without waking it up.
 
-For a request to wake the loop, go through one of pyfuse3's workers and let the loop fall asleep again costs 120 µs of
-Python, where most answers take less than ten. So just before the loop would sleep, the C module sleeps in its place,
-waits for the mount and for what the loop waits for, and answers what needs no task of the loop's
-(``kernel.Connection.serve``). Only what is left wakes a worker.
+For a request to wake the loop, pass through one of pyfuse3's workers and let the loop fall asleep again costs 120 µs of
+Python, but most replies take less than ten. So just before the loop would sleep, the C module sleeps in its place. It waits
+for the mount and for the loop's own events, and answers requests that need no task (``kernel.Connection.serve``). Only the
+others wake a worker.
 
-That takes the descriptor on which the loop waits. Trio does not tell it; the kernel does, in ``/proc``.
+This needs the descriptor on which the loop waits. Trio does not reveal it, but the kernel does, in ``/proc``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _DESCRIPTORS = Path("/proc/self/fdinfo")
 
 @asynccontextmanager
 async def served_when_idle(connection: Connection) -> AsyncIterator[Readiness]:
-    """Serve ``connection`` in the event loop's idle time as long as the context lasts, where the C module can.
+    """Serve ``connection`` in the event loop's idle time while the context lasts, if the C module can.
 
-    What it gives tells pyfuse3's workers when there is something left for them.
+    Yields the object that tells pyfuse3's workers when there are requests left for them.
     """
     handed_over = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
@@ -41,16 +41,17 @@ async def served_when_idle(connection: Connection) -> AsyncIterator[Readiness]:
         try:
             yield service
         finally:
-            with suppress(KeyError):  # trio has done so after an error
+            with suppress(KeyError):  # trio has removed it after an error
                 trio.lowlevel.remove_instrument(service)
     finally:
         os.close(handed_over)
 
 
 class _IdleService(trio.abc.Instrument):
-    """Serves the mount whenever the event loop is about to wait on ``events``; what is left is ``handed_over``.
+    """Serves the mount whenever the event loop is about to wait on ``events``. Other requests are signalled by
+    ``handed_over``.
 
-    Trio takes an instrument away that raises. From then on pyfuse3's workers wait for the mount by themselves.
+    Trio removes an instrument that raises. From then on pyfuse3's workers wait for the mount themselves.
     """
 
     def __init__(self, connection: Connection, events: int, handed_over: int) -> None:
@@ -62,7 +63,7 @@ class _IdleService(trio.abc.Instrument):
         self._has_ended = False
 
     async def wait_readable(self, fd: int) -> None:
-        """Return when pyfuse3 may have a request to read from ``fd``. The first one it must read by itself."""
+        """Return when pyfuse3 may have a request to read from ``fd``. It must read the first one itself."""
         if self._has_begun:
             await trio.lowlevel.wait_readable(self._handed_over)
         else:
@@ -70,7 +71,7 @@ class _IdleService(trio.abc.Instrument):
             self._has_begun = not self._has_ended
 
     def notify_closing(self, fd: int) -> None:
-        """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``. From now on nobody is served."""
+        """End all waits for ``fd`` with ``trio.ClosedResourceError``, and stop serving."""
         self._end()
         trio.lowlevel.notify_closing(fd)
         trio.lowlevel.notify_closing(self._handed_over)
@@ -83,13 +84,13 @@ class _IdleService(trio.abc.Instrument):
             is_over = self._connection.serve(self._events, self._handed_over, timeout)
         except BaseException:
             self._end()
-            os.eventfd_write(self._handed_over, 1)  # whoever waits there looks at the mount, and waits for that next
+            os.eventfd_write(self._handed_over, 1)  # the worker waiting there checks the mount, then waits for it
             raise
         if is_over and timeout > 0:
             self._token.run_sync_soon(_wake, idempotent=True)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """A task can go on: the loop has something to do."""
+        """A task is runnable: stop serving, the loop has work."""
         del task
         self._connection.interrupt()
 
@@ -98,11 +99,11 @@ class _IdleService(trio.abc.Instrument):
 
 
 def _wake() -> None:
-    """Do nothing: that it is called has woken the loop."""
+    """Do nothing: the call itself has woken the loop."""
 
 
 class _Finder(trio.abc.Instrument):
-    """Looks for the descriptor by which this event loop waits for ``fd``, while it does."""
+    """Finds the descriptor by which this event loop waits for ``fd``."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -115,7 +116,7 @@ class _Finder(trio.abc.Instrument):
 
 
 async def _loop_descriptor(fd: int) -> int | None:
-    """Return the descriptor on which this event loop waits; None when it can't be found. ``fd`` must be readable."""
+    """Return the descriptor on which this event loop waits; None if it can't be found. ``fd`` must be readable."""
     finder = _Finder(fd)
     trio.lowlevel.add_instrument(finder)
     await trio.lowlevel.wait_readable(fd)
@@ -124,11 +125,11 @@ async def _loop_descriptor(fd: int) -> int | None:
 
 
 def _watcher_of(fd: int) -> int | None:
-    """Return the descriptor of this process's epoll that watches ``fd`` (proc(5), fdinfo); None when there is none."""
+    """Return the descriptor of this process's epoll that watches ``fd`` (proc(5), fdinfo); None if there is none."""
     watched = f"tfd: {fd:8d} "
     with suppress(OSError):  # no /proc
         for entry in _DESCRIPTORS.iterdir():
-            with suppress(FileNotFoundError):  # the listing's own descriptor
+            with suppress(FileNotFoundError):  # the descriptor of the listing itself
                 if watched in entry.read_text():
                     return int(entry.name)
     return None

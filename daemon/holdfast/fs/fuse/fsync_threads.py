@@ -1,4 +1,4 @@
-"""fsync of files that go to no store: threads that sync and answer by themselves, past the event loop."""
+"""fsync of files that are not sent: threads that sync and reply on their own, past the event loop."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _MOST = 64
 
 
 class Syncs:
-    """Syncs under way, at most 64. ``reply`` is told the number of a request and a positive errno or 0; from any thread."""
+    """Syncs under way, at most 64. ``reply`` gets the request and a positive errno or 0, from any thread."""
 
     def __init__(self, reply: Callable[[int, int], None]) -> None:
         self._reply = reply
         self._free = threading.BoundedSemaphore(_MOST)
 
     def begin(self, request: int, fd: int, *, data_only: bool) -> bool:
-        """Sync ``fd`` and answer ``request``; False when as many as may be are under way. The caller keeps ``fd`` open."""
+        """Sync ``fd`` and reply to ``request``; False if too many are under way. The caller keeps ``fd`` open."""
         if not self._free.acquire(blocking=False):
             return False
         sync = partial(self._sync, request, os.fdatasync if data_only else os.fsync, fd)
         try:
             trio.lowlevel.start_thread_soon(sync, methodcaller("unwrap"))
-        except RuntimeError:  # no more threads: whoever comes next may have more luck
+        except RuntimeError:  # no more threads; a later request may get one
             self._free.release()
             return False
         return True

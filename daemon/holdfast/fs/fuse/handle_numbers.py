@@ -1,4 +1,4 @@
-"""Handles, as the kernel knows them: the node's id, so that a daemon that did not open the file understands them."""
+"""Handle numbers: the node's id, so that a daemon that did not open the file understands them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.kernel import OpenFlag
 
 _READ_ONLY = 1 << 63
 KEPT_LISTING = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE
-"""How a directory is opened whose listing the kernel may keep."""
+"""The open flags for a directory whose listing the kernel may cache."""
 
 
 def handle_of(node: Node, *, reads_only: bool) -> int:
@@ -16,10 +16,10 @@ def handle_of(node: Node, *, reads_only: bool) -> int:
 
 
 def node_of(handle: int) -> int:
-    """Return the id of the node that the handle is of."""
+    """Return the node id of a handle."""
     return handle & ~_READ_ONLY
 
 
 def changes_nothing(handle: int) -> bool:
-    """Say whether the handle is for reading only: its close has nothing to send."""
+    """Say whether the handle is read-only, so that its close has nothing to send."""
     return handle & _READ_ONLY != 0

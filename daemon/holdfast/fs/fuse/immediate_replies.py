@@ -1,10 +1,10 @@
-"""Answers past pyfuse3: requests that neither wait nor ask a store are answered in the step in which they are read.
+"""Immediate replies, past pyfuse3: requests that neither wait nor ask a store are answered as soon as they are read.
 
-Of a stat that takes 70 µs, the file system's own part takes 5: the rest are wake-ups, libfuse, pyfuse3 and the event loop.
-So the C module asks here first (``kernel.Connection.answer_directly``). What can't be answered at once
-(``trio.WouldBlock``) and what an earlier daemon may have carried out already goes its usual way, through ``Operations``;
-syncs and listings for which something has to be waited for are taken on here and answered later.
-The logic is the file system's; here are only numbers and bytes.
+Of a stat that takes 70 µs, the file system's part takes 5; the rest is wake-ups, libfuse, pyfuse3 and the event loop. So
+the C module calls this module first (``kernel.Connection.answer_directly``). Requests that can't be answered at once
+(``trio.WouldBlock``), or that an earlier daemon may have carried out, take the usual way through ``Operations``. Syncs and
+listings that have to wait are accepted here and answered later. The logic is the file system's; this module only converts
+numbers and bytes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from holdfast.kernel import Connection, Opcode, OpenFlag
 
 Answer = bytes | int | None
 _LISTING = (Opcode.READDIR, Opcode.READDIRPLUS)
-"""They change nothing, and pyfuse3 would go by other offsets."""
+"""They change nothing, and pyfuse3 would use other offsets."""
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
 _Method = Callable[[int, bytes, Caller], Answer]
 
 
 class ImmediateReplies:
-    """Answers requests by opcode. An instance is what ``Connection.answer_directly`` takes."""
+    """Answers requests by opcode. An instance is the callback for ``Connection.answer_directly``."""
 
     def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
         self._files = files
@@ -73,11 +73,11 @@ class ImmediateReplies:
 
     @property
     def opcodes(self) -> list[Opcode]:
-        """The kinds of requests that may be answered here."""
+        """The opcodes that may be answered here."""
         return [Opcode(opcode) for opcode in self._methods]
 
     def __call__(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
-        """Return the body of the reply, an errno (0: done), or None: not here."""
+        """Return the body of the reply, an errno (0 for success), or None if the request must take the usual way."""
         if Connection.is_resent(unique) and opcode not in _LISTING:
             return None
         method = self._methods[opcode]
@@ -182,12 +182,12 @@ class ImmediateReplies:
         return _opened(handle, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        """Answer a close that says nothing; all others may have to send."""
+        """Answer a close that the flush filter ignores; any other may have to send."""
         handle = wire_format.NODE.unpack_from(body)[0]
         return 0 if closes_inherited(self._files.files.of_handle(node_of(handle)), caller.pid) else None
 
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        """Let a thread sync a file that nobody sends: it answers itself, without a turn of the event loop."""
+        """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""
         handle, flags = wire_format.FSYNC.unpack_from(body)
         opened = self._files.files.of_handle(node_of(handle))
         if opened.arrival is not None or self._files.committer.sends(opened):
@@ -221,13 +221,13 @@ def _opened(handle: Handle, *, reads_only: bool) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE."""
     opened = handle.opened
     flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-    if not handle.tells_of_closes:
+    if not handle.sends_flush:
         flags |= OpenFlag.NO_FLUSH
     return wire_format.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 
 
 def _entry(found: Found) -> bytes:
-    """Tell the kernel of a node: it holds one reference more."""
+    """Return the reply for a node, which gives the kernel one more reference."""
     node, stat, seconds = found
     node.lookups += 1
     return wire_format.entry(node.id, stat, seconds, seconds)

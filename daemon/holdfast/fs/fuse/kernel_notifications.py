@@ -1,6 +1,6 @@
-"""The kernel's side of a mount, made before the file system: what that one acts on by itself.
+"""The kernel's side of a mount, made before the file system, which uses it to act on its own.
 
-Before ``connect`` there is no mount, and nobody to be told of anything.
+Before ``connect`` there is no mount, and notifications do nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from holdfast.fs.foundation import Kernel
 from holdfast.kernel import Connection, Invalidator, Machine
 
 _CATCHING_UP_SECONDS = 1.0
-"""Far more than what waits at one time takes: when new requests come without end, that has been read by then."""
+"""Far more than the requests waiting at one time take. If new ones arrive without end, those have been read by then."""
 
 
 class KernelNotifier:
-    """The connection, and the notifications that go by it (``inodes.invalidation.KernelNotifications``)."""
+    """The connection, and the notifications through it (``inodes.invalidation.KernelNotifications``)."""
 
     def __init__(self, *, passthrough: bool) -> None:
         self.connection = Connection(Machine.this(), passthrough=passthrough)
@@ -27,13 +27,13 @@ class KernelNotifier:
         self._invalidator: Invalidator | None = None
 
     def for_file_system(self) -> Kernel:
-        """Return what the file system is made with."""
+        """Return the kernel's interfaces for the file system."""
         return Kernel(self.connection, self.connection, self)
 
     def connect(self, device: int | None) -> None:
-        """There is a mount. ``device``: its descriptor, if another daemon can take it over.
+        """There is a mount. ``device`` is its descriptor if another daemon can take it over.
 
-        Then names are invalidated by a process of its own, for which nobody waits when this one ends.
+        Names are then invalidated by a separate process, so that this one can end without waiting for the kernel.
         """
         self._is_mounted = True
         if device is not None:
@@ -46,29 +46,29 @@ class KernelNotifier:
         self.connection.close()
 
     def attributes_changed(self, node_id: int) -> None:
-        """Make the kernel ask for the attributes of a node again."""
+        """Invalidate the kernel's cached attributes of a node."""
         if self._is_mounted:
-            with suppress(FileNotFoundError):  # the kernel knew nothing of it
+            with suppress(FileNotFoundError):  # the kernel did not know the node
                 pyfuse3.invalidate_inode(node_id, attr_only=True)
 
     def invalidate(self, parent: int, name: bytes) -> None:
-        """Make the kernel forget the name, soon."""
+        """Invalidate a name soon."""
         if self._invalidator is not None:
             self._invalidator.invalidate(parent, name)
         elif self._is_mounted:
             pyfuse3.invalidate_entry_async(parent, name, ignore_enoent=True)
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Return when the kernel has forgotten the name, and so does not keep the directory's listing."""
+        """Invalidate a name, and return when the kernel has dropped it and the directory's cached listing."""
         if self._invalidator is not None:
             self._invalidator.invalidate_now(parent, name)
         elif self._is_mounted:
-            with suppress(FileNotFoundError):  # the kernel knew nothing of it
+            with suppress(FileNotFoundError):  # the kernel did not know the name
                 pyfuse3.invalidate_entry(parent, name)
         self.attributes_changed(parent)
 
     async def caught_up(self) -> None:
-        """Return when every request that the kernel has sent by now is read."""
+        """Return when all requests that the kernel has sent so far have been read."""
         if self.connection.device < 0:
             await trio.lowlevel.checkpoint()
             return

@@ -1,4 +1,4 @@
-"""FUSE requests, one method each: names, numbers and flags of the kernel's in, attributes out; no policy in between."""
+"""FUSE requests, one method each: converts names, numbers and flags of the kernel to calls, and results back. No policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.telemetry import Counters
 
 
 class Operations(pyfuse3.Operations):
-    """What pyfuse3 calls. References of the kernel's are counted here, where it is answered."""
+    """The callbacks for pyfuse3. The kernel's references are counted here, where it gets its replies."""
 
     supports_dot_lookup = False
     enable_writeback_cache = False
@@ -191,7 +191,7 @@ class Operations(pyfuse3.Operations):
         node = self._node(inode)
         handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         if node.cache_is_stale:
-            pyfuse3.invalidate_inode(inode, attr_only=True)  # what the lookup told may have been of another version
+            pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
         info = FileInfo(fh=handle_of(node, reads_only=reads_only), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
@@ -260,16 +260,16 @@ class Operations(pyfuse3.Operations):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _answer(self, request: int, handle: Handle) -> None:
-        flags = OpenFlag.NONE if handle.tells_of_closes else OpenFlag.NO_FLUSH
+        flags = OpenFlag.NONE if handle.sends_flush else OpenFlag.NO_FLUSH
         self._connection.answer(request, handle.opened.backing_id, flags)
 
     def _attempt(self) -> Attempt:
-        """Return which request runs, and whether an earlier daemon may have carried it out; before the first await."""
+        """Return the running request, and whether an earlier daemon may have carried it out. Call before the first await."""
         request = self._connection.request()
         return Attempt(self._connection.number(request), self._connection.is_resent(request))
 
     def _drops_privileges(self) -> bool:
-        """Say whether what is asked for takes set-id bits away. To be called before the first await."""
+        """Say whether the request clears set-id bits. Call it before the first await."""
         return self._connection.drops_privileges() or not self._connection.tells_privileges
 
     def _node(self, inode: int) -> Node:
@@ -284,7 +284,7 @@ def _caller(ctx: RequestContext) -> Caller:
 
 
 def _entry(found: Found) -> EntryAttributes:
-    """Tell the kernel of a node: it holds one reference more."""
+    """Return the reply for a node, which gives the kernel one more reference."""
     found.node.lookups += 1
     return _attributes(found.node, found.stat, found.seconds, found.seconds)
 

@@ -1,8 +1,8 @@
-"""Answers to OPENDIR, READDIR and READDIRPLUS.
+"""Replies to OPENDIR, READDIR and READDIRPLUS.
 
-A directory that only this daemon changes is read as it is: its entries and their offsets are the backing directory's, and C
-makes the reply. So a listing costs no more where it is long or goes on. Where a store shows, or not every name does, or
-offsets don't last, the file system makes it.
+A directory that only this daemon changes is read directly: entries and offsets are those of the backing directory, and C
+builds the reply. So a listing costs no more if it is long or continued. If a store has entries in the directory, if names
+are hidden, or if offsets are not stable, the file system builds the listing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Entries = Callable[[Node, int, int], bytes]
 
 
 class ReaddirReplies:
-    """Entries of directories, as they are on the wire_format."""
+    """Directory entries in the wire format."""
 
     def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
         self._listings = files.listings
@@ -43,16 +43,16 @@ class ReaddirReplies:
         return wire_format.opened(node.id, flags, None)
 
     def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
-        """Answer READDIR; True: the reply comes later."""
+        """Answer READDIR. Returns True if the reply comes later."""
         body = self._backing_entries(node, offset, size_bytes)
         return self._later(request, node, offset, size_bytes, self._entries) if body is None else body
 
     def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
-        """Answer READDIRPLUS; True: the reply comes later. The kernel holds a reference more to each node it is told of."""
+        """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
             return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
-        return self._told(self._backing_found(node, body), size_bytes)
+        return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
         if not self._listings.is_plain(node):
@@ -62,13 +62,11 @@ class ReaddirReplies:
     def _backing_found(self, node: Node, body: bytes) -> Iterator[tuple[Found | None, bytes]]:
         for name, entry in wire_format.directory_entries(body):
             found = self._found(node, name)
-            yield (
-                found,
-                entry if found is None else wire_format.with_inode(entry, found.node.id),
-            )  # which it may have got just now
+            # The node may have got its id just now.
+            yield found, entry if found is None else wire_format.with_inode(entry, found.node.id)
 
     def _found(self, node: Node, name: bytes) -> Found | None:
-        """Return what a name leads to; None where only the name is told: it went since it was read, or is damaged."""
+        """Return the entry of a name; None to list the name alone, because it was removed since or is damaged."""
         if name in _DOTS:
             return None
         try:
@@ -76,9 +74,9 @@ class ReaddirReplies:
         except OSError:
             return None
 
-    def _told(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
+    def _fitting(self, entries: Iterable[tuple[Found | None, bytes]], size_bytes: int) -> bytes:
         """Return as many entries with their attributes as fit."""
-        told: list[Node] = []
+        listed: list[Node] = []
         parts: list[bytes] = []
         left_out: Found | None = None
         for found, entry in entries:
@@ -91,15 +89,15 @@ class ReaddirReplies:
                 continue
             node, stat, seconds = found
             self._invalidation.before_attributes(node)
-            told.append(node)
+            listed.append(node)
             parts += (wire_format.entry(node.id, stat, seconds, seconds), entry)
-        for node in told:
+        for node in listed:
             node.lookups += 1
         if left_out is not None:
-            self._nodes.release(left_out.node)  # if it was not told by another name
+            self._nodes.release(left_out.node)  # unless another name of it was listed
         return b"".join(parts)
 
-    # --- listings that the file system makes --------------------------------------------------------------------------
+    # --- listings that the file system builds -----------------------------------------------------------------------------
 
     def _later(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
         self._background.start_soon(self._reply, request, node, offset, size_bytes, entries)
@@ -130,7 +128,7 @@ class ReaddirReplies:
 
     def _entries_with_attributes(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_direntplus`` as fit."""
-        return self._told(self._all_found(node, offset), size_bytes)
+        return self._fitting(self._all_found(node, offset), size_bytes)
 
     def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
         for dot in dots(node, offset):

@@ -1,4 +1,4 @@
-"""The FUSE session: mounted, served, ended."""
+"""The FUSE session: mount, serve, end."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from holdfast.kernel import TAKEOVER, InitFlag
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
 _MOST_REQUESTS = 2048
-"""How many requests may be under way at once. Each that waits for the store holds one; the loop starts tasks as needed."""
+"""The limit of requests under way. Each request that waits for a store holds one; tasks are started as needed."""
 
 
 class _WithdrawnRequests(logging.Filter):
-    """Replies to requests that the kernel withdrew (RELEASE during an unmount) can't be delivered, and need not be."""
+    """Drops log records about replies to requests that the kernel has withdrawn (RELEASE during an unmount)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether the record is worth logging."""
@@ -39,7 +39,7 @@ class _WithdrawnRequests(logging.Filter):
 
 
 class Session:
-    """One mount, as ``mounted`` makes it. There can be one in a process: libfuse's state is pyfuse3's and global."""
+    """One mount, made by ``mounted``. A process can have only one, because pyfuse3 keeps libfuse's state in globals."""
 
     def __init__(self, mountpoint: str, kernel: KernelNotifier, inherited: mountpoints.Mount | None) -> None:
         self.mountpoint = mountpoint
@@ -59,11 +59,11 @@ class Session:
         keep: Path,
         device: int | None = None,
     ) -> Session:
-        """Mount ``files`` on a path without symbolic links; what the kernel asks waits for ``serve``.
+        """Mount ``files`` on a path without symbolic links. Requests wait until ``serve``.
 
-        ``keep`` is where the start of the mount is kept for a later daemon. With ``device``, the descriptor of a living
-        mount, that one is taken over. Raises ``FuseUnavailableError`` and ``MountpointError``, and ``TakeoverError`` when
-        the mount can't be taken over. Whatever is raised, no new mount stays behind, and one to take over is left as it is.
+        ``keep`` is the file in which the start of the mount is kept for a later daemon. With ``device``, the descriptor of
+        a living mount, that mount is taken over. Raises ``FuseUnavailableError``, ``MountpointError``, and ``TakeoverError``
+        if the mount can't be taken over. After an error no new mount stays behind, and the old one is left as it is.
         """
         inherited = None if device is None else mountpoints.mounted_on(mountpoint)
         _check_device()
@@ -94,7 +94,7 @@ class Session:
             ) from None
 
     def _connect(self, base: Foundation, files: FileSystem) -> None:
-        """Let mount and file system know of each other. Starts the invalidator's process where takeover is possible."""
+        """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
         self._connection.attach()
         answers = ImmediateReplies(base, files, self._connection)
         self._connection.answer_directly(answers, answers.opcodes)
@@ -103,7 +103,7 @@ class Session:
 
     @property
     def data_mode(self) -> str:
-        """How data goes: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
         return self._connection.mode
 
     @property
@@ -113,12 +113,12 @@ class Session:
 
     @property
     def device(self) -> int | None:
-        """The descriptor by which another daemon can take the mount over; None when none can."""
+        """The descriptor by which another daemon can take the mount over; None if none can."""
         return self._connection.device if self.takeover == TAKEOVER else None
 
     @property
     def requests(self) -> dict[str, int]:
-        """How many requests of each kind the kernel has made; empty when that is not known."""
+        """The number of requests by kind; empty if unknown."""
         return {opcode.name: count for opcode, count in self._connection.requests().items()}
 
     async def serve(self) -> None:
@@ -128,15 +128,15 @@ class Session:
                 take_turns(readiness)
                 await pyfuse3.main(max_tasks=_MOST_REQUESTS)
         except* ConnectionAbortedError:
-            _log.info("the kernel has ended the connection")  # as it does at some unmounts, and when fusectl aborts it
+            _log.info("the kernel has ended the connection")  # at some unmounts, and when fusectl aborts it
 
     async def wait_begun(self) -> None:
         """Return when the mount answers, or is about to.
 
-        Nobody asks the mount itself: a thread that waits for its own daemon keeps the process from ending when it is
-        killed, and with it the descriptor, the store's lock, and whoever would start the next one.
+        No thread may access the mount itself to find out. A thread that waits for its own daemon keeps a killed process from
+        ending, and with it the descriptor, the store's lock, and the start of the next daemon.
         """
-        while not self._connection.has_begun:  # noqa: ASYNC110 nobody tells when libfuse has answered
+        while not self._connection.has_begun:  # noqa: ASYNC110 libfuse gives no signal when it has answered
             await trio.sleep(_MOMENT_SECONDS)
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class Session:
     def close(self) -> None:
         """Unmount and end the session."""
         if self._inherited is not None and mountpoints.mounted_on(self.mountpoint) == self._inherited:
-            mountpoints.detach(self.mountpoint)  # libfuse knows nothing of a mount that it has not made
+            mountpoints.detach(self.mountpoint)  # libfuse does not know a mount that it has not made
         self._end(unmount=True)
 
     def leave(self) -> None:

@@ -1,6 +1,6 @@
-"""Bodies of FUSE requests and replies, as they are on the wire, for those that are answered past pyfuse3.
+"""Bodies of FUSE requests and replies in the wire format, for those answered past pyfuse3.
 
-Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are in the machine's byte order.
+Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are in native byte order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
 
 ENTRY_BYTES = _ENTRY_HEAD.size + _ATTRIBUTES.size
-"""Of a ``fuse_entry_out``."""
+"""The size of a ``fuse_entry_out``."""
 NODE = Struct("=Q")
-"""What begins LINK (the node), RENAME (the new parent), FLUSH and RELEASE (the handle), and FORGET (how many lookups)."""
+"""The first field of LINK (the node), RENAME (the new parent), FLUSH and RELEASE (the handle), and FORGET (lookups)."""
 RENAME2 = Struct("=QI4x")
 OPEN = Struct("=II")
 CREATE = Struct("=IIII")
@@ -56,7 +56,7 @@ def entry(node_id: int, stat: Stat, entry_seconds: float, attribute_seconds: flo
 
 
 def no_entry(seconds: float) -> bytes:
-    """Return a ``fuse_entry_out`` that says for how long there is no such name."""
+    """Return a ``fuse_entry_out`` that says that the name does not exist, for that long."""
     return _entry_head(0, seconds, 0.0) + bytes(_ATTRIBUTES.size)
 
 
@@ -78,7 +78,7 @@ def directory_entry(entry: Bare) -> bytes:
 
 
 def directory_entries(body: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the name of each ``fuse_dirent`` and itself."""
+    """Yield the name of each ``fuse_dirent``, and the whole entry."""
     begin = 0
     while begin < len(body):
         name_bytes = _DIRECTORY_ENTRY.unpack_from(body, begin)[2]
@@ -100,7 +100,7 @@ def file_system(stats: os.statvfs_result) -> bytes:
 
 
 def changes(body: bytes) -> Changes | None:
-    """Return what a SETATTR is to change; None for one with more to it: a size, the time of now, set-id bits."""
+    """Return the changes of a SETATTR; None if it has others too: a size, the current time, set-id bits."""
     valid, accessed, modified, accessed_ns, modified_ns, mode, uid, gid = _SETATTR.unpack_from(body)
     if valid & ~_CHANGES & ~_SAYS_WHERE or not valid & _CHANGES:
         return None

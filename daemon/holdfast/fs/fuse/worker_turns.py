@@ -1,12 +1,12 @@
-"""Whose turn it is to wait for the kernel's next request.
+"""Turns of pyfuse3's workers at waiting for the kernel's next request.
 
-pyfuse3 has several workers; the one that holds a lock waits for the descriptor, the others for the lock. With ``trio.Lock``
-every request costs a hand-over to another worker, and two rounds of the event loop. Here the lock stays free when it
-is let go: the worker that has just answered takes it again, and another one is woken only when that worker has to wait for
-something else. A request that is there already is taken without asking the event loop at all, but never for longer
-than a slice of time, so that everybody else gets a turn. A stat takes half as long by this (docs/performance.md).
+Of pyfuse3's several workers, the one that holds a lock waits for the descriptor, and the others wait for the lock. With
+``trio.Lock`` every request costs a hand-over to another worker and two rounds of the event loop. Here the lock stays free
+when it is released: the worker that has just replied takes it again, and another one is woken only if that worker has to
+wait for something else. A request that is already there is read without a round of the event loop, but only within a slice
+of time, so that other tasks can run. This halves the time of a stat (docs/performance.md).
 
-pyfuse3 looks its event loop up in its module variable ``trio`` for the sake of its own asyncio mode; so does this.
+pyfuse3 looks up its event loop in its module variable ``trio``, for its own asyncio mode; this module replaces it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Any, Protocol
 import pyfuse3
 import trio
 
-_SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what anybody notices
+_SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what users notice
 
 
 class Readiness(Protocol):
-    """Tells when pyfuse3's descriptor can be read, and ends that wait: as the functions of ``trio.lowlevel``."""
+    """Tells when pyfuse3's descriptor is readable, and ends such waits, like the functions of ``trio.lowlevel``."""
 
     async def wait_readable(self, fd: int) -> None:
         """Return when ``fd`` may be readable."""
 
     def notify_closing(self, fd: int) -> None:
-        """Let whoever waits for ``fd`` end with ``trio.ClosedResourceError``."""
+        """End all waits for ``fd`` with ``trio.ClosedResourceError``."""
 
 
 def take_turns(readiness: Readiness) -> None:
-    """Let pyfuse3's workers in this event loop take turns as described. Call it before ``pyfuse3.main``."""
+    """Install this scheme for pyfuse3's workers in this event loop. Call it before ``pyfuse3.main``."""
     turns = _Turns()
     trio.lowlevel.add_instrument(turns)
     pyfuse3.trio = _Trio(turns, readiness)  # type: ignore[attr-defined]
 
 
 class _Turns(trio.abc.Instrument):
-    """The lock that the workers share. Whenever it is free and somebody is parked, the loop has not had its say yet."""
+    """The lock that the workers share. If it is free while workers are parked, the current task step has not ended yet."""
 
     def __init__(self) -> None:
         self._taken = False
@@ -54,7 +54,7 @@ class _Turns(trio.abc.Instrument):
         self._taken = False
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task has come to a point where it waits: if it was the worker whose turn it was, let another one go on."""
+        """A task step has ended: if the lock is free, wake a parked worker."""
         del task
         if not self._taken and self._parked:
             trio.lowlevel.reschedule(self._parked.popleft())
@@ -71,7 +71,7 @@ class _Turns(trio.abc.Instrument):
 
 
 class _LowLevel:
-    """``trio.lowlevel``, but for a quicker ``wait_readable`` of the one descriptor that pyfuse3 has."""
+    """``trio.lowlevel`` with a faster ``wait_readable`` for pyfuse3's only descriptor."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
@@ -97,7 +97,7 @@ class _LowLevel:
 
 
 class _Trio:
-    """``trio``, but for what is above."""
+    """``trio`` with the replacements above."""
 
     def __init__(self, turns: _Turns, readiness: Readiness) -> None:
         self._turns = turns
@@ -107,5 +107,5 @@ class _Trio:
         return getattr(trio, name)
 
     def Lock(self) -> _Turns:  # noqa: N802 the name of trio's class
-        """Return the lock that pyfuse3 makes once, for its workers."""
+        """Return the lock for the workers. pyfuse3 calls this once."""
         return self._turns

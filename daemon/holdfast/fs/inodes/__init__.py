@@ -1,1 +1,1 @@
-"""Inodes: what the kernel knows by an id, with its names, its backing file and its open file."""
+"""Inodes: nodes by kernel id, with their names, backing files and open files."""

@@ -1,4 +1,4 @@
-"""Attributes of what has no file here, in the shape of ``os.stat_result``."""
+"""Attributes of entries without a backing file, in the shape of ``os.stat_result``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK_BYTES = 512
 
 
 class Stat(Protocol):
-    """What is common to ``os.stat_result`` and ``RemoteStat``."""
+    """The fields that ``os.stat_result`` and ``RemoteStat`` share."""
 
     @property
     def st_ino(self) -> int: ...
@@ -42,7 +42,7 @@ class Stat(Protocol):
 
 
 class RemoteStat:
-    """Attributes of something that exists only in the store. All times are the store's last-modified."""
+    """Attributes of an entry that exists only in the store. All times are the store's last-modified time."""
 
     __slots__ = (
         "st_atime_ns",
@@ -73,19 +73,19 @@ class RemoteStat:
 
 
 def of_object(node: Node, known: KnownObject, ownership: Ownership, above: Stat) -> RemoteStat:
-    """Return the attributes of an object without a file; ``above`` are those of its directory."""
+    """Return the attributes of an object that has no file here; ``above`` are those of its directory."""
     uid, gid = ownership.owner(above)
     return RemoteStat(node.id, stat_module.S_IFREG | ownership.file_mode, uid, gid, known.size_bytes, known.modified_ns)
 
 
 def of_directory(node: Node, ownership: Ownership, above: Stat) -> RemoteStat:
-    """Return the attributes of a directory that only objects imply; ``above`` are those of its own directory."""
+    """Return the attributes of a directory that only objects imply; ``above`` are those of its parent."""
     uid, gid = ownership.owner(above)
     return RemoteStat(node.id, stat_module.S_IFDIR | ownership.directory_mode, uid, gid, 0, above.st_mtime_ns)
 
 
 class NamelessStat:
-    """Attributes of an open file whose last name is gone: the copy in ``orphans/`` is no link that users should see."""
+    """Attributes of an open file that has lost its last name. Its link in ``orphans/`` is not counted."""
 
     __slots__ = ("_stat",)
 

@@ -1,4 +1,4 @@
-"""Who makes a request."""
+"""The caller of a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Caller(NamedTuple):
-    """User, group and thread of a request: ``pid`` is the thread's id, 0 where the daemon can't see it."""
+    """User, group and thread of a request. ``pid`` is the thread id, 0 if it is in another process namespace."""
 
     uid: int
     gid: int
@@ -14,4 +14,4 @@ class Caller(NamedTuple):
 
 
 NOBODY = Caller(0, 0, 0)
-"""A caller without a thread: nothing is known of what it is about to do."""
+"""A caller without a thread: never matches a creation hint."""

@@ -1,6 +1,6 @@
-"""Open descriptors of backing directories, by the directory's node id: those used last are kept open.
+"""Open descriptors of backing directories, by node id, least recently used first out.
 
-A directory that is kept open may be answered for without Python, from its descriptor (``DirectoryReplies``).
+While a descriptor is open, requests about its directory may be answered from it without Python (``DirectoryReplies``).
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ class DirectoryReplies(Protocol):
     """Answers requests about directories from their descriptors (``kernel.Connection``)."""
 
     def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Answer for the directory with this node id from its descriptor, until told to stop.
+        """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving_directory``.
 
-        The kernel may keep the answers for ``seconds``. ``whole``: a name that is not in it does not exist.
+        The kernel may keep the answers for ``seconds``. With ``whole``, a name that is not in the directory does not exist.
         """
 
     def stop_serving_directory(self, node: int) -> None:
-        """Stop answering from its descriptor, if that was being done."""
+        """Stop answering from the directory's descriptor. Does nothing if it was not served."""
 
 
 class DescriptorCache:
-    """``O_PATH`` descriptors, each closed when it has not been used for long, or with its directory."""
+    """An LRU cache of ``O_PATH`` descriptors. A descriptor is closed on eviction or when its directory is removed."""
 
     def __init__(self, replies: DirectoryReplies) -> None:
         self._replies = replies
         self._descriptors: OrderedDict[int, int] = OrderedDict()
 
     def get(self, node_id: int) -> int | None:
-        """Return the descriptor of a directory, if it is open; it stays this object's."""
+        """Return the descriptor of a directory if it is open. The cache keeps ownership."""
         fd = self._descriptors.get(node_id)
         if fd is not None:
             self._descriptors.move_to_end(node_id)
         return fd
 
     def keep(self, node_id: int, fd: int) -> None:
-        """Take over the descriptor of a directory."""
+        """Take ownership of the descriptor of a directory."""
         self._descriptors[node_id] = fd
         if len(self._descriptors) > _MOST_DESCRIPTORS:
             oldest_id, oldest = self._descriptors.popitem(last=False)
             self._close(oldest_id, oldest)
 
     def serve(self, node_id: int, fd: int, seconds: float, *, whole: bool) -> None:
-        """Let requests about the directory be answered from its descriptor (``DirectoryReplies``) while it is open."""
+        """Let requests about the directory be answered from ``fd`` (``DirectoryReplies``) until it is closed."""
         self._replies.serve_directory_from(node_id, fd, seconds, whole=whole)
 
     def forget(self, node_id: int) -> None:

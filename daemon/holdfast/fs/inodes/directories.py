@@ -1,7 +1,7 @@
-"""Directories by node: where each is (zone and path), and the entries of its backing directory.
+"""Directories by node: zone and path of each, and the entries of its backing directory.
 
-Every operation on the tree goes through the ``O_PATH`` descriptor of a directory and one name. A directory that exists only
-in the store has no backing directory until something is put into it.
+All operations on the tree use the ``O_PATH`` descriptor of a directory and one name. A directory that exists only in the
+store has no backing directory until something is created in it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from holdfast.zones import ZoneMap, ZonePath
 
 
 class Directories:
-    """Places, descriptors and entries. ``renamed`` must be called whenever a directory got another path.
+    """Paths, descriptors and entries of directories. Call ``renamed`` whenever a directory gets another path.
 
-    ``owners`` has, for each store, who owns the directories that are made for its objects.
+    ``owners`` maps each store to the ownership of directories that are created for its objects.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Directories:
         self._epoch = 0
 
     def place(self, node: Node) -> ZonePath:
-        """Return where a directory is. Raises ``NoSuchEntryError`` when it was removed."""
+        """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed."""
         cached = node.place
         if cached is not None and cached[0] == self._epoch:
             return cached[1]
@@ -63,18 +63,18 @@ class Directories:
         return place
 
     def is_ours(self, node: Node) -> bool:
-        """Say whether a directory changes only through the mount, or by this daemon: the kernel may keep its listing."""
+        """Say whether only this daemon can change the directory, so that the kernel may cache its listing."""
         return self.place(node).zone.remote is None
 
     def seconds(self, node: Node) -> float:
-        """Return for how long the kernel may keep a node's attributes, and the names in it."""
+        """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""
         directory = node if node.is_directory else node.parent
         return 0.0 if directory is None else self._ttl.in_kernel(self.place(directory))
 
     def descriptor(self, node: Node) -> int:
-        """Return the ``O_PATH`` descriptor of a directory that has a backing directory; it stays this object's.
+        """Return the ``O_PATH`` descriptor of a directory that has a backing directory. The cache keeps ownership.
 
-        Raises ``NoSuchEntryError`` when it was removed, or exists only in the store.
+        Raises ``NoSuchEntryError`` if the directory was removed or exists only in the store.
         """
         fd = self._descriptors.get(node.id)
         if fd is not None:
@@ -93,13 +93,13 @@ class Directories:
         return fd
 
     def writable_descriptor(self, node: Node) -> int:
-        """Return the descriptor of a directory that is about to change; one that only objects imply is created."""
+        """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
         return self.descriptor(node)
 
     def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
-        """Lstat of an entry in the tree; None when it is not there."""
+        """Return the lstat of an entry in the tree; None if it does not exist."""
         if directory.backing == 0:
             return None
         try:
@@ -108,14 +108,14 @@ class Directories:
             return None
 
     def nearest_stat(self, directory: Node) -> os.stat_result:
-        """Return the attributes of the nearest directory, from here upwards, that has a backing directory."""
+        """Return the attributes of the directory, or of its nearest ancestor that has a backing directory."""
         while directory.backing == 0:
             assert directory.parent is not None
             directory = directory.parent
         return os.stat(self.descriptor(directory))
 
     async def sync(self, directory: Node) -> None:
-        """Sync the names in a directory of the tree to the disk."""
+        """Fsync a directory of the tree."""
         if directory.backing == 0:
             return
         fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor(directory))
@@ -125,11 +125,11 @@ class Directories:
             os.close(fd)
 
     def renamed(self) -> None:
-        """Forget all places: a directory has another path now."""
+        """Invalidate all cached paths, because a directory was renamed."""
         self._epoch += 1
 
     def removed(self, parent: Node, name: bytes, inode: int) -> None:
-        """Bring the nodes up to date after the directory ``inode``, which was at this name, is gone from the tree."""
+        """Update the nodes after the directory ``inode``, which had this name, was removed from the tree."""
         node = self._nodes.of_backing(inode)
         if node is None:
             self._unlinks.gone.add(inode)
@@ -139,7 +139,7 @@ class Directories:
         self._nodes.unbind(node)
 
     def forget(self, node: Node) -> None:
-        """Close the descriptor of a directory that was removed."""
+        """Close the descriptor of a removed directory."""
         self._descriptors.forget(node.id)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class Directories:
         self._descriptors.close()
 
     def _make(self, node: Node) -> None:
-        """Create the backing directory of one that exists only in the store."""
+        """Create the backing directory of a directory that exists only in the store."""
         path = path_of(node)
         zone = self.place(node).zone
         if path is None or zone.remote is None:
@@ -156,7 +156,7 @@ class Directories:
         self._adopt(node)
 
     def _adopt(self, node: Node) -> None:
-        """Bind a directory node, and those above it, to backing directories that exist by now."""
+        """Bind a directory node and its ancestors to the backing directories that now exist."""
         assert node.parent is not None
         if node.parent.backing == 0:
             self._adopt(node.parent)

@@ -1,4 +1,4 @@
-"""Index entries follow their files: after a change that left the bytes alone, and before one that does not."""
+"""Keeping index entries in step with their files, when attributes or bytes change."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from holdfast.index import Entries, Entry, EntryState
 
 
 class EntryUpdates:
-    """Keeps the entry of a file right. Each call is one uninterrupted step."""
+    """Updates the entry of a file. No method awaits."""
 
     def __init__(self, entries: Entries, policy: NamePolicy) -> None:
         self._entries = entries
         self._policy = policy
 
     def refresh(self, before: os.stat_result, after: os.stat_result) -> Entry | None:
-        """A change that left the bytes alone (a link, a rename, a mode) has moved ctime: let the entry follow; return it.
+        """Copy a new ctime to the entry after a change that left the bytes alone (link, rename, mode); return the entry.
 
-        An entry that did not describe the file ``before`` does not follow: somebody else has changed the bytes.
+        The entry stays as it is if it did not describe the file ``before``: the bytes were changed by someone else.
         """
         entry = self._entries.get(after.st_ino)
         if entry is not None and entry.describes(before) and entry.ctime_ns != after.st_ctime_ns:
@@ -29,7 +29,7 @@ class EntryUpdates:
         return entry
 
     def mark_dirty(self, stat: os.stat_result, path: bytes | None) -> Entry:
-        """Note that the bytes of the file at ``path`` are about to change, or have; return its entry."""
+        """Mark the file at ``path`` dirty because its bytes change or have changed; return its entry."""
         entry = self._entries.get(stat.st_ino)
         if entry is None:
             entry = Entry(EntryState.DIRTY, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
@@ -41,9 +41,9 @@ class EntryUpdates:
         return entry
 
     def note_change(self, node: Node, fd: int) -> None:
-        """Note that the bytes of a file, open as ``fd``, are about to change, or have, if they are held against a digest.
+        """Mark the file open as ``fd`` dirty if its bytes are checked against a digest.
 
-        Where no known name of it asks for a digest, one that has gone may have, or one that nobody has looked up.
+        An existing entry is enough: a name that needs a digest may be gone, or not looked up yet.
         """
         stat = os.fstat(fd)
         if self._policy.has_digest(node) or self._entries.get(stat.st_ino) is not None:

@@ -1,4 +1,4 @@
-"""Files that come and go without a request (fetched, evicted, replaced, corrupt): what nodes and kernel learn of it."""
+"""Updating nodes and the kernel after files change without a request: fetched, evicted, replaced or corrupt."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from holdfast.store import Tree
 
 
 class KernelNotifications(Protocol):
-    """What the kernel can be told without having asked (``fuse.notifier``)."""
+    """Notifications that the daemon sends to the kernel unasked (``fuse.notifier``)."""
 
     def attributes_changed(self, node_id: int) -> None:
-        """Make the kernel ask for the attributes of a node again."""
+        """Invalidate the kernel's cached attributes of a node."""
 
     def invalidate(self, parent: int, name: bytes) -> None:
-        """Make the kernel forget the name in the directory with the node id ``parent``, soon; return at once."""
+        """Invalidate a name in the directory with node id ``parent``. Returns at once; the kernel follows soon."""
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Return when the kernel has forgotten the name. Raises ``OSError``.
+        """Invalidate a name and return when the kernel has dropped it. Raises ``OSError``.
 
-        Not to be called on the event loop: the kernel may first need answers to requests.
+        Never call this on the event loop: the kernel may first need replies to its requests.
         """
 
     async def caught_up(self) -> None:
-        """Return when every request that the kernel has sent by now is read."""
+        """Return when all requests that the kernel has sent so far have been read."""
 
 
 class NoKernel:
-    """There is no mount: nobody needs to be told."""
+    """For a file system without a mount: all notifications do nothing."""
 
     def attributes_changed(self, node_id: int) -> None:
         """Do nothing."""
@@ -46,12 +46,12 @@ class NoKernel:
         """Do nothing."""
 
     async def caught_up(self) -> None:
-        """Return soon."""
+        """Return after one checkpoint."""
         await trio.lowlevel.checkpoint()
 
 
 class Invalidation:
-    """The listener of ``transfer.CachedCopies``, and whoever else changes the tree behind the kernel's back comes here."""
+    """Handles every change of the tree that the kernel did not ask for. It is the listener of ``transfer.CachedCopies``."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Invalidation:
         self.caught_up = kernel.caught_up
 
     def before_attributes(self, node: Node) -> None:
-        """Call before replying with attributes: what the kernel must not keep of them, it then shows without keeping it."""
+        """Call before replying with attributes: the kernel then does not cache a link count that may be wrong."""
         if node.backing in self._unlinks.losing:
-            self.attributes_changed(node.id)  # from now on: an answer to what was asked before is shown, not kept
+            self.attributes_changed(node.id)  # replies to earlier requests are then shown, but not cached
 
     def is_open(self, inode: int) -> bool:
-        """Say whether anybody has the file ``inode`` open."""
+        """Say whether the file ``inode`` is open."""
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
-        """The object at ``path`` has a file now, and so have the directories above it."""
+        """The object at ``path`` got a backing file, and its parent directories exist too."""
         while path:
             node = self._nodes.of_path(path)
             if node is None:
@@ -91,7 +91,7 @@ class Invalidation:
             stat = self._tree.stat(path)
 
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
-        """A name lost its file, or a directory that nothing implied any more went."""
+        """A name lost its backing file, or a directory that nothing implies any more was removed."""
         nodes = self._nodes
         node = nodes.of_backing(inode)
         if node is None:
@@ -111,23 +111,23 @@ class Invalidation:
             if keeps_name:
                 nodes.to_path(node, path)
 
-    def directory_thrown(self, path: bytes, inode: int) -> list[Node]:
-        """A directory was taken away with all that is in it; who has files open in it keeps them, nameless.
+    def directory_removed(self, path: bytes, inode: int) -> list[Node]:
+        """A directory was removed with everything in it. Open files in it stay usable without a name.
 
-        Returns the files in it that have names elsewhere too: by those they are found from now on.
+        Returns those of its files that have names elsewhere, which are now their only ones.
         """
         self.file_left(path, inode, same_object=False)
         self._directories.renamed()
         return [node for node in self._drop_dead_names() if node.is_named]
 
     def file_corrupt(self, inode: int) -> None:
-        """Nobody may read the file ``inode`` any more."""
+        """Refuse all further reads of the file ``inode``."""
         node = self._nodes.of_backing(inode)
         if node is not None and node.opened is not None:
             node.opened.became_corrupt()
 
     def _drop_dead_names(self) -> list[Node]:
-        """Take from all files the names that lead nowhere, because a directory above them has gone; return those files."""
+        """Drop all names below removed directories; return the files that lost one."""
         dead: dict[int, bool] = {}
         losers = []
         for node in self._nodes.all():
@@ -141,7 +141,7 @@ class Invalidation:
         return losers
 
     def _invalidate_unknown(self, path: bytes) -> None:
-        """The kernel may know the name from an earlier daemon, whose nodes become this one's only when it asks for them."""
+        """Invalidate a name that the kernel may know from an earlier daemon: its nodes are recovered on demand."""
         parent, _, name = path.rpartition(b"/")
         inode = self._tree.inode(parent)
         if inode:

@@ -1,9 +1,9 @@
-"""Locks by node, or by path, that exist only while somebody holds them, and cost nothing while nobody else wants them.
+"""Locks by node or path that exist only while they are held.
 
-A free one is taken without a round of the event loop, which costs as much as a whole open. So taking it is a checkpoint
-only when it has to be waited for. There are as many locks as there are holders, not as there are nodes.
+An uncontended lock is taken without a round of the event loop, which would cost as much as a whole open. So acquiring is a
+checkpoint only if it has to wait. Memory use follows the number of holders, not the number of nodes.
 
-Who holds a node's lock may take a path's, never the other way round.
+Lock order: a node's lock first, then a path's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import trio
 from holdfast.fs.inodes.nodes import Node
 
 Key = Node | bytes
-"""What a lock is for: a node, or a path in the tree."""
+"""A node, or a path in the tree."""
 
 
 class NodeLocks:
-    """All locks that are held. One that is let go is handed to who waits longest."""
+    """All locks that are held. A released lock goes to the task that has waited longest."""
 
     def __init__(self) -> None:
         self._held: dict[Key, trio.lowlevel.ParkingLot | None] = {}
-        """Who waits for each; None as long as nobody ever did."""
+        """The waiting tasks of each lock; None until the first one waits."""
 
     def of(self, key: Key) -> NodeLock:
         """Return the lock of ``key``, for one ``async with``."""
@@ -29,7 +29,7 @@ class NodeLocks:
 
 
 class NodeLock:
-    """The lock of one node or path. Cancelled while waiting, it is not taken."""
+    """The lock of one node or path. If cancelled while waiting, it is not acquired."""
 
     __slots__ = ("_held", "_node")
 
@@ -38,7 +38,7 @@ class NodeLock:
         self._node = node
 
     def locked(self) -> bool:
-        """Say whether anybody holds it."""
+        """Say whether the lock is held."""
         return self._node in self._held
 
     async def __aenter__(self) -> None:

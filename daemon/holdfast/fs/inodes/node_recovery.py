@@ -1,12 +1,11 @@
-"""Nodes that an earlier daemon told the kernel of, found again.
+"""Recovery of the nodes that the kernel knows from an earlier daemon.
 
-Most ids are inode numbers: one walk of the tree at the start, by directory entries alone, tells where each is, and the node
-is made when the kernel first speaks of it. The others are made at once from what is written down. A name that was found by
-the walk is looked at before it is believed: it may have been moved since.
+Most ids are inode numbers. A walk of the tree at the start, which reads only directory entries, finds the names of each, and
+the node is made when the kernel first uses the id. All other ids come from the session records, and their nodes are made
+at once. A name from the walk may have been moved since, so it is checked by lstat before it is used.
 
-How many references the kernel holds to a node is not known. So a node may leave the table too soon: most often when an
-inode number is used again, and the kernel lets go of the earlier file late. The names of each node that leaves are noted,
-and it is found again by them.
+The kernel's reference counts are not known. So a node may leave the table too early, mostly when an inode number is reused
+and the kernel forgets the earlier file late. The names of each leaving node are kept so that it can be found again.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from holdfast.session import NodeRecord, SessionRecords
 from holdfast.store import Tree
 
 Names = dict[int, list[tuple[int, bytes]]]
-"""By inode number: the names it has, each as the inode number of the directory and the name in it."""
+"""By inode number: its names, each as a pair of the directory's inode number and the name."""
 
 
 class NodeRecovery:
-    """The node table's ``EarlierNodes``. It knows nothing before ``load``, which only a daemon that takes over calls."""
+    """The node table's ``EarlierNodes``. It is empty until ``load``, which is called only on a takeover."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class NodeRecovery:
         self._ids: dict[int, int] = {}
 
     def load(self, table: NodeTable, names: Names) -> None:
-        """Take up what a walk of the tree has found, and make the nodes that are written down."""
+        """Take the names that a walk of the tree found, and make the nodes in the session records."""
         self._is_loaded = True
         self._names = names
         self._records = dict(self._session_records.nodes())
@@ -52,27 +51,27 @@ class NodeRecovery:
                 self._session_records.drop(node_id)
         self._ids.clear()
 
-    def left(self, node: Node) -> None:
-        """A node leaves the table: note where it is now."""
+    def node_left(self, node: Node) -> None:
+        """A node leaves the table: remember its current names."""
         if self._is_loaded and node.id == node.backing:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
-    def came(self, table: NodeTable, node: Node) -> None:
-        """A node was made by one of its names: the kernel may know it by the others too."""
+    def node_made(self, table: NodeTable, node: Node) -> None:
+        """A node was made for one of its names: add the other names, which the kernel may know too."""
         others = self._names.get(node.backing, ())
         if len(others) > 1:
             for parent, name in self._still(table, node.backing):
                 table.add_name(node, parent, name)
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Return the node that the kernel knows by this id; None when it is no more."""
+        """Return the node that the kernel knows by this id; None if it no longer exists."""
         if not self._is_loaded:
             return None
         record = self._records.pop(node_id, None)
         if record is not None:
             return self._written_down(table, node_id, record)
         if node_id in self._ids or table.of_backing(node_id) is not None:
-            return None  # a file that has another id
+            return None  # a file with another id
         return self._with_file(table, node_id, node_id)
 
     def _written_down(self, table: NodeTable, node_id: int, record: NodeRecord) -> Node | None:
@@ -91,7 +90,7 @@ class NodeRecovery:
         return table.inherit(node_id, inode, is_directory, names)
 
     def _still(self, table: NodeTable, inode: int) -> list[tuple[Node, bytes]]:
-        """Return those of the noted names that lead to ``inode`` still."""
+        """Return those of the remembered names that still lead to ``inode``."""
         names = []
         for directory_inode, name in self._names.get(inode, ()):
             parent = self._directory(table, directory_inode)
@@ -101,13 +100,13 @@ class NodeRecovery:
         return names
 
     def _directory(self, table: NodeTable, inode: int) -> Node | None:
-        """Return the directory that had this inode number; None when it is gone, and perhaps a file has the number now."""
+        """Return the directory with this inode number; None if it is gone, even if a file has the number now."""
         node = table.of_backing(inode) or self.find(table, self._ids.get(inode, inode))
         return node if node is not None and node.is_directory else None
 
 
 def stat_by_path(tree: Tree) -> Callable[[Node, bytes], os.stat_result | None]:
-    """Return how to lstat an entry of a directory by its path: None when the entry, or the directory, is not there."""
+    """Return a function that does lstat by path: None if the entry or its directory does not exist."""
 
     def stat(directory: Node, name: bytes) -> os.stat_result | None:
         path = path_of(directory)
@@ -122,18 +121,18 @@ def stat_by_path(tree: Tree) -> Callable[[Node, bytes], os.stat_result | None]:
 
 
 def names_in(tree: Tree) -> Names:
-    """Return all names in the tree. It waits for the disk: call it in a thread. About 1 s for a million."""
+    """Return all names in the tree. Blocks on the disk, so call it in a thread. Takes about 1 s for a million names."""
     found: Names = {}
     left = [(b"", os.fstat(tree.root_fd).st_ino)]
     while left:
         path, inode = left.pop()
-        with suppress(PermissionError):  # what its owner has closed to this user is not served either
+        with suppress(PermissionError):  # a directory that this user may not read is not served either
             left += _take_names(tree, path, inode, found)
     return found
 
 
 def _take_names(tree: Tree, path: bytes, inode: int, found: Names) -> list[tuple[bytes, int]]:
-    """Add the names in one directory; return path and inode number of the directories in it."""
+    """Add the names in one directory to ``found``; return the path and inode number of each subdirectory."""
     below = []
     fd = tree.open_directory(path)
     try:

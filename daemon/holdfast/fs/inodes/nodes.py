@@ -1,20 +1,20 @@
-"""Nodes: what the kernel knows by a 64-bit id.
+"""Nodes: files and directories that the kernel knows by a 64-bit id.
 
-A node is a file or directory that the kernel holds references to, with all the names it is known by. Its id is the inode
-number of its backing file, as long as that number is not taken: so ids, which users see as inode numbers, stay the same
-over restarts. A node without a backing file (it exists only in the store) has an id made from its path.
+A node is a file or directory that the kernel holds references to, with all its known names. Its id is the inode number of
+its backing file, unless that number is taken. So ids, which users see as inode numbers, survive restarts. A node without a
+backing file (it exists only in the store) has an id derived from its path.
 
 Invariants:
-- a hard-linked file is one node with several names; ``backing`` of two living nodes is never the same;
+- a hard-linked file is one node with several names; no two live nodes have the same ``backing``;
 - ``by path`` holds exactly the named nodes without a backing file;
-- a node leaves the table when its lookup count is zero, nobody has it open and no node of the table has a name in it,
-  exactly once. So a directory that the kernel has forgotten, but not a hard link in it, stays one and the same node;
-- ``children`` of a directory is the number of names in it that nodes of the table have.
+- a node leaves the table exactly once: when its lookup count is zero, it is not open, and no node in the table has a name
+  in it. So a directory that the kernel has forgotten stays the same node while a file in it is still known;
+- ``children`` of a directory is the number of names in it that belong to nodes in the table.
 
-All of it lives on the event loop and changes between two awaits.
+The table belongs to the event loop; every change is made between two awaits.
 
-Ids outlive the daemon, for the kernel goes on using them. One that is a file's inode number is found again by the tree;
-what the others stand for is written down (``NodeKeeper``). How many references the kernel holds is not: see ``forget``.
+Ids outlive the daemon, because the kernel keeps using them. An id that is an inode number is recovered from the tree; all
+others are recorded (``NodeKeeper``). The kernel's reference counts are not recorded: see ``forget``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 ROOT_ID = 1
 _REMOTE_RANGE = 1 << 62
 _SPARE_RANGE = 3 << 61
-_SPARE_IDS = 1 << 32  # for each run
+_SPARE_IDS = 1 << 32  # per run
 
 
 class Node:
-    """One file or directory. ``backing`` is the inode number of its file in the tree, 0 while it has none."""
+    """One file or directory. ``backing`` is the inode number of its file in the tree, or 0 without one."""
 
     __slots__ = (
         "backing",
@@ -66,11 +66,11 @@ class Node:
         self.opened: OpenFile | None = None
         self.place: tuple[int, ZonePath] | None = None
         self.cache_is_stale = False
-        """The kernel may hold pages of an older file of this node: the next open must drop them."""
+        """The kernel may still cache pages of an earlier file of this node; the next open must drop them."""
 
     @property
     def is_named(self) -> bool:
-        """Whether any name still leads here."""
+        """Whether the node has at least one name."""
         return self.parent is not None
 
     def names(self) -> list[tuple[Node, bytes]]:
@@ -85,55 +85,55 @@ def _nobody_cares(node: Node) -> None:
 
 
 class NodeKeeper(Protocol):
-    """Writes down what those ids stand for that are no inode numbers."""
+    """Records the nodes whose id is not an inode number."""
 
     def keep(self, node: Node) -> None:
-        """Write down, or write anew, what the node's id stands for."""
+        """Write or update the record of a node."""
 
     def drop(self, node_id: int) -> None:
-        """Forget the id, if it is written down."""
+        """Delete the record of the id, if there is one."""
 
 
 class Reserved(Protocol):
-    """Ids that are in no table, and that the kernel may still use for what is gone."""
+    """Ids that are in no table but that the kernel may still use for removed files."""
 
     def __contains__(self, node_id: int, /) -> bool: ...
 
     def discard(self, node_id: int, /) -> None:
-        """The kernel has let go of the id."""
+        """The kernel has forgotten the id."""
 
 
 class EarlierNodes(Protocol):
-    """What the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
+    """Nodes that the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Return the node that the kernel knows by an id that is not in the table; None when it is no more."""
+        """Return the node for an id that is not in the table; None if it no longer exists."""
 
-    def came(self, table: NodeTable, node: Node) -> None:
-        """A node was made for a file, by one of its names: the kernel may know it by others too."""
+    def node_made(self, table: NodeTable, node: Node) -> None:
+        """A node was made for one name of a file; add other names that the kernel may know."""
 
-    def left(self, node: Node) -> None:
+    def node_left(self, node: Node) -> None:
         """A node has left the table."""
 
 
 class NoEarlierNodes:
-    """There was no earlier daemon."""
+    """The mount had no earlier daemon."""
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Find nothing."""
+        """Return None."""
 
-    def came(self, table: NodeTable, node: Node) -> None:
-        """Know nothing more of it."""
+    def node_made(self, table: NodeTable, node: Node) -> None:
+        """Add no names."""
 
-    def left(self, node: Node) -> None:
-        """Remember nothing."""
+    def node_left(self, node: Node) -> None:
+        """Do nothing."""
 
 
 class NodeTable:
     """All nodes that the kernel knows. ``left`` is called with each node that leaves the table.
 
-    ``earlier`` is asked for the node of an id that is not in the table. What is new gets none of the ids that are
-    ``reserved``. ``run`` numbers the daemons of a mount: no two of them may make up the same id.
+    Ids that are not in the table are looked up in ``earlier``. New nodes never get an id in ``reserved``. ``run`` numbers
+    the daemons of a mount, so that no two of them generate the same id.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class NodeTable:
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
         self.moved = {root_inode: ROOT_ID}
-        """The ids, by inode number of the backing file, of nodes whose id is another number."""
+        """By inode number of the backing file: the id of each node whose id is another number."""
         self._by_path: dict[bytes, Node] = {}
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self._left = left
@@ -166,9 +166,9 @@ class NodeTable:
         return len(self._nodes)
 
     def get(self, node_id: int) -> Node:
-        """Return the node that the kernel means by ``node_id``. Raises ``StaleNodeError`` when it was never told of it.
+        """Return the node with this id. Raises ``StaleNodeError`` if the kernel never got it.
 
-        While it waits for an answer it holds a reference, whether this daemon has counted it or not; so the node stays.
+        The kernel holds a reference while it waits for a reply, even if this daemon has not counted it. So the node stays.
         """
         node = self._nodes.get(node_id) or self._earlier.find(self, node_id)
         if node is None:
@@ -186,7 +186,7 @@ class NodeTable:
         return node if node is not None and node.backing == inode else None
 
     def id_of(self, inode: int) -> int:
-        """Return the id of the backing file ``inode``, in the table or from an earlier daemon."""
+        """Return the id of the backing file ``inode``, from the table or from an earlier daemon."""
         return self.moved.get(inode, inode)
 
     def of_path(self, path: bytes) -> Node | None:
@@ -194,7 +194,7 @@ class NodeTable:
         return self._by_path.get(path)
 
     def local(self, parent: Node, name: bytes, inode: int, mode: int) -> Node:
-        """Return the node of a file in the tree, under this name from now on."""
+        """Return the node of a file in the tree, and add this name to it."""
         node = self.of_backing(inode)
         if node is None:
             is_free = inode not in self._nodes and inode not in self._reserved
@@ -204,13 +204,13 @@ class NodeTable:
             if node_id != inode:
                 self.moved[inode] = node.id
                 self._keeper.keep(node)
-            self._earlier.came(self, node)
+            self._earlier.node_made(self, node)
         else:
             self.add_name(node, parent, name)
         return node
 
     def remote(self, parent: Node, name: bytes, path: bytes, is_directory: bool) -> Node:
-        """Return the node of something that exists only in the store."""
+        """Return the node of an entry that exists only in the store."""
         node = self._by_path.get(path)
         if node is None or node.is_directory != is_directory:
             node_id = _id_from(path)
@@ -222,7 +222,7 @@ class NodeTable:
         return node
 
     def inherit(self, node_id: int, backing: int, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
-        """Return a new node with the id that an earlier daemon gave it. The kernel holds at least one reference."""
+        """Return a new node with an id from an earlier daemon. It counts one kernel reference; there may be more."""
         parent, name = names[0] if names else (None, b"")
         node = self._nodes[node_id] = Node(node_id, parent, name, backing, is_directory)
         node.more_names = names[1:] or None
@@ -237,12 +237,12 @@ class NodeTable:
         return node
 
     def remote_id(self, path: bytes) -> int:
-        """Return the id that something at ``path`` that exists only in the store has, or is likely to get."""
+        """Return the id of an entry that exists only in the store, or its likely id if it has no node yet."""
         node = self._by_path.get(path)
         return node.id if node is not None else _id_from(path)
 
     def bind(self, node: Node, path: bytes, inode: int) -> None:
-        """Give a node without a backing file the file that now stands at its path."""
+        """Attach the backing file ``inode``, which now exists at ``path``, to a node without one."""
         if self._by_path.get(path) is node:
             del self._by_path[path]
         node.backing = inode
@@ -254,19 +254,19 @@ class NodeTable:
             self._keeper.drop(node.id)
 
     def unbind(self, node: Node) -> None:
-        """Take a node's backing file away."""
+        """Detach a node's backing file."""
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
         node.backing = 0
         self._keeper.drop(node.id)
 
     def to_path(self, node: Node, path: bytes) -> None:
-        """A named node whose file was taken away exists only in the store now, at ``path``."""
+        """Register a named node that has lost its file under ``path``: it now exists only in the store."""
         self._by_path[path] = node
         self._keeper.keep(node)
 
     def add_name(self, node: Node, parent: Node, name: bytes) -> None:
-        """Add a name to a node, unless it has it."""
+        """Add a name to a node. Does nothing if the node has it."""
         if (node.parent is parent and node.name == name) or (node.more_names and (parent, name) in node.more_names):
             return
         parent.children += 1
@@ -278,7 +278,7 @@ class NodeTable:
             node.more_names.append((parent, name))
 
     def drop_name(self, node: Node, parent: Node, name: bytes) -> None:
-        """Take a name away from a node; the last one leaves it nameless."""
+        """Remove a name from a node. Without the last one, the node is nameless."""
         others = node.more_names
         if node.parent is parent and node.name == name:
             if others:
@@ -295,7 +295,7 @@ class NodeTable:
         self._abandoned(parent)
 
     def drop_path(self, path: bytes) -> Node | None:
-        """Make the node without a backing file at ``path`` nameless; return it."""
+        """Remove the name of the node without a backing file at ``path``; return the node."""
         node = self._by_path.pop(path, None)
         if node is not None and node.parent is not None:
             parent, node.parent = node.parent, None
@@ -304,7 +304,7 @@ class NodeTable:
         return node
 
     def forget(self, node_id: int, lookups: int) -> None:
-        """The kernel drops ``lookups`` references, those that an earlier daemon gave it among them."""
+        """Drop ``lookups`` kernel references, which may include those counted by an earlier daemon."""
         node = self._nodes.get(node_id)
         if node is not None:
             node.lookups = max(0, node.lookups - lookups)
@@ -313,7 +313,7 @@ class NodeTable:
             self._reserved.discard(node_id)
 
     def release(self, node: Node) -> None:
-        """Let the node leave the table if nothing refers to it any more, and so the directories above it."""
+        """Remove the node from the table if nothing refers to it, then its parents likewise."""
         if node.lookups > 0 or node.children or node.opened is not None or node is self.root:
             return
         if self._nodes.get(node.id) is not node:
@@ -325,13 +325,13 @@ class NodeTable:
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]
-        self._earlier.left(node)
+        self._earlier.node_left(node)
         self._left(node)
         for parent, _ in node.names():
             self._abandoned(parent)
 
     def _abandoned(self, directory: Node) -> None:
-        """One name less leads from ``directory`` to a node of the table."""
+        """A name in ``directory`` no longer belongs to a node in the table."""
         directory.children -= 1
         self.release(directory)
 
@@ -341,7 +341,7 @@ def _id_from(path: bytes) -> int:
 
 
 class _NothingKept:
-    """Keeps nothing: no later daemon will ask."""
+    """Keeps no records, for a mount without a session."""
 
     def keep(self, node: Node) -> None:
         """Do nothing."""
@@ -351,7 +351,7 @@ class _NothingKept:
 
 
 def path_of(node: Node) -> bytes | None:
-    """Return the node's path in the tree by its first name; None when it, or a directory above it, has no name."""
+    """Return the node's path by its first name; None if the node or one of its parents has no name."""
     parts = []
     while node.parent is not None:
         parts.append(node.name)

@@ -1,8 +1,8 @@
-"""Open files: one backing descriptor for each open node, shared by all its handles.
+"""Open files: one backing descriptor per open node, shared by all handles.
 
-A handle is known to the kernel by its node's id, so that a daemon that did not open it understands it all the same.
-``OpenFile`` alone changes its state: others read it, and call a method that is named after what has happened
-(``tests/unit/test_open_file_state.py`` holds this).
+The kernel knows a handle by its node's id, so that a daemon can serve handles that an earlier one opened. Only ``OpenFile``
+changes its state. Other code reads it and calls methods named after events (``tests/unit/test_open_file_state.py``
+enforces this).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
 
 
 def without_privileges(mode: int) -> int:
-    """Return the permissions in ``mode`` without the set-id bits that a change of the bytes takes away (write(2))."""
+    """Return the permissions in ``mode`` without the set-id bits that a write clears (write(2))."""
     mode = stat_module.S_IMODE(mode)
     return mode & ~(stat_module.S_ISUID | (stat_module.S_ISGID if mode & stat_module.S_IXGRP else 0))
 
 
 class OpenFile:
-    """An open node. ``handles`` counts the kernel's, and those of whoever uses the descriptor inside the daemon."""
+    """An open node. ``handles`` counts the kernel's handles and users of the descriptor inside the daemon."""
 
     __slots__ = (
         "arrival",
@@ -33,7 +33,7 @@ class OpenFile:
         "exclusive",
         "fd",
         "handles",
-        "has_kind",
+        "is_handed_out",
         "leaving",
         "lost",
         "node",
@@ -54,89 +54,89 @@ class OpenFile:
         self.fd = fd
         self.handles = 0
         self.leaving = 0
-        """Handles that the kernel has dropped, and that are still counted until what they left has been seen to."""
+        """Handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
         self.writable = writable
         self.unsent = False
-        """Bytes changed since they were last sent."""
+        """The bytes have changed since they were last sent."""
         self.exclusive = False
-        """Created with O_EXCL: the first PUT must create."""
+        """Created with O_EXCL: the first PUT must be a conditional create."""
         self.lost = False
-        """Another writer was first at its only name, which is written once: all who want its bytes kept are told."""
+        """Another writer won its only, write-once name. Flush and fsync fail from now on."""
         self.corrupt = False
         self.unreachable = False
-        """An earlier daemon had it, and this one can't: ``fd`` only stands for it."""
+        """Opened by an earlier daemon, and this one can't find its bytes; ``fd`` is a placeholder."""
         self.arrival: PartialFetch | None = None
-        """The fetch that still brings the bytes."""
+        """The fetch that is still writing the bytes."""
         self.served = False
-        """Bytes were read while it arrived: the rest must be of the same version."""
-        self.has_kind = False
-        """The kernel has a handle: all others must be served as that one is."""
+        """Bytes were read during the fetch: the rest must be of the same version."""
+        self.is_handed_out = False
+        """The kernel has a handle, and all further handles must be served in the same way."""
         self.backing_id: int | None = None
-        """By which the kernel reads and writes past the daemon; None: the daemon serves the data."""
+        """The kernel's id for passthrough; None if the daemon serves the data."""
         self.stamp: tuple[int, int] | None = None
-        """Size and mtime when the bytes were last known, while they may change past the daemon."""
+        """Size and mtime at the last point where the bytes were known, while passthrough writes are possible."""
         self.was_sent = False
-        """Bytes were sent while they might change past the daemon."""
+        """The bytes were sent while passthrough writes were possible."""
         self.slot = 0
-        """Where the kernel's handles are counted for the next daemon; 0 while the kernel never had any."""
+        """The slot of the session's open table that counts the kernel's handles; 0 if it never had any."""
         self.writes = False
-        """The kernel has had a handle that may write."""
+        """The kernel has had a writable handle."""
         self.writer = 0
-        """The process that has all descriptors that may write, or their copies, and has closed none; 0: not known."""
+        """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
         self.privileged = False
-        """A write must take set-id bits away (POSIX write(2); the kernel leaves it to us)."""
+        """A write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
         self.mode_changed(stat.st_mode)
 
     # --- handles -----------------------------------------------------------------------------------------------------
 
     def count(self) -> None:
-        """Somebody uses the descriptor."""
+        """Count one more user of the descriptor."""
         self.handles += 1
 
     def uncount(self) -> None:
-        """Somebody uses it no more."""
+        """Count one user less."""
         self.handles -= 1
 
     def begin_leaving(self) -> None:
-        """The kernel has dropped a handle; what it left is seen to in the background, and it counts until then."""
+        """The kernel has released a handle. It stays counted until its release is processed in the background."""
         self.leaving += 1
 
     def end_leaving(self) -> None:
-        """That is done."""
+        """The release of a handle has been processed."""
         self.leaving -= 1
 
     @property
     def has_one_user(self) -> bool:
-        """Whether only one handle is in use."""
+        """Whether exactly one handle is in use."""
         return self.handles - self.leaving == 1
 
     def hand_out(self, backing_id: int | None) -> None:
-        """The kernel gets its first handle, which decides how the data of all are served."""
-        self.has_kind = True
+        """The kernel gets its first handle, which decides how all handles are served."""
+        self.is_handed_out = True
         self.backing_id = backing_id
 
     def count_for_next_daemon(self, slot: int) -> None:
-        """The kernel's handles are counted at ``slot`` from now on; 0: no longer."""
+        """Count the kernel's handles at ``slot`` from now on; 0 stops counting."""
         self.slot = slot
 
     def note_writing_handle(self) -> None:
-        """The kernel gets a handle that may write."""
+        """The kernel gets a writable handle."""
         self.writes = True
 
     def opened_by(self, process: int) -> None:
-        """``process`` gets a handle that may write. It counts as the only one until another does."""
+        """``process`` gets a writable handle. It is the only writer until another process gets one."""
         self.writer = process if process == self.writer or not self.writes else 0
 
     def closed_by_writer(self) -> None:
-        """The only process that writes has closed a descriptor: which others it has is not known."""
+        """The only writer has closed a descriptor. Whether it has others is unknown."""
         self.writer = 0
 
     def resume(
         self, *, handles: int, slot: int, exclusive: bool, writes: bool, backing_id: int | None, served: bool
     ) -> None:
-        """An earlier daemon had it open: go on with what that one has written down."""
+        """Restore the state that an earlier daemon recorded."""
         self.handles = handles
-        self.has_kind = True
+        self.is_handed_out = True
         self.slot = slot
         self.exclusive = exclusive
         self.writes = writes
@@ -144,7 +144,7 @@ class OpenFile:
         self.served = served
 
     def put_out_of_reach(self, *, lost: bool) -> None:
-        """An earlier daemon had it open, and its bytes can't be found; ``lost`` as the attribute."""
+        """Mark a file of an earlier daemon whose bytes can't be found; ``lost`` as the attribute."""
         self.unreachable = True
         self.lost = lost
 
@@ -152,42 +152,42 @@ class OpenFile:
 
     @property
     def may_change(self) -> bool:
-        """Whether bytes were written that nothing has accounted for, or may be at any time without the daemon's knowing."""
+        """Whether bytes were written that are not accounted for, or may be written at any time by passthrough."""
         return self.unsent or self.stamp is not None
 
     def created(self, *, exclusive: bool, is_sent: bool) -> None:
-        """It was made just now: its first bytes, be they none, are to be sent if its name ``is_sent``."""
+        """The file was just created. With ``is_sent`` its bytes must be sent, even if there are none."""
         self.unsent = self.unsent or is_sent
         self.exclusive = exclusive
 
     def changed(self) -> None:
-        """Its bytes are not those that were sent last, or sending them has failed."""
+        """The bytes differ from those sent last, or sending them failed."""
         self.unsent = True
 
     def begin_sending(self, stamp: tuple[int, int] | None) -> None:
-        """The bytes as they are now are about to be sent. ``stamp`` is theirs, where they may change past the daemon."""
+        """The current bytes are about to be sent. ``stamp`` is theirs if passthrough writes are possible."""
         self.unsent = False
         if self.stamp is not None:
             self.stamp = stamp
             self.was_sent = True
 
     def expect_writes(self, stamp: tuple[int, int]) -> None:
-        """From now on the bytes, which have this stamp, may change at any time without the daemon's knowing."""
+        """The bytes, which have this stamp now, may change at any time by passthrough writes."""
         self.stamp = stamp
 
     def lose(self) -> None:
-        """Another writer was first at its only name."""
+        """Another writer won its only name."""
         self.lost = True
 
     # --- the bytes themselves ----------------------------------------------------------------------------------------
 
     @property
     def failed(self) -> bool:
-        """Whether the bytes will not come: the fetch that brought them has ended with an error."""
+        """Whether the fetch of its bytes ended with an error."""
         return self.arrival is not None and self.arrival.failed
 
     def arrives_by(self, arrival: PartialFetch) -> None:
-        """Its bytes are still to come, into the file that ``fd`` is open on."""
+        """Its bytes are still being fetched into the file behind ``fd``."""
         arrival.hold()
         self.arrival = arrival
 
@@ -206,35 +206,35 @@ class OpenFile:
             self.arrival = None
 
     def served_bytes(self) -> None:
-        """Bytes were read while it arrived."""
+        """Bytes were read during the fetch."""
         self.served = True
 
     def became_corrupt(self) -> None:
-        """Its bytes differ from their digest: nobody may read them any more."""
+        """The bytes do not match their digest; refuse all further reads."""
         self.corrupt = True
 
     def check_reachable(self) -> None:
-        """Raise ``CorruptEntryError`` where ``fd`` only stands for the file."""
+        """Raise ``CorruptEntryError`` if ``fd`` is only a placeholder."""
         if self.unreachable:
             raise CorruptEntryError("the file is out of reach since the daemon was started anew; open it again")
 
     def mode_changed(self, mode: int) -> None:
-        """Its mode is ``mode`` now."""
+        """The mode of the file is now ``mode``."""
         self.privileged = bool(mode & _PRIVILEGED_BITS) and stat_module.S_ISREG(mode)
 
     def drop_privileges(self) -> None:
-        """Take the set-id bits away, because the bytes change."""
+        """Clear the set-id bits because the bytes change."""
         os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
         self.privileged = False
 
     def make_writable(self) -> None:
-        """Let the descriptor, which is open for reading, be written to as well. Raises ``OSError``."""
+        """Reopen the descriptor, which is read-only, for reading and writing. Raises ``OSError``."""
         fd = os.open(f"/proc/self/fd/{self.fd}", os.O_RDWR | os.O_CLOEXEC)
         os.dup2(fd, self.fd, inheritable=False)
         os.close(fd)
         self.writable = True
 
     def close(self) -> None:
-        """Close the backing descriptor and let go of the fetch."""
+        """Close the backing descriptor and release the fetch."""
         os.close(self.fd)
         self.arrived()

@@ -1,16 +1,16 @@
-"""Removals of names that the kernel may not have finished: what it must not be told of these files meanwhile.
+"""Unlinks that the kernel may not have finished, and what must not be reported to it about these files meanwhile.
 
-The process whose unlink, rmdir or rename over a name is answered goes on in the kernel, once it gets a processor: it takes
-the name off the kernel's own count of links, which it holds beside the daemon's (``fuse_entry_unlinked``). Until then
+After the reply to an unlink, a rmdir or a rename over a name, the calling process continues in the kernel as soon as it is
+scheduled. It then decrements the link count that the kernel keeps itself (``fuse_entry_unlinked``). Until then
 
-- the kernel must not take over a lower count that another process asks for, or the name is off twice. At 0 the kernel
-  refuses link(2) with ENOENT and asks nobody, though the file has other names (``vfs_link``);
-- the node id of a file that is gone must not be given to a new file with the same inode number, or the name is taken off
-  the new file's count. For a directory the kernel finds the old one in use, and mkdir(2) ends with ESTALE.
+- the kernel must not cache a lower link count that another process asks for, or the count drops twice. At 0 the kernel
+  refuses link(2) with ENOENT without a request, though the file has other names (``vfs_link``);
+- the node id of a removed file must not be reused for a new file with the same inode number, or the new file's count drops.
+  For a directory the kernel finds the old inode in use, and mkdir(2) fails with ESTALE.
 
-An id is safe as long as its node is in the table, which the kernel's FORGET ends. But a daemon that has taken over does not
-know of nodes that were removed before, and of others only what it has heard; and what its predecessor removed and did not
-answer, it answers. So removals are written down for it (``session.UnlinkTable``).
+An id is safe while its node is in the table, which ends with the kernel's FORGET. But a daemon that has taken over does not
+know nodes that were removed earlier, and knows others only by their records. It also answers requests that its predecessor
+carried out without answering. So unlinks are recorded for it (``session.UnlinkTable``).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from collections.abc import Callable, Container
 from holdfast.session import UnlinkTable
 
 _SECONDS = 10.0
-"""Far longer than a process that has its answer waits for a processor."""
+"""Far longer than a process waits to be scheduled after its reply."""
 
 
 class RecentInodes:
-    """A set of inode numbers that each stay for some seconds. ``clock`` is monotonic, in seconds."""
+    """A set of inode numbers that expire after some seconds. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[int, float] = {}  # the oldest first
+        self._until: dict[int, float] = {}  # oldest first
 
     def __contains__(self, inode: int) -> bool:
         until = self._until.get(inode)
         return until is not None and until > self._clock()
 
     def add(self, inode: int) -> None:
-        """Let ``inode`` be in it from now on."""
+        """Add ``inode``, or restart its time."""
         now = self._clock()
         self._until.pop(inode, None)
         self._until[inode] = now + _SECONDS
@@ -43,14 +43,14 @@ class RecentInodes:
             del self._until[oldest]
 
     def discard(self, inode: int) -> None:
-        """Take ``inode`` out, if it is there."""
+        """Remove ``inode``, if it is in the set."""
         self._until.pop(inode, None)
 
 
 class PendingUnlinks:
-    """Which files are ``losing`` one of several names, and which are ``gone``, with ids that are not free yet.
+    """The files that are ``losing`` one of several names, and those that are ``gone`` and whose ids are not free yet.
 
-    Whoever takes a last name away adds to ``gone`` what has no node in the table.
+    Code that removes a last name adds the inode to ``gone`` if the table has no node for it.
     """
 
     def __init__(self, table: UnlinkTable, clock: Callable[[], float]) -> None:
@@ -59,13 +59,13 @@ class PendingUnlinks:
         self.gone = RecentInodes(clock)
 
     def begin(self, inode: int, *, is_last: bool) -> None:
-        """A file or directory is about to lose a name, because of a request; ``is_last``: its only one."""
+        """A request is about to remove a name of a file or directory; ``is_last`` if it is the only one."""
         self._table.note(inode, is_last=is_last)
         if not is_last:
             self.losing.add(inode)
 
     def inherit(self, still_there: Container[int]) -> None:
-        """Take over what earlier daemons have begun; ``still_there`` are the inode numbers of all that have names."""
+        """Take over the unlinks that earlier daemons recorded; ``still_there`` are the inode numbers of all named files."""
         for inode, is_last in self._table.records():
             if not is_last:
                 self.losing.add(inode)

@@ -1,9 +1,9 @@
-"""A request that may have been carried out already: by an earlier daemon, which ended before it answered.
+"""Replay of requests that an earlier daemon may have carried out before it ended without a reply.
 
-The kernel sends such a request again, marked. What it asks for is done once all the same, because a process that waits for
-the answer holds the kernel's lock on the directory, and the kernel knew whether the name was there when it asked: a
-resent creation that finds its name taken finds its own work, and a resent removal that finds nothing has removed it.
-Where the state does not tell, the first attempt leaves a note.
+The kernel marks such a request as resent. Its effect must still happen exactly once. The waiting process holds the kernel's
+lock on the directory, and the kernel knew whether the name existed when it sent the request. So if a resent creation finds
+the name taken, the first attempt created it; if a resent removal finds nothing, the first attempt removed it. Where the
+state does not show this, the first attempt leaves a note.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 
 class Attempt(NamedTuple):
-    """A request by its number, which is the same however often it is sent; 0: it has none, and is never resent."""
+    """A request by its number, which stays the same when it is resent; 0 if it has none and is never resent."""
 
     number: int
     resent: bool
 
     def create(self, step: Callable[[], None]) -> None:
-        """Carry out a step that ends with EEXIST if it was carried out before."""
+        """Run a step, ignoring EEXIST if the request was resent."""
         try:
             step()
         except FileExistsError:

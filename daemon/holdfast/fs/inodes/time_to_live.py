@@ -1,8 +1,8 @@
-"""For how long an answer is good: what this node believes of a store, and what the kernel keeps of what it was told.
+"""Times to live: how long cached answers of a store are valid, and how long the kernel may cache replies.
 
-In zones that only this daemon changes, what it has said stays true. Where a store is behind a zone, other nodes change it:
-an answer is good for the metadata TTL, but for names whose object never changes. In working directories, where a store is
-only what a miss falls back to, it is asked again after the fallback TTL.
+In zones that only this daemon changes, replies never expire. Other nodes change stores: an answer is valid for the metadata
+TTL, or without limit for names whose object never changes. In working directories, where a store is only the fallback, it is
+asked again after the fallback TTL.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from holdfast.config import RemoteSection
 from holdfast.zones import NameKind, ZonePath
 
 FOREVER_SECONDS = 86_400.0
-"""Long enough that the kernel hardly ever asks again; not longer, so that a mistake ends some day."""
+"""Long enough that the kernel hardly ever asks again, but finite, so that a mistake does not last."""
 
 
 class TimeToLive:
-    """All times to live, by directory and name, in seconds."""
+    """All times to live in seconds, by directory and name."""
 
     def __init__(self, settings: RemoteSection) -> None:
         self._metadata_seconds = settings.metadata_ttl_seconds
         self._fallback_seconds = settings.fallback_ttl_seconds
 
-    # --- what is believed of stores ----------------------------------------------------------------------------------
+    # --- cached answers of stores --------------------------------------------------------------------------------------
 
     def of_listing(self, place: ZonePath) -> float:
-        """Return for how long the listing of the store's directory behind ``place`` may be believed."""
+        """Return how long the listing of the store's directory behind ``place`` is valid."""
         return self._metadata_seconds if place.zone.is_store else self._fallback_seconds
 
     def oldest_listing(self, place: ZonePath) -> float:
-        """Return the trio time at which the LIST must have begun that an answer about ``place`` rests on."""
+        """Return the earliest trio time at which the LIST behind an answer about ``place`` may have begun."""
         return trio.current_time() - self.of_listing(place)
 
-    # --- what the kernel keeps ---------------------------------------------------------------------------------------
+    # --- the kernel's cache ----------------------------------------------------------------------------------------------
 
     def in_kernel(self, place: ZonePath) -> float:
-        """Return for how long the kernel may keep the attributes of a directory, and of what is in it."""
+        """Return how long the kernel may cache the attributes of a directory and of its entries."""
         return FOREVER_SECONDS if place.zone.remote is None else self._metadata_seconds
 
     def of_name_in_kernel(self, place: ZonePath, kind: NameKind | None, mode: int) -> float:
-        """Return for how long the kernel may keep a name in ``place`` that leads to a file of this node, with ``mode``.
+        """Return how long the kernel may cache a name in ``place`` that leads to a local file with ``mode``.
 
-        ``kind`` is None in zones without a store. A temporary name is not kept for long: the kernel would keep its time-out
-        over a rename to a name of another kind.
+        ``kind`` is None in zones without a store. Temporary names get a short time, because the kernel keeps a name's
+        time-out over a rename to a name of another kind.
         """
         if kind is not None and kind.policy.lasts and not stat_module.S_ISDIR(mode):
             return FOREVER_SECONDS
         return self.in_kernel(place)
 
     def of_missing_name_in_kernel(self, place: ZonePath, kind: NameKind | None) -> float:
-        """Return for how long the kernel may keep the answer that there is no such name in ``place``.
+        """Return how long the kernel may cache the answer that there is no such name in ``place``.
 
-        A name that stays on this node nobody else makes; but it may be of another kind when its directory has been renamed.
+        Only this node creates names that stay on it; but they are not kept longer than the directory, because its rename may
+        change their kind. Other names get 0, because another node may create them.
         """
         if kind is None or kind.policy.stays_here:
             return self.in_kernel(place)

@@ -1,1 +1,1 @@
-"""Digests against files: before the first use, on request, in the background, and after a lost index."""
+"""Checking files against their digests: before first use, on request, in the background, and after a lost index."""

@@ -1,9 +1,9 @@
-"""After a lost index: every file in the sending zones is looked at once, so that the index knows it again.
+"""Rebuild of a lost index: every file in the sending zones is checked once and gets an entry.
 
-Marked files go to the backlog, the others are compared with the store (``Verifier``). Of files of a store that is not
-configured those that are marked are noted as unsent, for the daemon that has the store again. A file that is opened before
-its turn is looked at then; so nothing has to wait for this, and it may be cut off at any point: what has no entry is found
-again by the next rebuild, or by the next open.
+Marked files go to the writeback queue; all others are compared with the store (``Verifier``). Marked files of a store that
+is not configured get a dirty entry, for a daemon that has the store again. A file that is opened earlier is checked by its
+open, so nothing has to wait for the rebuild. It may be cut off at any point: a file without an entry is found by the next
+rebuild or open.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.zones import ZoneMap
 
 
 class IndexRebuild:
-    """Fills a renewed index."""
+    """Fills a newly created index."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class IndexRebuild:
         self._events = events
 
     async def run(self) -> None:
-        """Look at all files if the index is in its first run; else return at once."""
+        """Check all files if this is the first run of the index; otherwise return at once."""
         if self._index.run > 1:
             return
         paths = await trio.to_thread.run_sync(self._files)

@@ -1,7 +1,7 @@
-"""The background scrub: all files whose digest is known are hashed again and again, at a set rate.
+"""The background scrub: all files with a known digest are hashed again and again, at a set rate.
 
-Disks lose bits in files that nobody opens; what is found here is fetched again before it is needed. Cut off at any point it
-begins anew with the next run.
+Disks lose bits in files that nobody opens; the scrub finds them, so that they are fetched again before they are needed. If
+cut off, it starts over in the next run.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from holdfast.fs.integrity.verifier import Verifier
 from holdfast.index import Entries
 from holdfast.telemetry import EventLog
 
-_SHORTEST_PASS_SECONDS = 3600.0  # what was read a moment ago is not read again at once
+_SHORTEST_PASS_SECONDS = 3600.0  # do not read again what was read a moment ago
 
 
 class Scrubber:
-    """Scrubs, so many bytes a second; 0 switches it off."""
+    """Scrubs at ``bytes_per_second``; 0 switches it off."""
 
     def __init__(self, verifier: Verifier, entries: Entries, events: EventLog, bytes_per_second: int) -> None:
         self._verifier = verifier
@@ -28,7 +28,7 @@ class Scrubber:
         self._bytes_per_second = bytes_per_second
 
     async def run(self) -> None:
-        """Scrub until cancelled; return at once when switched off."""
+        """Scrub until cancelled. Returns at once if switched off."""
         rate = self._bytes_per_second
         if not rate:
             return

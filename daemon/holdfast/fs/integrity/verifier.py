@@ -1,9 +1,8 @@
-"""Digests against files: before the first use, on request, and in the background.
+"""Checking files against their digests: before first use, on request and in the background.
 
-An entry speaks of a file only while size and ctime are what it says, and in each run of the daemon a file is hashed before
-it is first served. A mismatch puts the file into quarantine; whoever needed it fetches it again. A file without an entry
-(lost index, crash between two steps) is compared with the store, and kept when the store does not have it: it may be all
-there is.
+An entry describes a file only while size and ctime match. In each run of the daemon a file is hashed before it is first
+served. On a mismatch the file goes to quarantine, and its user fetches it again. A file without an entry (lost index, crash
+between two steps) is compared with the store. It is kept if the store does not have it, because it may be the only copy.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _TRIES = 3
 
 
 class Verifier:
-    """Checks files. ``run`` serves the background queue. ``on_first_open``: hash each file once in each run."""
+    """Checks files. ``run`` serves the background queue. With ``on_first_open``, each file is hashed once per run."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Verifier:
         self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
-        """Say whether the file at ``path``, open as ``fd``, may be served. If not, it is in quarantine now."""
+        """Say whether the file at ``path``, open as ``fd``, may be served. If not, it has been put into quarantine."""
         if self.is_checked(path, fd):
             return True
         entry = self._index.entries.get(os.fstat(fd).st_ino)
@@ -74,7 +73,7 @@ class Verifier:
         return await self.check(path, fd)
 
     def is_checked(self, path: bytes, fd: int) -> bool:
-        """Say whether the file at ``path``, open as ``fd``, may be served without another look at its bytes."""
+        """Say whether the file at ``path``, open as ``fd``, may be served without reading its bytes."""
         stat = os.fstat(fd)
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
@@ -87,9 +86,9 @@ class Verifier:
         return entry.state is EntryState.CLEAN and self._lacks(entry, path)
 
     async def check(self, path: bytes, fd: int) -> bool:
-        """Hash the file whatever is believed; say whether its digest is right. If not, it is in quarantine now.
+        """Hash the file even if it was checked before; say whether its digest matches. If not, it is put into quarantine.
 
-        A file that is being written while it is hashed has no digest to be held against, and is left for its next check.
+        A file that is written during the hashing counts as intact and is left to its next check.
         """
         hashed = await self._hash(fd)
         if hashed is None:
@@ -109,7 +108,7 @@ class Verifier:
         return True
 
     async def check_at(self, path: bytes, inode: int) -> bool:
-        """Hash the file at ``path`` if it is still ``inode``; False when it was corrupt. Raises ``OSError``."""
+        """Hash the file at ``path`` if it still is ``inode``; return False if it was corrupt. Raises ``OSError``."""
         try:
             fd = self._tree.open_file(path)
         except FileNotFoundError:
@@ -120,7 +119,7 @@ class Verifier:
             os.close(fd)
 
     def known_files(self, wanted: bytes) -> list[tuple[int, bytes]]:
-        """Return inode and path of every file at or below ``wanted`` whose digest is known. Slow: call it in a thread."""
+        """Return inode and path of every file at or below ``wanted`` that has a digest. Slow: call it in a thread."""
         found: dict[int, bytes] = {}
         for path, stat in self._files_at(wanted):
             entry = self._index.entries.get(stat.st_ino)
@@ -136,9 +135,9 @@ class Verifier:
         return self._tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
 
     def digest_soon(self, path: bytes) -> None:
-        """Hash the file at ``path`` in the background and keep its digest. With a full queue it goes without.
+        """Hash the file at ``path`` in the background and store its digest. Does nothing if the queue is full.
 
-        One that may be written meanwhile goes without too: its last close asks again.
+        A file that may be written meanwhile gets no digest; its last close asks again.
         """
         try:
             self._queue_in.send_nowait(path)
@@ -150,7 +149,7 @@ class Verifier:
         async for path in self._queue_out:
             try:
                 await self._digest(path)
-            except OSError as problem:  # gone meanwhile, or the disk can't read it: an open of it will tell
+            except OSError as problem:  # gone meanwhile, or unreadable: its next open gets the error
                 _log.info("%r gets no digest now: %s", path, problem)
 
     async def _digest(self, path: bytes) -> None:
@@ -214,7 +213,7 @@ class Verifier:
         return True
 
     def _lacks(self, entry: Entry, path: bytes) -> bool:
-        """Say whether ``path`` is an object's name that the entry does not have: a crash came between rename and entry."""
+        """Say whether ``path`` is a sent name that the entry lacks, because of a crash between rename and entry."""
         parent, _, name = path.rpartition(b"/")
         place = self._zones.place_of(parent)
         return place is not None and self._policy.sends(place, name) and entry.name_at(path) is None
@@ -231,7 +230,7 @@ class Verifier:
         )
 
     async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result] | None:
-        """Return the fingerprint of a file and the attributes that it had before and after; None if it never kept still."""
+        """Return the fingerprint of a file and its attributes; None if it changed during every try."""
         for _ in range(_TRIES):
             before = os.fstat(fd)
             fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)

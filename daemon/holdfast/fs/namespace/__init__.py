@@ -1,1 +1,1 @@
-"""Names: lookup, listing, create, link, rename, remove, and attributes."""
+"""Operations by name: lookup, listing, create, link, rename, remove, and attributes."""

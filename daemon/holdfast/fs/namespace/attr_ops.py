@@ -30,7 +30,7 @@ from holdfast.store import StoreDirectory
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What setattr is to change; None leaves it. Times are in ns since the epoch."""
+    """The attributes that setattr changes; None leaves one as it is. Times are in ns since the epoch."""
 
     mode: int | None = None
     uid: int | None = None
@@ -70,7 +70,7 @@ class AttrOps:
         self._store = store
 
     def get(self, node: Node) -> Stat:
-        """Return a node's attributes, from its file or from what is believed of its object."""
+        """Return a node's attributes, from its file or from the cached listing."""
         stat = self._files.stat(node)
         if stat is not None:
             return stat
@@ -94,7 +94,7 @@ class AttrOps:
         return attributes.of_object(node, known, ownership, above)
 
     def is_unknown(self, node: Node) -> bool:
-        """Say whether the store alone has a file, and what it has told is forgotten, or was told to an earlier daemon."""
+        """Say whether a file exists only in the store, and this daemon has no attributes of it in its cached listings."""
         if node.backing or node.is_directory or node.parent is None:
             return False
         return self._view.listing(self._directories.place(node.parent)).object(node.name) is None
@@ -105,9 +105,9 @@ class AttrOps:
             await self._revalidation.known_object(self._directories.place(node.parent), node.name)
 
     async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
-        """Change attributes; return all of them. What exists only in the store is fetched first.
+        """Change attributes; return all of them. An entry that exists only in the store is fetched first.
 
-        Changes of mode, owner and times are this node's own: a store does not keep them. A new size is sent like any write.
+        Mode, owner and times are changed only on this node: stores do not keep them. A new size is sent like any write.
         """
         with suppress(trio.WouldBlock):
             return self.set_nowait(node, changes)
@@ -117,7 +117,7 @@ class AttrOps:
         return self._set(node, changes)
 
     def set_nowait(self, node: Node, changes: Changes) -> Stat:
-        """``set`` of what is no size, where the bytes are whole and here. Raises ``trio.WouldBlock`` elsewhere."""
+        """``set`` of anything but the size, for files that are complete and local; else raises ``trio.WouldBlock``."""
         if node.is_directory:
             self._directories.writable_descriptor(node)
         elif changes.size_bytes is not None or not self._local_files.is_local(node):
@@ -135,7 +135,7 @@ class AttrOps:
         return stat
 
     def without_privileges(self, node: Node) -> Changes:
-        """Return the change that takes the set-id bits away that a write must not leave; none where there are none."""
+        """Return the change that clears the set-id bits as a write must; an empty one if there are none."""
         mode = self.get(node).st_mode
         keeps = not stat_module.S_ISREG(mode) or without_privileges(mode) == stat_module.S_IMODE(mode)
         return Changes() if keeps else Changes(mode=without_privileges(mode))
@@ -147,7 +147,7 @@ class AttrOps:
         return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
     def file_system(self) -> os.statvfs_result:
-        """statfs(2): the disk of the store; what the reserve keeps back is not free."""
+        """statfs(2) of the disk of the local store. Reserved space is not free."""
         self._store.freeing.catch_up()
         return os.fstatvfs(self._store.tree.root_fd)
 
@@ -172,7 +172,7 @@ class AttrOps:
             self._change(node, changes, node.name, self._directories.descriptor(node.parent))
 
     def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:
-        """Apply changes to ``file``: a descriptor or path, or with ``dir_fd`` a name, which is not followed."""
+        """Apply changes to ``file``: a descriptor, a path, or with ``dir_fd`` a name whose symbolic link is not followed."""
         follow = dir_fd is None
         if changes.uid is not None or changes.gid is not None:
             uid = -1 if changes.uid is None else changes.uid
@@ -184,7 +184,7 @@ class AttrOps:
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
         if changes.atime_ns is not None or changes.mtime_ns is not None:
             if node.opened is not None:
-                self._writes.notice(node.opened)  # by the time that is about to go
+                self._writes.detect_writes(node.opened)  # before its mtime is overwritten
             stat = self.get(node)
             atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
             mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns

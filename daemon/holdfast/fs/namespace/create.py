@@ -1,6 +1,6 @@
-"""CREATE, from top to bottom: the name is asked for if it must be free, the file is made, and a handle is handed out.
+"""CREATE, from top to bottom: check that the name is free if it must be, make the file, and hand out a handle.
 
-What a sending zone sends, it sends when the file is closed or renamed.
+In a sending zone the file is sent when it is closed or renamed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from holdfast.transfer import CachedCopies, Fetcher
 from holdfast.zones import ZonePath
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
-"""By the chown and by the daemon's own umask."""
+"""Cleared by the chown and by the daemon's own umask."""
 
 
 class MadeFile(NamedTuple):
-    """A file that was made just now, and the kernel's handle of it."""
+    """A file that was just created, and the kernel's handle of it."""
 
     node: Node
     stat: os.stat_result
@@ -76,9 +76,9 @@ class Creation:
     async def file(
         self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST
     ) -> MadeFile:
-        """open(2) with O_CREAT of a name that the kernel believes to be free.
+        """open(2) with O_CREAT, for a name that the kernel takes to be free.
 
-        A write-once name that the store has is refused (``WriteOnceError``), and any name with O_EXCL.
+        Raises ``WriteOnceError`` if the store has the name and it is write-once or O_EXCL is set.
         """
         place = self._new.place_for(directory, name)
         if self._asks_first(place, name, flags):
@@ -86,7 +86,7 @@ class Creation:
         return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
 
     def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
-        """``file``, where the store need not be asked first. Raises ``trio.WouldBlock`` elsewhere."""
+        """``file`` if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
         place = self._new.place_for(directory, name)
         if self._asks_first(place, name, flags):
             raise trio.WouldBlock
@@ -129,7 +129,7 @@ class Creation:
         return bool(flags & os.O_EXCL) or self._policy.created_once(place, name)
 
     async def _check_free(self, place: ZonePath, name: bytes) -> None:
-        """Ask the store whether it has the name. Raises ``WriteOnceError`` when it does, and ``RemoteError``."""
+        """Ask the store whether it has the name. Raises ``WriteOnceError`` if so, and ``RemoteError``."""
         path = place.child_path(name)
         if self._marks.is_whited_out(path):
             return
@@ -138,7 +138,7 @@ class Creation:
             raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
 
     def _note_new_object(self, place: ZonePath, name: bytes, stat: os.stat_result, caller: Caller) -> bool:
-        """A file of a sending zone is here now at this name; say whether it becomes an object under it."""
+        """Record a new file in a sending zone. Return whether it becomes an object under this name."""
         kind = self._policy.kind_of(place, name)
         if kind.policy.awaits_rename:
             self._hints.temporary_made(place.path, name, caller.pid)
@@ -153,7 +153,7 @@ class Creation:
         return True
 
     def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
-        """Return a descriptor, and whether the file was made now."""
+        """Return a descriptor, and whether the file was newly created."""
         directory_fd = self._directories.writable_descriptor(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -174,7 +174,7 @@ class Creation:
 
 
 def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:
-    """Return the open file of a node, which takes ``fd`` over if it had none."""
+    """Return the open file of a node. Takes over ``fd`` if there was none; closes it otherwise."""
     if node.opened is None:
         node.opened = OpenFile(node, fd, stat, writable=True)
     else:

@@ -1,4 +1,4 @@
-"""The local step of a rename: a file gets another name in the tree, its node and its entry, without an await between."""
+"""The local step of a rename: tree, node and entry are changed without an await in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileMove:
 
 
 class FileMoves:
-    """Carries moves out. The new name's object, if it is one's, is in the store by then."""
+    """Carries out moves. If the new name is an object's, the object has been stored before."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class FileMoves:
         self._hints = hints
 
     def is_done(self, move: FileMove) -> bool:
-        """Say whether both names lead to one file already: then rename(2) does nothing."""
+        """Say whether both names already lead to the same file: rename(2) does nothing then."""
         victim = self._directories.stat(move.target, move.new)
         return victim is not None and victim.st_ino == move.stat.st_ino
 
     def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False) -> None:
-        """Rename a file in the tree and in all that is known of it.
+        """Rename a file in the tree, and update its node and entry.
 
-        ``sent`` is the object that the store has under the new name. ``keeps_object``: that of the old name is retracted by
-        the caller, later.
+        ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
+        old name's object later.
         """
         target_fd = self._directories.writable_descriptor(move.target)
         if self.is_done(move):
@@ -104,7 +104,7 @@ class FileMoves:
             self._hints.temporary_gone(move.here.path, move.old)
 
     def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
-        """See to what has the new name until now. Raises ``FileExistsError``."""
+        """Handle the file that has the new name so far. Raises ``FileExistsError``."""
         if victim is not None:
             if move.flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -122,7 +122,7 @@ class FileMoves:
         *,
         is_unsent: bool,
     ) -> None:
-        """Bring node and entry up to date; ``after`` are the attributes that the file has now."""
+        """Update node and entry; ``after`` holds the file's attributes after the rename."""
         node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
         self._nodes.drop_name(node, move.source, move.old)
         self._nodes.add_name(node, move.target, move.new)
@@ -135,7 +135,7 @@ class FileMoves:
             self._check.later(move.there, node)
 
     def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
-        """Bring the entry of a renamed file up to date. Where nothing is held against a digest, changes go unnoticed."""
+        """Update the entry of a renamed file. Without a digest the entry is dropped, because changes would go unnoticed."""
         entry = self._updates.refresh(before, after)
         if entry is not None and not self._policy.has_digest(node):
             self._entries.discard(after.st_ino)
@@ -144,7 +144,7 @@ class FileMoves:
             self._entries.put(after.st_ino, entry)
 
     def _mark_unsent(self, stat: os.stat_result, path: bytes, replaced: CachedName | None) -> None:
-        """The file has a name under which the store has another one, ``replaced``, until it is sent, or removed before."""
+        """The store has another file, ``replaced``, under the new name until this one is sent or removed."""
         entry = self._updates.mark_dirty(stat, path)
         if replaced is not None:
             entry.set_name(replaced)

@@ -1,4 +1,4 @@
-"""link(2): another name for the same node; in a sending zone another object with the same bytes."""
+"""link(2): another name for a node; in a sending zone also another object with the same bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Linking:
         return self._add_name(node, directory, name, sent, attempt)
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
-        """``link`` of a file whose bytes need not be looked at, to where nothing is sent; else ``trio.WouldBlock``."""
+        """``link`` of a file that needs no fetch or hashing to a name that is not sent; else raises ``trio.WouldBlock``."""
         place = self._directories.place(directory)
         check_not_root(place)
         if node.backing == 0 or self._locks.of(node).locked() or self._policy.has_digest(node):
@@ -89,7 +89,7 @@ class Linking:
         return stat
 
     def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
-        """Say whether the name leads to the file already: an earlier daemon has linked it."""
+        """Say whether the name already leads to the file, linked by an earlier daemon."""
         found = self._directories.stat(directory, name)
         return found is not None and found.st_ino == stat.st_ino
 

@@ -1,7 +1,7 @@
-"""Names of objects that are about to appear beside others of the same file, or in place of one: by link and by rename.
+"""Uploads for new names of existing files, by link and by rename.
 
-The bytes are sent first; then the name appears in the tree; then the entry is written, which must not hide that they are
-still to be sent under the other names.
+The bytes are sent first, then the name appears in the tree, then the entry is written. The entry must still say if the bytes
+are unsent under other names.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class LinkUpload:
         *,
         create_only: bool,
     ) -> Sent | None:
-        """Store the object of a name that is about to appear; None where that is left to the backlog.
+        """Store the object of a name that is about to appear. Returns None if the writeback queue will send it.
 
-        ``others`` are the names that the file has beside it: what is unsent stays so, if it is to be sent under these too.
+        ``others`` are the file's other names. Unsent bytes stay marked unsent if any of these is to be sent too.
         """
         once = create_only or self._policy.created_once(place, name)
         opened = node.opened
         was_unsent = False
         if opened is not None:
-            self._writes.notice(opened)
+            self._writes.detect_writes(opened)
             was_unsent = opened.unsent
             if not self._policy.sent_names(others):
-                self._writes.on_its_way(opened)
+                self._writes.before_send(opened)
         try:
             with self._files.descriptor_of(node) as fd:
                 if not once and self._queue.takes(place):
@@ -77,7 +77,7 @@ class LinkUpload:
         return sent
 
     def record(self, node: Node, directory: Node, name: bytes, sent: Sent, stat: os.stat_result) -> None:
-        """The store has the bytes of the file ``stat`` under the name that it has just got."""
+        """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""
         entry = self._entries.get(stat.st_ino)
         unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
         others = self._policy.sent_names([other for other in node.names() if other != (directory, name)])

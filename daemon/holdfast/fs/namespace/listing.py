@@ -1,10 +1,10 @@
-"""Listing directories, with positions that stay right while entries come and go.
+"""Directory listings, with offsets that stay valid while entries come and go.
 
-Where only this daemon changes a directory, its backing directory can be read as it is (``is_plain``,
-``fuse.direct_listing``). Here is the rest: what a store has a part in, and what a file system holds whose own offsets don't
-last. Entries are in the order of a number made from the name alone, which is also their offset. So a listing can go on
-after any change, over any number of handles, and in another run of the daemon: what is there all the time is listed once.
-A snapshot of the sorted names is kept while the directory is open, and taken anew whenever somebody begins at the start.
+If only this daemon changes a directory, its backing directory can be read directly (``is_plain``, ``fuse.readdir_replies``).
+This module serves all others: directories with a store behind them, and file systems whose own offsets are not stable.
+Entries are ordered by a number derived from the name alone, which is also their offset. So a listing can continue after any
+change, in any handle and in another run of the daemon, and an entry that is there all the time is listed exactly once.
+A snapshot of the sorted names is kept while the directory is open. It is renewed whenever a reader starts at the beginning.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
-"""Offsets after "." and "..", and the lowest after anything else."""
+"""Offsets after "." and "..", and the smallest offset after any other entry."""
 _LARGE_DIRECTORY_BYTES = 128 * 1024
-_LARGE_DIRECTORY = 2000  # names, that take 5 ms to be put in order
+_LARGE_DIRECTORY = 2000  # names, which take 5 ms to sort
 _BUCKET_BITS = 10
 _KINDS = 16
 _UNKNOWN, _DIRECTORY, _REGULAR, _SYMLINK = 0, 4, 8, 10  # readdir(3)
 
 
 Bare = tuple[bytes, int, int, int]
-"""An entry without attributes: name, inode number, kind (one of readdir(3)'s DT_*), and the offset after it."""
+"""An entry without attributes: name, inode number, type (a DT_* of readdir(3)), and the offset after it."""
 
 
 class _Snapshot:
@@ -50,7 +50,7 @@ class _Snapshot:
         self.positions: list[int] = []
         self.names: list[bytes] = []
         self.files: Mapping[bytes, int] = {}
-        """What ``Listings.names`` returned."""
+        """The result of ``Listings.names``."""
 
     def take(self, files: Mapping[bytes, int], ordered: tuple[list[int], list[bytes]]) -> None:
         self.files = files
@@ -86,7 +86,7 @@ class Listings:
         self._snapshots: dict[int, _Snapshot] = {}
 
     def open(self, node: Node) -> None:
-        """opendir(3): keep a place for the snapshot."""
+        """opendir(3): count a handle of the snapshot."""
         self._snapshots.setdefault(node.id, _Snapshot()).handles += 1
 
     def release(self, node_id: int) -> None:
@@ -98,18 +98,18 @@ class Listings:
                 del self._snapshots[node_id]
 
     async def prepare(self, node: Node, offset: int) -> None:
-        """Make the snapshot fit to go on at ``offset``. Raises ``RemoteError`` when the store does not answer."""
+        """Prepare the snapshot for reading at ``offset``. Raises ``RemoteError`` if the store does not answer."""
         snapshot = self._snapshots.get(node.id)
         if offset != 0 and snapshot is not None and snapshot.names and not self._is_forgotten(node):
             return
         files = await self.names(node)
         is_large = len(files) > _LARGE_DIRECTORY
         in_order = await trio.to_thread.run_sync(ordered, files) if is_large else ordered(files)
-        # Only now: a handle of the daemon before, which is not counted, may have been released meanwhile.
+        # Only now: a handle from an earlier daemon, which is not counted, may have been released meanwhile.
         self._snapshots.setdefault(node.id, _Snapshot()).take(files, in_order)
 
     def entries(self, node: Node, offset: int) -> Iterator[tuple[bytes, Found, int]]:
-        """Yield name, what it leads to, and the offset after it, from ``offset`` on; ``prepare`` comes first."""
+        """Yield name, node and next offset of the entries from ``offset`` on. Call ``prepare`` first."""
         snapshot = self._snapshots[node.id]
         for index in range(bisect.bisect_right(snapshot.positions, offset), len(snapshot.names)):
             name = snapshot.names[index]
@@ -118,7 +118,7 @@ class Listings:
                 yield name, found, snapshot.positions[index]
 
     def bare(self, node: Node, offset: int) -> Iterator[Bare]:
-        """Yield the entries from ``offset`` on without attributes; ``prepare`` comes first."""
+        """Yield the entries from ``offset`` on without attributes. Call ``prepare`` first."""
         place = self._directories.place(node)
         listing = self._view.listing(place) if place.zone.is_store else None
         of_backing = self._nodes.of_backing
@@ -135,13 +135,13 @@ class Listings:
                 yield bare
 
     def is_plain(self, node: Node) -> bool:
-        """Say whether what is to be shown is all that is in the backing directory, and nothing else."""
+        """Say whether the listing is exactly the content of the backing directory."""
         return node is not self._nodes.root and self._directories.is_ours(node)
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
-        """Return all names in a directory, here and in its store: inode number and kind (DT_*) of each in one number.
+        """Return all names in a directory, local and in its store, each with inode number and type (DT_*) in one number.
 
-        It is 0 for what exists only in the store.
+        The number is 0 for entries that exist only in the store.
         """
         place = self._directories.place(node)
         files: dict[bytes, int] = {}
@@ -158,7 +158,7 @@ class Listings:
         return self._visibility.shown(place, files)
 
     def _is_forgotten(self, node: Node) -> bool:
-        """Say whether what the store has told is no longer known here: nothing may be missed, or dropped, for that."""
+        """Say whether the cached listing is gone, so that an entry missing in it must be neither left out nor dropped."""
         place = self._directories.place(node)
         return place.zone.is_store and not self._view.listing(place).is_known
 
@@ -169,7 +169,7 @@ class Listings:
         return b"/proc/self/fd/%d" % self._directories.descriptor(node)
 
     def _bare_of_store(self, node: Node, place: ZonePath, name: bytes, position: int) -> Bare | None:
-        """What the listing of the store has is there; what else is here must be looked at."""
+        """Return an entry from the store's listing, or from a stat if the listing does not have it."""
         listing = self._view.listing(place)
         if name not in listing:
             found = self.entry(node, name)
@@ -181,7 +181,7 @@ class Listings:
         return name, self._nodes.remote_id(place.child_path(name)), kind, position
 
     def entry(self, node: Node, name: bytes) -> Found | None:
-        """Return what a name that ``names`` returned leads to; None when it is gone by now."""
+        """Return the entry for a name from ``names``; None if it is gone."""
         place = self._directories.place(node)
         stat = self._directories.stat(node, name)
         if not place.zone.is_store:
@@ -204,7 +204,7 @@ class Listings:
         return self._lookup.remote(node, place, name, known)
 
     def _still_here(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
-        """Compare what is here with the listing; what the store no longer has, or has anew, is dropped."""
+        """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""
         listing = self._view.listing(place)
         if stat_module.S_ISDIR(stat.st_mode):
             if listing.has_directory(name) or self._marks.is_held(stat.st_ino):
@@ -232,16 +232,16 @@ def _scanned(path: bytes) -> dict[bytes, int]:
 
 
 def _kind(entry: os.DirEntry[bytes]) -> int:
-    """Return the DT_* of what is no regular file."""
+    """Return the DT_* of an entry that is no regular file."""
     if entry.is_dir(follow_symlinks=False):
         return _DIRECTORY
     return _SYMLINK if entry.is_symlink() else _UNKNOWN
 
 
 def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:
-    """Return distinct positions in ascending order, and the names that have them.
+    """Return distinct offsets in ascending order, and their names.
 
-    The names are sorted in many small lists: a long one would keep all threads from running until it is in order.
+    The names are sorted in many small lists, because sorting one long list would block all threads.
     """
     buckets: list[list[tuple[int, bytes]]] = [[] for _ in range(1 << _BUCKET_BITS)]
     for name in names:

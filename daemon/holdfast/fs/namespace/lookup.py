@@ -1,8 +1,8 @@
-"""LOOKUP: from a directory and a name to a node: first the tree, then, where a zone has a store, what the store has.
+"""LOOKUP: from a directory and a name to a node, in the tree first, then in the zone's store.
 
-A negative answer decides too much to be given from a belief: the store is asked, unless the caller is plainly about to
-create the name (``create_hints``). A file of this node is looked at again only when its name may be replaced and the belief
-is older than the metadata TTL.
+A negative answer is too important to be given from the cache: the store is asked, unless the caller is plainly about to
+create the name (``create_hints``). A local file is revalidated only if its name may be replaced and the listing is older
+than the metadata TTL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.zones import NameKind, ZonePath
 
 
 class Found(NamedTuple):
-    """A node, its attributes, and for how many seconds the kernel may keep the name and the attributes."""
+    """A node, its attributes, and for how many seconds the kernel may cache the name and the attributes."""
 
     node: Node
     stat: Stat
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 class Lookup:
-    """Finds entries. It counts no references: that is done where the kernel is answered."""
+    """Finds entries. Does not count references; the code that replies to the kernel does."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Lookup:
         self._events = events
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        """Return what ``name`` leads to, or None. Raises ``RemoteError`` when only the store knows and doesn't answer."""
+        """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""
         try:
             return self.find_nowait(directory, name, caller)
         except trio.WouldBlock:
             return await self._find_in_zone(directory, self._directories.place(directory), name, caller)
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        """``find``, where the store need not be asked. Raises ``trio.WouldBlock`` elsewhere."""
+        """``find`` if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
         place = self._directories.place(directory)
         stat = self._directories.stat(directory, name)
         if place.zone.remote is None:
@@ -84,7 +84,7 @@ class Lookup:
         if stat is None:
             if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
                 return None
-            return self._believed(directory, place, name, kind, caller)
+            return self._find_cached(directory, place, name, kind, caller)
         if self._copies.may_be_old(place, kind, stat):
             listing = self._revalidation.fresh_listing(place)
             if not self._copies.reconcile(place, name, stat, listing.object(name)):
@@ -93,7 +93,7 @@ class Lookup:
         return self._local(directory, place, name, kind, stat)
 
     def remote(self, directory: Node, place: ZonePath, name: bytes, known: KnownObject | None) -> Found:
-        """Return what exists only in the store: an object, or with ``known`` None a directory."""
+        """Return an entry that exists only in the store: an object, or a directory if ``known`` is None."""
         ownership = self._view.ownership_of(place.zone)
         above = self._directories.nearest_stat(directory)
         node = self._nodes.remote(directory, name, place.child_path(name), known is None)
@@ -103,19 +103,19 @@ class Lookup:
         return Found(node, stat, self._ttl.in_kernel(place))
 
     def new(self, node: Node, stat: Stat) -> Found:
-        """Return what the kernel is to be told of a name that was made just now."""
+        """Return the reply for a name that was just created."""
         return Found(node, stat, self._directories.seconds(node))
 
     def missing_seconds(self, directory: Node, name: bytes) -> float:
-        """Return for how long the kernel may keep the answer that ``name`` is not in ``directory``."""
+        """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
         place = self._directories.place(directory)
         kind = None if place.zone.remote is None else self._policy.kind_of(place, name)
         return self._ttl.of_missing_name_in_kernel(place, kind)
 
     def is_unknown(self, directory: Node, name: bytes) -> bool:
-        """Say whether what the kernel knows of a name in a zone with a store is not known here.
+        """Say whether a name in a zone with a store may be known to the kernel but is unknown here.
 
-        An earlier daemon has told of it, or the belief has been forgotten since.
+        An earlier daemon may have reported it, or its cached listing was dropped since.
         """
         place = self._directories.place(directory)
         if place.zone.remote is None or self._directories.stat(directory, name) is not None:
@@ -124,12 +124,12 @@ class Lookup:
         return not is_known or (place.zone.is_store and name not in self._view.listing(place))
 
     async def learn(self, directory: Node, name: bytes) -> None:
-        """Find out about a name that a request is about and that is unknown here, as a reader's lookup would."""
+        """Look up a name that a request uses and that is unknown here, as for a reader."""
         if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.place(directory).child_path(name))
 
-    def _believed(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
-        """Return what only the store has, as far as it has told. Raises ``trio.WouldBlock`` when it is to be asked."""
+    def _find_cached(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
+        """Return an entry from the cached listing. Raises ``trio.WouldBlock`` if the store must be asked."""
         try:
             listing = self._view.listing(place)
         except NameNotStorableError:
@@ -158,13 +158,13 @@ class Lookup:
             is_removed = await self._revalidation.is_removed_directory(place, name)
         except NameNotStorableError:
             return None
-        stat = self._directories.stat(directory, name)  # it may have arrived while the store was asked
+        stat = self._directories.stat(directory, name)  # may have been fetched while the store was asked
         if stat is not None:
             return self._local(directory, place, name, kind, stat)
         listing = self._view.listing(place)
         known = listing.object(name)
         if known is None and (is_removed or not listing.has_directory(name)):
-            self._hints.told_missing(place.path, name, caller.pid)
+            self._hints.answered_missing(place.path, name, caller.pid)
             return None
         return self.remote(directory, place, name, known)
 
@@ -173,7 +173,7 @@ class Lookup:
         return Found(self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat, seconds)
 
     async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
-        """Say whether the file here may stand for its object; a copy of an older version is dropped."""
+        """Say whether the local file is the current version of its object. Drops a copy of an older version."""
         if not self._copies.may_be_old(place, kind, stat):
             return True
         try:

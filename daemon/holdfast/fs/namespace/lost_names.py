@@ -1,4 +1,4 @@
-"""What becomes of a file that loses a name: by an unlink, or by a rename over it."""
+"""Handling of files that lose a name, by an unlink or by a rename over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.transfer import CachedCopies
 
 
 class LostNames:
-    """Takes names away from files. An open file without another name lives on as an orphan."""
+    """Removes names of files. An open file that loses its last name is kept as an orphan."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class LostNames:
         self._freeing = store.freeing
 
     def take(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
-        """Remove a name that isn't a directory's from the tree."""
+        """Remove a name from the tree that is not a directory's."""
         fd = self._directories.descriptor(directory)
         node = self._nodes.of_backing(stat.st_ino)
         self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
@@ -49,7 +49,7 @@ class LostNames:
         self.gone(directory, name, stat)
 
     def gone(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
-        """Bring nodes and entry up to date after a name is gone from the tree; ``stat`` is the file's before that."""
+        """Update nodes and entry after a name was removed from the tree; ``stat`` is the file's from before that."""
         node = self._nodes.of_backing(stat.st_ino)
         if node is not None:
             self._nodes.drop_name(node, directory, name)
@@ -69,7 +69,7 @@ class LostNames:
                 self._updates.refresh(before, stat)
 
     def before_rename_over(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> None:
-        """Prepare for a rename over ``new``: whoever has the old file, ``victim``, open keeps it."""
+        """Prepare for a rename over ``new``: the replaced file, ``victim``, is kept while it is open."""
         if stat_module.S_ISDIR(victim.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         place = self._directories.place(target)

@@ -23,17 +23,17 @@ from holdfast.zones import ZoneMap, ZonePath
 
 
 class DirectoryRules(Protocol):
-    """Who has a say in where directories are made (``workdirs``)."""
+    """Rules for new directories (``workdirs``)."""
 
     def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
-        """Refuse, by an error, that ``caller`` makes a directory at ``place``."""
+        """Raise an error if ``caller`` may not make a directory at ``place``."""
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
-        """``caller`` has made a directory at ``place``; the kernel learns of it next."""
+        """``caller`` has made a directory at ``place``; the reply follows."""
 
 
 class Making:
-    """Makes entries that are no open files."""
+    """Makes entries that are not opened at the same time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Making:
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if place.zone.remote is not None:
             self._marks.hold(stat.st_ino)
-            with suppress(NameNotStorableError):  # in localState any name will do
+            with suppress(NameNotStorableError):  # localState takes any name
                 self._view.made_directory(child)
             self._hints.directory_made(child.path, caller.pid)
         self._rules.directory_made(child, caller)
@@ -87,7 +87,7 @@ class Making:
     def special(
         self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result]:
-        """mknod(2): regular files and, where nothing is sent, FIFOs, sockets and devices."""
+        """mknod(2): regular files; FIFOs, sockets and devices only in zones that send nothing."""
         place = self._new.place_for(directory, name)
         if place.zone.sends and not stat_module.S_ISREG(mode):
             raise ZoneNotPermittedError("object stores can't keep special files")
@@ -98,7 +98,7 @@ class Making:
     def symlink(
         self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result]:
-        """symlink(2), where nothing is sent."""
+        """symlink(2), only in zones that send nothing."""
         place = self._new.place_for(directory, name)
         if place.zone.sends:
             raise ZoneNotPermittedError("object stores can't keep symbolic links")

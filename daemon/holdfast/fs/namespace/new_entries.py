@@ -1,4 +1,4 @@
-"""Where new entries may be made, and whose they are."""
+"""Checks and ownership for new entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.zones import ZoneKind, ZonePath
 
 
 class NewEntries:
-    """What all makers of entries share. New entries belong to their caller where the daemon ``is_root``."""
+    """Shared by all code that makes entries. If the daemon ``is_root``, new entries belong to their caller."""
 
     def __init__(self, directories: Directories, visibility: Visibility, *, is_root: bool) -> None:
         self._directories = directories
@@ -23,7 +23,7 @@ class NewEntries:
         self._is_root = is_root
 
     def place_for(self, directory: Node, name: bytes) -> ZonePath:
-        """Return where ``directory`` is. Raises ``ZoneNotPermittedError`` and ``NameNotStorableError`` for other names."""
+        """Return the place of ``directory``. Raises ``ZoneNotPermittedError`` or ``NameNotStorableError`` for a bad name."""
         place = self._directories.place(directory)
         if place.zone.kind is ZoneKind.ROOT:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
@@ -34,12 +34,12 @@ class NewEntries:
         return place
 
     def give(self, name: bytes, directory_fd: int, above: os.stat_result, caller: Caller) -> None:
-        """Let an entry that was made just now, in a directory with the attributes ``above``, belong to ``caller``."""
+        """Give a new entry, in a directory with the attributes ``above``, to ``caller``."""
         if self._is_root:
             os.chown(name, caller.uid, group_of_new(above, caller), dir_fd=directory_fd, follow_symlinks=False)
 
     def give_file(self, fd: int, directory_fd: int, caller: Caller) -> None:
-        """Let a file, open as ``fd``, belong to ``caller``; a file of root's own is left as it was made."""
+        """Give the file open as ``fd`` to ``caller``. Files of root are left as they are."""
         if self._is_root:
             gid = group_of_new(os.stat(directory_fd), caller)
             if (caller.uid, gid) != (0, 0):
@@ -47,5 +47,5 @@ class NewEntries:
 
 
 def group_of_new(above: os.stat_result, caller: Caller) -> int:
-    """Return the group of what ``caller`` makes in the directory with the attributes ``above`` (inode(7), S_ISGID)."""
+    """Return the group of a new entry of ``caller`` in a directory with the attributes ``above`` (inode(7), S_ISGID)."""
     return above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid

@@ -1,4 +1,4 @@
-"""Files here that are copies of objects, held against what the store says of these: kept, given its time, or dropped."""
+"""Revalidation of cached copies against the store's listing: kept, given the object's time, or dropped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.zones import NameKind, ZonePath
 
 
 class ObjectCopies:
-    """For lookups and listings. ``stat`` is always the attributes of the file here."""
+    """For lookups and listings. ``stat`` is always that of the local file."""
 
     def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree) -> None:
         self._entries = entries
@@ -20,16 +20,16 @@ class ObjectCopies:
         self._tree = tree
 
     def may_be_old(self, place: ZonePath, kind: NameKind, stat: os.stat_result) -> bool:
-        """Say whether the store may have another version by now of a file that is here, under a name of this kind."""
+        """Say whether the store may have a newer version of a local file with a name of this kind."""
         if not kind.policy.revalidated or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
             return False
         entry = self._entries.get(stat.st_ino)
         return entry is not None and entry.state is EntryState.CLEAN
 
     def reconcile(self, place: ZonePath, name: bytes, stat: os.stat_result, known: KnownObject | None) -> bool:
-        """Compare a file here with what the store says of its object; drop it when it is a copy of something else.
+        """Compare a local file with its object in the listing; drop it if it is a copy of another version.
 
-        Returns whether the file is still there. A file with unsent bytes always stays.
+        Returns whether the file still exists. A file with unsent bytes always stays.
         """
         path = place.child_path(name)
         entry = self._entries.get(stat.st_ino)
@@ -43,7 +43,7 @@ class ObjectCopies:
         return True
 
     def _adopt_time(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
-        """Give the file the object's time, which this node did not know when it stored the object."""
+        """Give the file the object's time, which was unknown when this node stored the object."""
         parent, _, name = cached.path.rpartition(b"/")
         directory_fd = self._tree.open_directory(parent)
         try:
@@ -52,6 +52,6 @@ class ObjectCopies:
         finally:
             os.close(directory_fd)
         entry.set_name(CachedName(cached.path, cached.etag, modified_ns))
-        if entry.describes(stat):  # else somebody else has changed the bytes, which an open must find out
+        if entry.describes(stat):  # otherwise the bytes were changed by someone else, which the next open must detect
             entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
         self._entries.put_if_room(after.st_ino, entry)

@@ -1,9 +1,9 @@
 """RENAME, from top to bottom.
 
-Where the new name is an object's, its PUT comes first and decides; the local step follows without an await between. Where
-the old name was an object's, its deletion is noted before the local step; but when the file leaves the store, and this
-disk will have its only copy, the deletion is noted last, with file and name synced. Every crash between these leaves the
-bytes under at least one of the names.
+If the new name is an object's, its PUT comes first and decides; the local step follows without an await in between. If the
+old name was an object's, its deletion is recorded before the local step. But if the file leaves the store, so that this disk
+has the only copy, the deletion is recorded last, after file and name are synced. A crash at any point leaves the bytes under
+at least one of the names.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Renaming:
         self._replay = replay
 
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> None:
-        """``rename`` of a file between names that are no objects' and hide none; else ``trio.WouldBlock``."""
+        """``rename`` of a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
         here, there = self._checked(source, target, flags)
         stat = self._directories.stat(source, old)
         if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):
@@ -82,7 +82,7 @@ class Renaming:
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> None:
-        """Rename whatever has the name ``old`` in ``source``."""
+        """Rename the entry ``old`` in ``source``."""
         here, there = self._checked(source, target, flags)
         if flags & RENAME_EXCHANGE:
             self._exchange.exchange(source, old, target, new, here, there, attempt)
@@ -101,7 +101,7 @@ class Renaming:
         await self._rename_file(source, old, target, new, flags, caller)
 
     async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
-        """Rename a file that is whole and here."""
+        """Rename a file that is complete and local."""
         here, there = self._directories.place(source), self._directories.place(target)
         stat = self._directories.stat(source, old)
         if stat is None:
@@ -123,7 +123,7 @@ class Renaming:
             self._retraction.delete_object(here, old, leaves)
 
     async def _send(self, move: FileMove, caller: Caller) -> Sent | None:
-        """Store the object of the new name; None where it has none, or it is sent later. Raises ``RemoteError``."""
+        """Store the object of the new name. Returns None if it has none or is sent later. Raises ``RemoteError``."""
         if not self._policy.sends(move.there, move.new):
             return None
         if not stat_module.S_ISREG(move.stat.st_mode):
@@ -139,7 +139,7 @@ class Renaming:
             await trio.to_thread.run_sync(os.fsync, fd)
 
     async def _keep_for_queue(self, move: FileMove) -> None:
-        """The file has its new name, under which it is sent later: mark it. Nobody may have known of it before."""
+        """Mark the renamed file unsent and queue it. It may have been unmarked under its old name."""
         node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
         with self._files.descriptor_of(node) as fd:
             await self._queue.keep_named(fd, move.there.child_path(move.new))
@@ -151,7 +151,7 @@ class Renaming:
         return self._nodes.of_path(here.child_path(old))
 
     def _checked(self, source: Node, target: Node, flags: int) -> tuple[ZonePath, ZonePath]:
-        """Return where both directories are. Raises for flags and places that can't be."""
+        """Return the places of both directories. Raises for flags and places that are not allowed."""
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         here, there = self._directories.place(source), self._directories.place(target)

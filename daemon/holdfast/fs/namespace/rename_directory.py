@@ -1,4 +1,4 @@
-"""rename of a directory: at once where nothing in it is, or is to become, an object; else ``mv`` has to copy."""
+"""Rename of directories: done in one step if no file in it is, or would become, an object; otherwise ``mv`` must copy."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class DirectoryRenames:
         self._directories.renamed()
         if moved.zone.is_store:
             self._view.forget_below(moved)
-            if left is not Left.NOTHING:  # it was hidden before the directory was made
+            if left is not Left.NOTHING:  # hidden since before the directory was made
                 self._marks.white_out(moved.path)
             self._view.made_directory(goal)
 
     async def _check(self, moved: ZonePath, goal: ZonePath) -> Left:
-        """Say what the store has of the directory ``moved``, if it can become ``goal``; raise what says that it can't."""
+        """Return what the store has of the directory ``moved``; raise an error if it can't become ``goal``."""
         if self._zones.is_fixed(moved) or self._zones.is_fixed(goal):
             raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
         if moved.zone != goal.zone and any(zone.is_store or zone.sends for zone in (moved.zone, goal.zone)):
@@ -94,7 +94,7 @@ class DirectoryRenames:
         return await self._whiteouts.left_of(moved, trio.current_time())
 
     def _would_send(self, directory: bytes, goal: ZonePath) -> bool:
-        """Say whether a file in ``directory`` has a final name once the directory is ``goal``: it would never be sent."""
+        """Say whether a file in ``directory`` would get a name that is sent. Renaming the directory would not send it."""
         return any(
             not self._names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])).policy.stays_here
             for path, stat in self._tree.walk(directory)

@@ -1,4 +1,4 @@
-"""renameat2(2) with RENAME_EXCHANGE: two names that lead to each other's files, where neither is an object's."""
+"""renameat2(2) with RENAME_EXCHANGE, for two names that are not sent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Exchange:
     ) -> None:
         """Exchange ``old`` in ``source``, which is at ``here``, with ``new`` in ``target``, at ``there``.
 
-        Afterwards nothing tells whether it was done; so what was where is noted before.
+        Afterwards the state does not show whether it was done. So the inodes of both names are recorded first.
         """
         involves_store = any(place.zone.is_store or place.zone.sends for place in (here, there))
         pairs = []
@@ -60,7 +60,7 @@ class Exchange:
             pairs.append((directory, name, self._nodes.local(directory, name, stat.st_ino, stat.st_mode)))
         note = b"%d %d" % (pairs[0][2].backing, pairs[1][2].backing)
         if attempt.resent and self._records.noted(attempt.number) not in (None, note):
-            return  # each is where the other was
+            return  # already exchanged
         self._records.note(attempt.number, note)
         rename_with_flags(
             self._directories.descriptor(source), old, self._directories.descriptor(target), new, RENAME_EXCHANGE

@@ -1,4 +1,4 @@
-"""A rename that an earlier daemon carried out in the tree, and perhaps not to its end: what follows is done again."""
+"""Replay of a rename that an earlier daemon carried out in the tree, perhaps without the steps that follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.index import Entries
 
 
 class RenameReplay:
-    """Finishes renames that the kernel has sent again."""
+    """Finishes renames that the kernel has resent."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class RenameReplay:
         self._queue = queue
 
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
-        """The file has its new name; bring everything else about it up to date."""
+        """The file has its new name; repeat all other steps."""
         self._directories.renamed()
         here, there = self._directories.place(source), self._directories.place(target)
         stat = self._directories.stat(target, new)

@@ -1,4 +1,4 @@
-"""rmdir: the directory goes in its store first, then here, and what the store keeps of it is hidden."""
+"""rmdir: the directory is removed in its store first, then here; what the store keeps of it is hidden."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Rmdir:
         self._ttl = ttl
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
-        """rmdir(2). A directory of a store's zone is empty when no object is left, by a LIST within the metadata TTL.
+        """rmdir(2). A directory of a store's zone is empty if a LIST within the metadata TTL shows no objects.
 
-        The store comes first: when it refuses, or does not answer, the directory is still here, to be removed once more.
+        The store comes first: if it refuses or does not answer, the directory is still here and the call can be repeated.
         """
         place = self._directories.place(parent)
         if place.zone.kind is ZoneKind.ROOT:
@@ -70,7 +70,7 @@ class Rmdir:
             self._forget_directory(place, child, name, stat, left)
 
     async def _clear_in_store(self, parent: Node, name: bytes, child: ZonePath) -> Left:
-        """Take an empty directory out of its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""
+        """Remove an empty directory from its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""
         left = await self._whiteouts.left_of(child, self._ttl.oldest_listing(child))
         if left is Left.NOTHING:
             return left
@@ -81,7 +81,7 @@ class Rmdir:
         return await self._whiteouts.left_of(child, trio.current_time())
 
     def _has_entries(self, parent: Node, name: bytes) -> bool:
-        """Say whether there is anything in a directory of the tree."""
+        """Say whether a directory of the tree has any entries."""
         if self._directories.stat(parent, name) is None:
             return False
         fd = self._tree.open_child(self._directories.descriptor(parent), name)
@@ -94,7 +94,7 @@ class Rmdir:
     def _forget_directory(
         self, place: ZonePath, child: ZonePath, name: bytes, stat: os.stat_result | None, left: Left
     ) -> None:
-        """A directory has gone here; ``left`` is what its store has of it: what others have put there is to be seen."""
+        """Update the view after a directory was removed here. ``left`` is what its store has: content stays visible."""
         self._hints.directory_gone(child.path)
         if stat is not None:
             self._marks.let_go(stat.st_ino)

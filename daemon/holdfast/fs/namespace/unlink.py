@@ -1,4 +1,4 @@
-"""unlink: the object's deletion is noted, then the name goes here."""
+"""unlink: the deletion of the object is recorded, then the name is removed here."""
 
 from __future__ import annotations
 

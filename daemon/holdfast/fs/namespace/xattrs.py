@@ -1,4 +1,4 @@
-"""Extended attributes: those of the file in the tree. Access control lists are refused: nothing would enforce them."""
+"""Extended attributes of the files in the tree. Access control lists are refused, because nothing would enforce them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRUSTED = b"trusted."
 
 
 class ExtendedAttributes:
-    """getxattr(2) and its kin. What exists only in the store has none, until one is set."""
+    """getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
     def __init__(
         self, directories: Directories, local_files: LocalFiles, updates: EntryUpdates, records: SessionRecords
@@ -31,9 +31,9 @@ class ExtendedAttributes:
         self._records = records
 
     def get(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> bytes:
-        """Return the value. ``OSError`` with ENODATA when there is none.
+        """Return the value. Raises ``OSError`` with ENODATA if there is none.
 
-        pyfuse3 asks on behalf of a setxattr with XATTR_CREATE too: the value that an earlier daemon set for it is none.
+        pyfuse3 also calls this for a setxattr with XATTR_CREATE. A value that an earlier daemon set for it does not count.
         """
         if attempt.resent and self._records.noted(attempt.number) is not None:
             raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
@@ -45,7 +45,7 @@ class ExtendedAttributes:
         return os.getxattr(file, name, follow_symlinks=follow)
 
     def names(self, node: Node, caller: Caller) -> list[bytes]:
-        """Return the names of all attributes; those of programs that are trusted are shown to root alone (xattr(7))."""
+        """Return the names of all attributes. Trusted attributes are listed for root only (xattr(7))."""
         file, follow = self._file(node)
         found = os.listxattr(file, follow_symlinks=follow) if file is not None else []
         hidden = (_PRIVATE,) if caller.uid == 0 else (_PRIVATE, _TRUSTED)
@@ -61,7 +61,7 @@ class ExtendedAttributes:
         self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
-        """Remove an attribute. ``OSError`` with ENODATA when there is none."""
+        """Remove an attribute. Raises ``OSError`` with ENODATA if there is none."""
         file, follow = await self._file_to_change(node, name)
         before = os.stat(file, follow_symlinks=follow)
         is_there = os.fsdecode(name) in os.listxattr(file, follow_symlinks=follow)
@@ -83,7 +83,7 @@ class ExtendedAttributes:
         return file, follow
 
     def _file(self, node: Node) -> tuple[int | bytes | None, bool]:
-        """Return what the os module may be given for the node's file, and as ``follow_symlinks``; None: no file."""
+        """Return the node's file as an argument for the os module, and its ``follow_symlinks``; None if there is no file."""
         if node.opened is not None and node.opened.arrival is None:
             return node.opened.fd, True
         if node.backing == 0:

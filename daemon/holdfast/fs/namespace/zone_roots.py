@@ -1,4 +1,4 @@
-"""What keeps its name: the zones of the mount."""
+"""Protection of the names of the mount's zones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from holdfast.zones import ZoneKind, ZonePath
 
 
 def check_not_root(place: ZonePath) -> None:
-    """Raise ``ZoneRootBusyError`` where ``place`` is the root of the mount: the names in it are the zones."""
+    """Raise ``ZoneRootBusyError`` if ``place`` is the root of the mount, whose entries are the zones."""
     if place.zone.kind is ZoneKind.ROOT:
         raise ZoneRootBusyError("the zones of the mount can't be renamed")

@@ -1,1 +1,1 @@
-"""What this node believes of the stores, how fresh that must be for an answer, and what is hidden from users."""
+"""Cached knowledge of the stores: its freshness, and what is hidden from users."""

@@ -1,22 +1,22 @@
-"""Which thread is about to create what: its lookups need not ask the store, because the creation that follows will.
+"""Hints that a thread is about to create a name, so that its lookups need not ask the store.
 
-Before an engine creates a file it looks whether it is there, often twice. Asking the store each time would double the
-requests. Answering from a belief could tell a reader that a file of another node does not exist, which it may take for lost
-state. So a belief is good enough only for the thread that is plainly creating:
+Engines look whether a file exists before they create it, often twice. Asking the store each time would double the requests.
+But a negative answer from the cache could tell a reader that a file of another node does not exist, and the reader may take
+that for lost state. So a cached negative answer is given only to a thread that is plainly creating:
 
-- the thread that has a temporary file open in the directory, for the name that the file is going to have;
+- the thread that has a temporary file open in the directory, for the target name of that file;
 - the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
-  creation is conditional too, so a second writer is found out by the PUT);
-- the thread that has won a name in one log of a checkpoint, in its other logs that were listed lately: it is the driver,
-  which begins by listing them, and one that has lost its checkpoint wins no further name;
-- the thread that has just created an immutable name in this directory, for further immutable ones (it invents them);
+  creation is conditional too, so the PUT detects a second writer);
+- the thread that won a name in one log of a checkpoint, for its other logs that were listed lately: it is the driver, which
+  begins by listing them, and a driver that has lost its checkpoint wins no further name;
+- the thread that has just created an immutable name in this directory, for further immutable names (it invents them);
 - the thread that has just made the directory, which the store did not have;
-- the thread that was told a moment ago that the name is not there (mkdirs(2 × stat) asks three times in a row).
+- the thread that got the same negative answer a moment ago (mkdirs(2 × stat) asks three times in a row).
 
-A thread that has made the directory, or created names of the kind, may also be waiting for a name that another node
-creates. It shows by asking for the same name again after a while: the store is asked then.
-What temporary names and logs look like is told by the checkpoint formats.
-Threads in process namespaces that the daemon doesn't see all have the number 0. They are never known.
+A thread that made the directory, or created names of this kind, may also wait for a name that another node creates. It then
+asks for the same name again after a while; the store is asked in that case.
+The checkpoint formats define temporary names and logs.
+Threads in process namespaces that the daemon doesn't see all have the number 0. They never get a hint.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MOST = 4096
 _TEMPORARY_SECONDS = 600.0
 _MAKER_SECONDS = 5.0
 _LATELY_SECONDS = 60.0
-_TOLD_SECONDS = 0.1
+_MISSING_SECONDS = 0.1
 _ASKING_SECONDS = 1.0
-"""From its first look at a name until it is created: a listing, the bytes, the PUT."""
+"""The longest time from the first lookup of a name to its creation: a listing, the bytes, the PUT."""
 
 
 class _Recent(Generic[_K]):
-    """Which thread did something to a key, and when; the oldest are forgotten."""
+    """The last thread that did something to each key, and when. An LRU cache."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class _Recent(Generic[_K]):
 
 
 class CreateHints:
-    """Recent doings by thread. ``clock`` is monotonic, in seconds. Directories are given by their paths in the tree."""
+    """Recent creations by thread. ``clock`` is monotonic, in seconds. Directories are given by their paths in the tree."""
 
     def __init__(self, clock: Callable[[], float], formats: Formats = FORMATS) -> None:
         self._formats = formats
@@ -69,7 +69,7 @@ class CreateHints:
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
         self._drivers: _Recent[bytes] = _Recent(clock)
         self._makers: _Recent[bytes] = _Recent(clock)
-        self._told: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+        self._missing: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
@@ -85,44 +85,44 @@ class CreateHints:
             self._temporaries.forget((directory, target))
 
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
-        """``thread`` created a name of ``kind`` in the store's directory."""
+        """``thread`` created a name of ``kind`` in a directory of the store."""
         self._authors.note((directory, kind), thread)
         checkpoint = self._formats.checkpoint_of_log(directory)
         if checkpoint is not None and kind.policy.created_once:
             self._drivers.note(checkpoint, thread)
 
     def directory_made(self, directory: bytes, thread: int) -> None:
-        """``thread`` made the directory, which the store did not have."""
+        """``thread`` created the directory, which the store did not have."""
         self._makers.note(directory, thread)
 
     def directory_gone(self, directory: bytes) -> None:
-        """The directory was removed: the threads that made it, or created names in it, are not about to create more."""
+        """The directory was removed: drop the hints of the threads that made it or created names in it."""
         self._makers.forget(directory)
         for kind in NameKind:
             self._authors.forget((directory, kind))
 
-    def told_missing(self, directory: bytes, name: bytes, thread: int) -> None:
-        """``thread`` was told that the store, asked just then, does not have ``name``."""
-        self._told.note((directory, name), thread)
+    def answered_missing(self, directory: bytes, name: bytes, thread: int) -> None:
+        """``thread`` got the answer that ``name`` does not exist, straight from the store."""
+        self._missing.note((directory, name), thread)
 
-    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
-        """Say whether ``thread`` looks at ``name`` because it is about to create it.
+    def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
+        """Say whether ``thread`` looks up ``name`` because it is about to create it.
 
-        ``belief_seconds``: how long ago the store was asked for all names in the directory; infinite when it never was.
+        ``listing_age_seconds`` is the age of the directory's listing; infinite if it was never listed.
         """
         return (
             self._temporaries.was((directory, name), thread, _TEMPORARY_SECONDS)
-            or self._told.was((directory, name), thread, _TOLD_SECONDS)
-            or (self._goes_on(directory, kind, thread, belief_seconds) and self._does_not_wait(directory, name, thread))
+            or self._missing.was((directory, name), thread, _MISSING_SECONDS)
+            or (self._goes_on(directory, kind, thread, listing_age_seconds) and self._does_not_wait(directory, name, thread))
         )
 
-    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, belief_seconds: float) -> bool:
+    def _goes_on(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         if self._makers.was(directory, thread, _MAKER_SECONDS):
             return True
         if self._authors.was((directory, kind), thread, kind.policy.creator_seconds):
-            return belief_seconds < math.inf
+            return listing_age_seconds < math.inf
         checkpoint = self._formats.checkpoint_of_log(directory)
-        if checkpoint is None or not kind.policy.created_once or belief_seconds > _LATELY_SECONDS:
+        if checkpoint is None or not kind.policy.created_once or listing_age_seconds > _LATELY_SECONDS:
             return False
         return self._drivers.was(checkpoint, thread, kind.policy.creator_seconds)
 

@@ -1,7 +1,7 @@
-"""Objects that a sweep of this daemon's has deleted in the store: what this node has and believes of them follows.
+"""Follow-up to deletions in the store by this daemon's sweeps: cached copies and listings are dropped.
 
-The copies go as after an eviction, but for good: who has one open keeps reading it. The kernel forgets the names, and the
-beliefs about directories hear of it, so that no LIST that was under way brings a name back.
+Copies are dropped as by an eviction, but are not fetched again; open files stay readable. The kernel's names are
+invalidated. The cached listings record the deletions, so that a LIST under way does not bring a name back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IN_ONE_GO = 50
 
 
 class DeletedObjects:
-    """This node's side of ``checkpoints.sweeps``: zones are the stores' names, keys those of their objects."""
+    """The local side of ``checkpoints.sweeps``. ``zone`` is the name of a store, ``key`` the key of one of its objects."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DeletedObjects:
         self._invalidation = invalidation
 
     def in_use(self, zone: str, key: str) -> bool:
-        """Say whether bytes of the object are only here, or may be: nothing of it may be deleted then."""
+        """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""
         inode = self._tree.inode(_path(zone, key))
         if not inode:
             return False
@@ -52,19 +52,19 @@ class DeletedObjects:
         return entry is None or entry.state is not EntryState.CLEAN
 
     async def gone(self, zone: str, keys: list[str]) -> None:
-        """Forget objects, some at a time, for requests are answered in between; then the kernel has forgotten them too."""
-        untold: list[tuple[int, bytes]] = []
+        """Forget objects in batches, serving requests in between. On return the kernel has dropped the names too."""
+        to_invalidate: list[tuple[int, bytes]] = []
         for index, key in enumerate(keys):
-            self._gone(zone, key, untold)
+            self._gone(zone, key, to_invalidate)
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
-        await trio.to_thread.run_sync(self._tell, untold)
+        await trio.to_thread.run_sync(self._invalidate, to_invalidate)
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
-        """Believe nothing any more of a directory that the store may have removed.
+        """Drop the cached listings of a directory that the store may have removed.
 
-        The one here stays, for somebody may be about to write into it, until a listing shows that nothing implies it any
-        more; unless it is gone ``for_good``, and empty.
+        The local directory stays, because somebody may be about to write into it, until a listing shows that nothing
+        implies it. With ``for_good`` an empty one is removed at once.
         """
         path = _path(zone, key)
         inode = self._tree.inode(path)
@@ -75,8 +75,8 @@ class DeletedObjects:
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
 
-    def _gone(self, zone: str, key: str, untold: list[tuple[int, bytes]]) -> None:
-        if self.in_use(zone, key):  # somebody has begun to write it anew
+    def _gone(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
+        if self.in_use(zone, key):  # it is being written again
             return
         path = _path(zone, key)
         parent, _, name = path.rpartition(b"/")
@@ -89,10 +89,10 @@ class DeletedObjects:
         if node is not None and not node.is_directory:
             self._nodes.drop_path(path)
         if directory is not None:
-            untold.append((directory.id, name))
+            to_invalidate.append((directory.id, name))
 
-    def _tell(self, untold: list[tuple[int, bytes]]) -> None:
-        for directory, name in untold:
+    def _invalidate(self, to_invalidate: list[tuple[int, bytes]]) -> None:
+        for directory, name in to_invalidate:
             self._invalidation.invalidate_now(directory, name)
 
     def _drop_copy(self, path: bytes) -> None:

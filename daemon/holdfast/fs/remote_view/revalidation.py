@@ -1,8 +1,8 @@
-"""How fresh a belief about the store must be for an answer to rest on it; where it is not, the store is asked.
+"""Freshness of the cached view of a store: if an answer needs a newer one, the store is asked.
 
-A name that is believed to be there needs less than one that is not: a negative answer decides too much to be given from a
-belief. Names that may be replaced are asked about again after the metadata TTL, what only shines through in a working
-directory after the fallback TTL.
+A positive answer may be older than a negative one, which is too important to be given from the cache. Names that may be
+replaced are checked again after the metadata TTL. Names in a working directory for which the store is only the fallback are
+checked again after the fallback TTL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.zones import ZonePath
 
 
 class Revalidation:
-    """What is believed of names in zones with a store. Raises ``RemoteError`` where the store is asked."""
+    """Cached names in zones with a store. Raises ``RemoteError`` if the store has to be asked."""
 
     def __init__(self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, ttl: TimeToLive, events: EventLog) -> None:
         self._view = view
@@ -35,20 +35,20 @@ class Revalidation:
         self._ttl = ttl
 
     def fresh_listing(self, place: ZonePath) -> CachedListing:
-        """Return what is believed of a directory. Raises ``trio.WouldBlock`` when that is too old."""
+        """Return the cached listing of a directory. Raises ``trio.WouldBlock`` if it is too old."""
         listing = self._view.listing(place)
         if listing.listed_at < self._ttl.oldest_listing(place):
             raise trio.WouldBlock
         return listing
 
     async def refreshed(self, place: ZonePath, name: bytes) -> CachedListing:
-        """Return a listing that is fresh enough for what is believed of ``name``, asking the store once if need be."""
+        """Return a listing that is fresh enough for ``name``. Asks the store at most once."""
         listing = self._view.listing(place)
         await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True, insist=False)
         return listing
 
     async def known_object(self, place: ZonePath, name: bytes) -> KnownObject | None:
-        """Return what the store says of the object ``name`` now, asking it whatever is believed."""
+        """Return the store's current version of the object ``name``. Always asks the store."""
         try:
             await self.ask(place, self._view.listing(place), name, trio.current_time(), for_others=False)
             return self._view.listing(place).object(name)
@@ -65,7 +65,10 @@ class Revalidation:
         for_others: bool,
         insist: bool = True,
     ) -> None:
-        """Bring the belief about ``name`` up to ``not_before``. ``for_others``: it will do for further names by then."""
+        """Make what is cached about ``name`` at least as new as ``not_before``.
+
+        With ``for_others``, further names of the directory will be asked for: a LIST may be cheaper than a HEAD.
+        """
         if listing.listed_at >= not_before:
             return
         if listing.is_worth_listing(for_others=for_others):
@@ -74,7 +77,7 @@ class Revalidation:
             await listing.ask_about(name, self._view.object_at(place, name).key, insist=insist)
 
     async def learn(self, place: ZonePath, name: bytes) -> None:
-        """Bring the belief about a name that is not here up to what its kind demands."""
+        """Make what is cached about a name that is not local as fresh as its kind requires."""
         listing = self._view.listing(place)
         if not place.zone.is_store:
             await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
@@ -85,19 +88,19 @@ class Revalidation:
             await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
 
     async def is_removed_directory(self, place: ZonePath, name: bytes) -> bool:
-        """Say whether all that the store has of a name is an empty directory that was removed here."""
+        """Say whether the store has nothing of the name but an empty directory that was removed here."""
         if not place.zone.is_store or not self._view.listing(place).has_directory(name):
             return False
         child = ZonePath(place.zone, place.child_path(name))
         with self._asking(place, self._view.listing(child), name) as insist:
             return await self._whiteouts.hides(child, trio.current_time(), insist=insist)
-        return True  # the zone goes on without the store
+        return True  # the zone serves without the store
 
     @contextmanager
     def _asking(self, place: ZonePath, listing: CachedListing, name: bytes) -> Iterator[bool]:
-        """Ask the store about an unknown name inside, by ``listing``, and insist if told so.
+        """Context for asking the store about an unknown name; yields whether an unavailable store is an error.
 
-        An ``async`` zone goes on without the store in a directory that it has listed.
+        An ``async`` zone serves without the store in directories that it has listed.
         """
         goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
         try:

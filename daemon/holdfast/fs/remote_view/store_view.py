@@ -1,4 +1,4 @@
-"""The stores behind the zones: which store, which object, and what is believed of a directory."""
+"""Access to the stores behind the zones: store, object and cached listing by place."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from holdfast.zones import Zone, ZonePath
 
 
 class StoreView:
-    """Answers by place, for zones that have a store."""
+    """Lookups by place, for zones that have a store."""
 
     def __init__(self, remotes: Mapping[str, Remote], marks: NameMarks) -> None:
         self._remotes = remotes
         self._marks = marks
 
     def remote_of(self, zone: Zone) -> Remote:
-        """Return the store behind a zone that has one."""
+        """Return the store behind a zone. The zone must have one."""
         assert zone.remote is not None
         return self._remotes[zone.remote]
 
     def deletions_of(self, zone: Zone) -> Deletions:
-        """Return what is still to be deleted in the store behind a zone that has one."""
+        """Return the pending deletions in the store behind a zone."""
         return self.remote_of(zone).deletions
 
     def ownership_of(self, zone: Zone) -> Ownership:
-        """Return who owns what comes from the store behind a zone that has one."""
+        """Return the ownership of entries from the store behind a zone."""
         return self.remote_of(zone).ownership
 
     def object_at(self, place: ZonePath, name: bytes) -> ObjectPath:
-        """Return the object at this name. Raises ``NameNotStorableError``."""
+        """Return the object of this name. Raises ``NameNotStorableError``."""
         path = place.child_path(name)
         return ObjectPath(path, self.remote_of(place.zone), key_text(place.zone.key_of(path)))
 
     def listing(self, place: ZonePath) -> CachedListing:
-        """Return what is believed of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
+        """Return the cached listing of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
         return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))
 
     def forget_below(self, place: ZonePath) -> None:
-        """Believe nothing any more of the store's directory behind ``place``, nor of those below it."""
+        """Drop the cached listings of the store's directory behind ``place`` and of all below it."""
         self.remote_of(place.zone).directories.forget_below(self.listing(place).key)
 
     async def flush_deletions(self, place: ZonePath) -> None:
-        """Return when the store has been told of all that was deleted below ``place``. Raises ``RemoteError``."""
+        """Return when all pending deletions below ``place`` have been carried out. Raises ``RemoteError``."""
         deletions = self.deletions_of(place.zone)
         prefix = place.path + b"/"
         await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
@@ -52,7 +52,7 @@ class StoreView:
     def made_directory(self, place: ZonePath) -> None:
         """The directory at ``place`` was made here, under a name that was free. Raises ``NameNotStorableError``.
 
-        Nothing hides it any more. The store has none, unless it has one that was hidden.
+        Removes its whiteout. Its listing is known to be empty, unless a directory of the store was hidden.
         """
         was_hidden = self._marks.is_whited_out(place.path)
         self._marks.uncover(place.path)
@@ -61,7 +61,7 @@ class StoreView:
 
 
 def key_text(key: bytes) -> str:
-    """Return an object key as text. Raises ``NameNotStorableError`` for names that no store can keep."""
+    """Return an object key as text. Raises ``NameNotStorableError`` for names that no store accepts."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What is hidden from users: Holdfast's own names, what was removed here, and what other than zones lies in the root."""
+"""Names hidden from users: Holdfast's own, those removed here, and files in the mount's root that are no zones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.index import NameMarks
 from holdfast.zones import ZoneKind, ZonePath
 
 RESERVED = b".holdfast"
-"""The directory in the root of a store that holds what is on its way (``remote.keys``)."""
+"""The directory in the root of a store that holds uploads under way (``remote.keys``)."""
 
 
 class Visibility:
-    """Answers for lookups, listings and creations. ``top_names`` are the names in the root of the mount."""
+    """Filters for lookups, listings and creations. ``top_names`` are the names in the root of the mount."""
 
     def __init__(self, view: StoreView, marks: NameMarks, whiteouts: Whiteouts, top_names: Iterable[bytes]) -> None:
         self._view = view
@@ -24,34 +24,34 @@ class Visibility:
         self._top_names = frozenset(top_names)
 
     def is_reserved(self, place: ZonePath, name: bytes) -> bool:
-        """Say whether a name is Holdfast's own: nobody sees or makes it."""
+        """Say whether a name is Holdfast's own, which users can neither see nor create."""
         return name == RESERVED and place.zone.remote is not None and place.path == place.zone.prefix
 
     def hides_object(self, directory: Node, place: ZonePath, name: bytes) -> bool:
-        """Say whether what the store may have under a name that is not here is not to be seen.
+        """Say whether an object of the store under a name that is not local is hidden.
 
-        Of directories that were removed in a store's zone only the store can tell (``hides_directory``).
+        For directories that were removed in a store's zone only the store can tell (``may_hide_directory``).
         """
         path = place.child_path(name)
         if place.zone.is_store:
             return self._view.deletions_of(place.zone).pending(path)
         if directory.backing and self._marks.is_held(directory.backing):
-            return True  # a directory made in a working directory has no counterpart in the store
+            return True  # a directory made in a working directory has no fallback
         return self._marks.is_whited_out(path)
 
     def may_hide_directory(self, place: ZonePath, name: bytes) -> bool:
-        """Say whether a directory of a store's zone was removed here while the store kept an empty one.
+        """Say whether a directory of a store's zone was removed here while the store kept it.
 
-        There may be something in it by now: ``Whiteouts`` finds out.
+        It may have content by now: ask ``Whiteouts``.
         """
         return place.zone.is_store and self._marks.is_whited_out(place.child_path(name))
 
     async def hidden_names(self, place: ZonePath) -> list[bytes]:
-        """Return the names in a directory of a store's zone that the store has and nobody sees. Raises ``RemoteError``."""
+        """Return the hidden names among those that the store has in a directory of its zone. Raises ``RemoteError``."""
         return await self._whiteouts.names_in(place) + self._view.deletions_of(place.zone).pending_in(place.path)
 
     def shown(self, place: ZonePath, files: dict[bytes, int]) -> dict[bytes, int]:
-        """Leave out of what was found in a directory what is not for users. ``files`` may be changed."""
+        """Return the visible part of the names found in a directory. May change ``files``."""
         if place.zone.kind is ZoneKind.ROOT:
             return {name: file for name, file in files.items() if name in self._top_names}
         if self.is_reserved(place, RESERVED):

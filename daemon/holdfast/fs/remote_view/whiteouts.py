@@ -1,8 +1,8 @@
-"""Directories of a store that were removed here while the store keeps an empty one.
+"""Whiteouts: directories that were removed here while the store keeps an empty one.
 
-That is what a marker object (``dir/``) of another tool leaves, or a directory of a ``file://`` store that holds something
-foreign. A whiteout in the index keeps it from being seen as an empty directory again. It hides nothing else: what others
-put there later is seen, and once a LIST shows that, or that the directory has gone, the whiteout goes.
+A store keeps one if another tool left a marker object (``dir/``), or if a directory of a ``file://`` store holds foreign
+entries. A whiteout in the index keeps users from seeing the empty directory again. It hides nothing else: what others put
+there later is visible. The whiteout is removed once a LIST shows such content, or that the directory is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.zones import ZonePath
 
 
 class Left(Enum):
-    """What a store has of a directory, as far as this node is to see it."""
+    """What a store has left of a directory, as far as users of this node may see it."""
 
     NOTHING = auto()
     EMPTY = auto()
@@ -24,10 +24,10 @@ class Left(Enum):
 
 
 class Whiteouts:
-    """Looks into directories of stores' zones; what fallback zones hide is not its matter.
+    """Checks directories of stores' zones. Fallback zones are not its concern.
 
-    ``not_before`` is, as in ``CachedListing.ask``, the trio time at which the LIST must have begun. What is hidden in turn
-    within a directory is known as well as the metadata TTL demands. All methods raise ``RemoteError``.
+    ``not_before`` is the earliest trio time at which the LIST may have begun, as in ``CachedListing.ask``. Hidden
+    directories inside a directory are checked as the metadata TTL requires. All methods raise ``RemoteError``.
     """
 
     def __init__(self, view: StoreView, marks: NameMarks, ttl: TimeToLive) -> None:
@@ -36,7 +36,7 @@ class Whiteouts:
         self._ttl = ttl
 
     async def left_of(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> Left:
-        """Say what there is, apart from what this node is about to delete, and from what it hides."""
+        """Say what the store has in a directory, without pending deletions and hidden directories."""
         listing = self._view.listing(directory)
         await listing.ask(not_before, insist=insist)
         deletions = self._view.deletions_of(directory.zone)
@@ -49,7 +49,7 @@ class Whiteouts:
         return Left.EMPTY if listing.exists else Left.NOTHING
 
     async def hides(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> bool:
-        """Say whether a directory that the store has is not to be seen here."""
+        """Say whether a directory that the store has is hidden here."""
         if not self._marks.is_whited_out(directory.path):
             return False
         if await self.left_of(directory, not_before, insist=insist) is Left.EMPTY:
@@ -58,7 +58,7 @@ class Whiteouts:
         return False
 
     async def names_in(self, place: ZonePath) -> list[bytes]:
-        """Return the names of directories in the one at ``place`` that are not to be seen here."""
+        """Return the names of hidden directories in the one at ``place``."""
         listing = self._view.listing(place)
         names = (path[len(place.path) + 1 :] for path in self._marks.whited_out_below(place.path))
         return [

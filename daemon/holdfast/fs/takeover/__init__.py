@@ -1,1 +1,1 @@
-"""Taking over from an earlier daemon the inodes and open files that the kernel goes on using."""
+"""Taking over the nodes and open files that the kernel still uses from an earlier daemon."""

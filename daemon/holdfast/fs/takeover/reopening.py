@@ -1,8 +1,8 @@
-"""Taking over from an earlier daemon what the kernel goes on using: nodes, and the files that are open.
+"""Takeover of nodes and open files that the kernel still uses from an earlier daemon.
 
-A file that was open is opened again and keeps its backing id, which the kernel holds it by. One that was still arriving is
-fetched anew. One whose last handle was released, but not seen to, is seen to now. What was written meanwhile is known by
-size and time, as ever (``unseen``).
+An open file is reopened and keeps its backing id, which the kernel uses. A file that was still being fetched is fetched
+again. A file whose last handle was released, but whose release was not finished, is finished now. Bytes written meanwhile
+are detected by size and time as usual (``passthrough_writes``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("holdfast.fs")
 
 
 class Takeover:
-    """Carried out once, before the first request is read. ``run`` needs the fetcher; ``finish`` all background work."""
+    """Runs once, before the first request is read. ``run`` needs the fetcher, ``finish`` all background work."""
 
     def __init__(self, base: Foundation, files: FileSystem) -> None:
         self._nodes = base.nodes
@@ -41,7 +41,7 @@ class Takeover:
         self._released: list[OpenFile] = []
 
     async def run(self) -> int:
-        """Find the nodes and open the files; return how many files are open."""
+        """Find the nodes and reopen the files; return the number of open files."""
         names = await trio.to_thread.run_sync(names_in, self._store.tree)
         self._unlinks.inherit(names)
         self._recovery.load(self._nodes, names)
@@ -56,7 +56,7 @@ class Takeover:
                 backing_id=record.backing_id or None,
                 served=bool(record.version),
             )
-            if record.writes and opened.arrival is None:  # a write waits until all is here: nothing was written
+            if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
             if not record.handles:
                 self._released.append(opened)
@@ -64,12 +64,12 @@ class Takeover:
         return len(records)
 
     def finish(self) -> None:
-        """Carry out the releases that the earlier daemon had begun."""
+        """Finish the releases that the earlier daemon had begun."""
         for opened in self._released:
             self._releasing.finish(opened)
 
     def _free_orphans(self) -> None:
-        """Let go of files without a name that nobody has open: their numbers are free for other files."""
+        """Release nameless files that are not open, so that their inode numbers can be reused."""
         open_inodes = {node.backing for node in self._nodes.all() if node.opened is not None and not node.is_named}
         for inode in self._store.orphanage.inodes() - open_inodes:
             self._store.orphanage.release(inode)
@@ -98,7 +98,7 @@ class Takeover:
         return opened
 
     async def _check_version(self, node: Node, version: int) -> None:
-        """Raise ``StaleNodeError`` when the store has another version by now than the one that was read of."""
+        """Raise ``StaleNodeError`` if the store no longer has the version of which part was read."""
         if not version or node.parent is None:
             return
         place = self._directories.place(node.parent)
@@ -108,9 +108,9 @@ class Takeover:
             raise StaleNodeError("it was replaced or removed in the store while it was read")
 
     def _lost(self, record: OpenRecord) -> OpenFile:
-        """Return what stands for a file whose bytes are out of reach: whoever reads it by the daemon is told so.
+        """Return a placeholder for a file whose bytes are out of reach: reads through the daemon and commits fail.
 
-        Who wrote to it is too. A file without a name that is no orphan has lost a write-once name to another writer.
+        A nameless file that is no orphan has lost a write-once name to another writer.
         """
         node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, 0, False, [])
         name, fd = self._store.staging.create(0)

@@ -1,1 +1,1 @@
-"""The rooms of the file system, put together: each module here makes the parts of one or two rooms."""
+"""Assembly of the file system's packages: each module makes the parts of one or two of them."""

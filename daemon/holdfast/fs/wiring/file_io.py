@@ -1,4 +1,4 @@
-"""The parts of ``file_io``, put together."""
+"""Assembly of ``file_io``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.fs.wiring.writeback import SendingParts
 
 
 class FileParts:
-    """Open files. ``file_closed`` is called with each node whose last handle went."""
+    """Open files. ``file_closed`` is called with each node after its last handle."""
 
     def __init__(
         self, base: Foundation, views: ViewParts, sending: SendingParts, file_closed: Callable[[Node], None]

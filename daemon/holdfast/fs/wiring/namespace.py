@@ -1,4 +1,4 @@
-"""The parts of ``namespace``, put together."""
+"""Assembly of ``namespace``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.fs.wiring.writeback import SendingParts
 
 
 class NameParts:
-    """All that is done by names, and to attributes."""
+    """Operations by name, and on attributes."""
 
     def __init__(
         self, base: Foundation, views: ViewParts, sending: SendingParts, files: FileParts, rules: DirectoryRules

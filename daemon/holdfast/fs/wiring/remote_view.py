@@ -1,4 +1,4 @@
-"""The parts of ``remote_view``, put together."""
+"""Assembly of ``remote_view``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.fs.remote_view.whiteouts import Whiteouts
 
 
 class ViewParts:
-    """How the stores are seen from here."""
+    """The view of the stores."""
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts

@@ -1,4 +1,4 @@
-"""link and rename, put together: they take something of every room."""
+"""Assembly of link and rename, which use parts of every package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.fs.wiring.writeback import SendingParts
 
 
 class RenameParts:
-    """Names that appear beside others, or in place of one."""
+    """Operations that add or replace names."""
 
     def __init__(
         self, base: Foundation, views: ViewParts, sending: SendingParts, files: FileParts, lost_names: LostNames

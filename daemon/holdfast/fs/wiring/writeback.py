@@ -1,4 +1,4 @@
-"""The parts of ``writeback`` and ``integrity``, put together."""
+"""Assembly of ``writeback`` and ``integrity``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.fs.writeback.writeback_queue import WritebackQueue
 
 
 class SendingParts:
-    """What sends objects and takes them back, and what checks their copies."""
+    """Sending and deleting objects, and checking their copies."""
 
     def __init__(self, base: Foundation, views: ViewParts) -> None:
         parts = base.parts

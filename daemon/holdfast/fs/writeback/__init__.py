@@ -1,1 +1,1 @@
-"""From bytes in a file to an object in a store: at once, or later from a queue."""
+"""Sending files to the stores, at once or later from a queue."""

@@ -1,4 +1,4 @@
-"""Which version of an object a name stands for: what a deletion of the name is to delete."""
+"""The version of an object that a deletion of its name must delete."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from holdfast.index import CachedName, Entries, EntryState
 from holdfast.zones import ZonePath
 
 _OWN = "own"
-"""An etag that no object has. What is deleted then is an object with this node's signature, whichever version it is
-(``transfer.conditional_delete``)."""
+"""An etag that no object has. It stands for any object with this node's signature (``transfer.conditional_delete``)."""
 
 
 class ObjectVersions:
-    """Answers for names in zones over stores. ``stat`` is always the attributes of the file here; None: there is none."""
+    """Versions of names in zones over stores. ``stat`` is always that of the local file, or None without one."""
 
     def __init__(self, view: StoreView, policy: NamePolicy, entries: Entries) -> None:
         self._view = view
@@ -24,7 +23,7 @@ class ObjectVersions:
         self._entries = entries
 
     def known(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> CachedName | None:
-        """Return the version that the store has under this name, as far as is known here; None when none is."""
+        """Return the version that the store has under this name, as far as it is known here; None if unknown."""
         if not self._policy.sends(place, name):
             return None
         path = place.child_path(name)
@@ -35,9 +34,10 @@ class ObjectVersions:
         return entry.name_at(path) if entry is not None else None
 
     def to_delete(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> CachedName | None:
-        """Return the version that must go with the name; None when the store has nothing to delete.
+        """Return the version to delete along with the name; None if the store has nothing to delete.
 
-        A PUT may have stored one though nobody has had its answer: then whichever is this node's own must go.
+        If a PUT was sent but its reply was lost, the store may have an object: then any object of this node is to be
+        deleted.
         """
         version = self.known(place, name, stat)
         if version is not None or stat is None or not stat_module.S_ISREG(stat.st_mode):
@@ -47,15 +47,15 @@ class ObjectVersions:
         return None if is_sent or not self._policy.sends(place, name) else self._own(place, name)
 
     def left_by_earlier_daemon(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> CachedName | None:
-        """Return the version that must go with a name which an earlier daemon took away here.
+        """Return the version to delete for a name that an earlier daemon removed.
 
-        None when its deletion is noted already. What another node has put there stays.
+        None if its deletion is already recorded. An object that another node has stored meanwhile stays.
         """
         own = self._own(place, name)
         return own and (self.known(place, name, stat) or own)
 
     def _own(self, place: ZonePath, name: bytes) -> CachedName | None:
-        """Return what stands for the object that this node has stored; None when its deletion is noted already."""
+        """Return what stands for any object of this node; None if its deletion is already recorded."""
         path = place.child_path(name)
         is_noted = self._view.deletions_of(place.zone).pending(path)
         return None if is_noted else CachedName(path, _OWN, 0)

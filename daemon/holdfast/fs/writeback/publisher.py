@@ -1,10 +1,10 @@
-"""A name's object appears: the bytes of a file are stored under a name, and its entry says so.
+"""Publishing: the bytes of a file are stored as the object of a name, and its entry records that.
 
-Only one PUT of a name is under way at a time: of two, the later one must not be overtaken by the earlier. And a name may go
-while its object is on the way: then the object goes too.
+Only one PUT per name is under way at a time, so that an earlier one can't overtake a later one. If a name is removed during
+its PUT, the object is deleted again.
 
-The local change of the name follows directly, without an await between, so that the two never come apart in this process.
-A crash after the PUT and before the local step leaves the object whole in the store and the file under its old name.
+The local change of the name follows without an await in between, so that both happen or neither does within this process.
+A crash after the PUT and before the local step leaves the whole object in the store and the file under its old name.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _MOST_SENDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An object that the store has, and the state of the file whose bytes it holds."""
+    """A stored object, and the state of the file when its bytes were read."""
 
     path: bytes
     info: ObjectInfo
     fingerprint: Fingerprint
     stable: bool
-    """Whether the file was left alone while it was read."""
+    """Whether the file did not change while it was read."""
     stamp: tuple[int, int]
 
     def holds(self, stat: os.stat_result) -> bool:
-        """Say whether these are the bytes of the file ``stat``: only then is it clean."""
+        """Say whether these are the bytes of the file ``stat``; only then is it clean."""
         return self.stable and self.stamp == stamp_of(stat)
 
 
 class Publisher:
-    """Sends, by place and name."""
+    """Sends files by place and name."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Publisher:
         self._under_way = NodeLocks()
 
     async def send(self, fd: int, place: ZonePath, name: bytes, *, create_only: bool) -> Sent:
-        """Store the bytes behind ``fd`` as the object of ``name``, which is about to appear here.
+        """Store the bytes behind ``fd`` as the object of ``name``, which is about to be created here.
 
-        With ``create_only`` it must not exist in the store: ``WriteOnceError``. Raises ``RemoteError`` when the store does
-        not take the object; nothing has changed here then.
+        With ``create_only`` the object must not exist: raises ``WriteOnceError``. Raises ``RemoteError`` if the store
+        refuses the object; nothing has changed here then.
         """
         target = self._view.object_at(place, name)
         async with self._under_way.of(target.path):
@@ -87,7 +87,7 @@ class Publisher:
     async def send_named(
         self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool]
     ) -> Sent | None:
-        """``send`` of a file that has the name as long as ``is_named``; None when it lost it: it leaves no object then."""
+        """``send`` for a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``."""
         target = self._view.object_at(place, name)
         async with self._under_way.of(target.path):
             if not is_named():
@@ -117,7 +117,7 @@ class Publisher:
         return Sent(target.path, info, fingerprint, stable, before)
 
     def created_by(self, place: ZonePath, name: bytes, caller: Caller) -> None:
-        """Remember whose creation succeeded: its next lookups here are those of a writer."""
+        """Record that the caller's creation succeeded: its next lookups here are those of a writer."""
         self._hints.created(place.path, self._policy.kind_of(place, name), caller.pid)
 
     def record(
@@ -125,9 +125,8 @@ class Publisher:
     ) -> None:
         """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
 
-        ``others_unsent``: the file has other names, under which the store does not have them yet. Of a file that is open,
-        and has changed meanwhile, the rest is unsent; one that may change at any time is not clean
-        (``file_io.passthrough_writes``).
+        ``others_unsent``: the file has other names under which it is not stored yet. If an open file has changed during
+        the upload, it stays unsent. If it may change at any time, it is not marked clean (``file_io.passthrough_writes``).
         """
         node = self._nodes.of_backing(stat.st_ino)
         opened = node.opened if node is not None else None
@@ -153,7 +152,7 @@ class Publisher:
         self._entries.put(stat.st_ino, entry)
 
     def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
-        """An object is in the store: so are, by implication, the directories above it."""
+        """Add a stored object, and the directories that it implies, to the cached listings."""
         path = place.child_path(name)
         if self._marks.is_whited_out(path):
             self._marks.uncover(path)
@@ -167,7 +166,7 @@ class Publisher:
             self._view.listing(place).put_directory(last)
 
     async def _learn(self, place: ZonePath, name: bytes, target: ObjectPath) -> None:
-        """Bring the belief about a name up to date that turned out to be taken."""
+        """Update the cached listing for a name that turned out to be taken."""
         try:
             self._view.listing(place).put(name, await target.remote.access.head(target.key))
         except ObjectMissingError:

@@ -1,6 +1,6 @@
-"""A name's object goes: its deletion is noted, or what the store has under the name is hidden.
+"""Retraction: when a name is removed, the deletion of its object is recorded, or the fallback object is hidden.
 
-The local change of the name follows directly, without an await between, so that the two never come apart in this process.
+The local change of the name follows without an await in between, so that both happen or neither does within this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.zones import ZonePath
 
 
 class Retraction:
-    """Takes objects back, by place and name."""
+    """Removes objects by place and name."""
 
     def __init__(
         self,
@@ -36,9 +36,10 @@ class Retraction:
         self._fetcher = fetcher
 
     def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> None:
-        """The name is about to go here: its object is to be deleted; where the store only shines through, it is hidden.
+        """The name is about to be removed here. Schedules the deletion of its object; where the store is the fallback, hides
+        it.
 
-        ``stat`` is the file's, if there is one.
+        ``stat`` is that of the local file, if there is one.
         """
         path = place.child_path(name)
         self._fetcher.detach(path)
@@ -51,7 +52,7 @@ class Retraction:
             self.delete_object(place, name, version)
 
     def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> None:
-        """Note that the object of a name is to be deleted: this version of it (``ObjectVersions``)."""
+        """Schedule the deletion of this version of a name's object (``ObjectVersions``)."""
         listing = self._view.listing(place)
         listing.remove(name)
         self._view.deletions_of(place.zone).schedule(version)
@@ -59,18 +60,18 @@ class Retraction:
             self._hold(place)
 
     def _hold(self, place: ZonePath) -> None:
-        """The directory has lost its last object: it stays all the same, until somebody removes it."""
+        """Keep the directory, which has lost its last object, until somebody removes it."""
         inode = self._tree.inode(place.path)
         if inode:
             self._marks.hold(inode)
 
     def let_go(self, place: ZonePath) -> None:
-        """There is an object in the directory: if it was held, it stays no longer than its objects."""
+        """The directory has an object again: from now on it exists only as long as its objects."""
         inode = self._tree.inode(place.path)
         if inode and self._marks.is_held(inode):
             self._marks.let_go(inode)
 
     def _is_held(self, place: ZonePath) -> bool:
-        """Say whether the directory exists here although no object implies it."""
+        """Say whether the directory is kept although no object implies it."""
         inode = self._tree.inode(place.path)
         return inode != 0 and self._marks.is_held(inode)

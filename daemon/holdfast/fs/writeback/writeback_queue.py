@@ -1,7 +1,7 @@
-"""Files of ``async`` zones that are still to be sent: safe and marked on this disk, sent in the background until it works.
+"""The writeback queue: files of ``async`` zones that are durable and marked here, and are sent in the background.
 
-A file is sent under the name it has when its turn comes; one that is gone by then is not sent. Neither a crash nor a power
-cut nor a lost index forgets a file: the mark is on the file itself (``store.unsent_marks``).
+A file is sent under the name that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. No
+crash, power cut or lost index loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSE_SECONDS = 5.0
 
 
 class WritebackQueue:
-    """The files to send, by path, in the order in which they were written. ``run`` sends them."""
+    """Paths of the files to send, oldest first. ``run`` sends them."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class WritebackQueue:
         return len(self._paths)
 
     def takes(self, place: ZonePath) -> bool:
-        """Say whether what is written at ``place`` is sent later."""
+        """Say whether files written at ``place`` are sent later."""
         return place.zone.durability is Durability.ASYNC
 
     async def keep(self, fd: int) -> None:
-        """Make the bytes behind ``fd`` safe on this disk, marked as unsent. Raises ``OSError``."""
+        """Make the bytes behind ``fd`` durable on this disk and mark them unsent. Raises ``OSError``."""
         mark_unsent(fd)
         await trio.to_thread.run_sync(os.fsync, fd)
 
     async def keep_named(self, fd: int, path: bytes) -> None:
-        """Send the file behind ``fd``, which was kept, under ``path`` too, a name that it has got since.
+        """Queue the file behind ``fd``, which ``keep`` has marked, for ``path`` too, a name that it got later.
 
-        Who has begun to send it under other names leaves the mark that is made now. Raises ``OSError``.
+        An upload that has begun under its other names does not remove the new mark. Raises ``OSError``.
         """
         was_kept = is_unsent(fd)
         mark_unsent(fd)
@@ -75,13 +75,13 @@ class WritebackQueue:
             await trio.to_thread.run_sync(os.fsync, fd)
 
     def add(self, path: bytes) -> None:
-        """Send the file at ``path`` when its turn comes."""
+        """Queue the file at ``path``."""
         self._paths[path] = None
         self._changed.set()
         self._changed = trio.Event()
 
     async def run(self) -> None:
-        """Send what an earlier run left, then whatever comes, until cancelled."""
+        """Send the files of an earlier run, then all that are queued, until cancelled."""
         for path in await trio.to_thread.run_sync(self._left_over):
             self.add(path)
         while True:
@@ -98,7 +98,7 @@ class WritebackQueue:
         """Send one file; False when it must be tried again."""
         try:
             if not stat_module.S_ISREG(self._tree.stat(path).st_mode):
-                return True  # the name leads elsewhere now
+                return True  # the name leads to another file now
             fd = self._tree.open_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return True
@@ -117,9 +117,9 @@ class WritebackQueue:
         return False
 
     async def _send_marked(self, path: bytes, fd: int, mark: bytes) -> bool:
-        """Send a file under all its names; the mark goes when the store has the bytes under each of them.
+        """Send a file under all its names. The mark is removed once the store has the bytes under each of them.
 
-        Names of a store that is not configured wait for the daemon to which it is.
+        Names of a store that is not configured stay marked, for a daemon that has the store.
         """
         inode = os.fstat(fd).st_ino
         names = self._names_of(inode, path)
@@ -129,7 +129,7 @@ class WritebackQueue:
             return True
         stable = all(sent.stable for sent in sents)
         all_sent = stable and reachable == names
-        others_unsent = not (all_sent and unmark_unsent(fd, mark))  # or it has got another name, or other bytes, meanwhile
+        others_unsent = not (all_sent and unmark_unsent(fd, mark))  # or it got another name or other bytes meanwhile
         self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
 
@@ -146,7 +146,7 @@ class WritebackQueue:
         )
 
     def _names_of(self, inode: int, path: bytes) -> list[bytes]:
-        """Return ``path`` and the other names of the file that are sent, as far as anybody knows them."""
+        """Return ``path`` and the other known names of the file that are sent."""
         node, entry = self._nodes.of_backing(inode), self._entries.get(inode)
         paths = {path: None}
         for parent, name in self._policy.sent_names(node.names()) if node is not None else []:
