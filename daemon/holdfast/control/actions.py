@@ -12,7 +12,7 @@ from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
 

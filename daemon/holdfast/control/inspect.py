@@ -16,7 +16,7 @@ from holdfast.control.messages import EntryInfo, EntryPage, Explanation, RemoteS
 from holdfast.control.paths import Paths, shown
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import Entry, EntryState
 from holdfast.workdirs import Workdir, Workdirs

@@ -8,7 +8,7 @@ from typing import Protocol
 import trio
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
 from holdfast.fs.wiring.file_io import FileParts
 from holdfast.fs.wiring.namespace import NameParts

@@ -20,7 +20,7 @@ from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.read_write import ReadWrite
 from holdfast.fs.file_io.release import Releasing
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.wiring.remote_view import ViewParts
 from holdfast.fs.wiring.writeback import SendingParts
 
