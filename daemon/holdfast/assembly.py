@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 import trio
+from msgspec.structs import asdict
 
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.config import Config, WorkdirsSection, ZoneSection
@@ -46,7 +47,7 @@ async def opened(
     await _probe(remotes)
     _make_zone_roots(config, store, zones)
     _restore_deletions(store, index, zones, remotes)
-    names = NameTable({kind: getattr(config.names, kind.name.lower()) for kind in NameKind}, FORMATS.name_kinds)
+    names = NameTable({NameKind.of_key(key): each for key, each in asdict(config.names).items()}, FORMATS.name_kinds)
     return Parts(config, store, index, tables, zones, names, remotes, events, counters)
 
 

@@ -20,6 +20,7 @@ from holdfast.control.actions import Actions
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
 from holdfast.control.server import ControlServer
+from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
@@ -140,10 +141,21 @@ class Serving:
         self._parts.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
 
     def _control(self, workdirs: Workdirs, upkeep: Upkeep) -> ControlServer:
-        paths = Paths(self._base.nodes, self._files, self._session.mountpoint)
-        inspector = Inspector(self._base, self._files, paths, workdirs, self)
+        base, files = self._base, self._files
+        paths = Paths(base.nodes, files, self._session.mountpoint)
+        report = StatusReport(self._parts, base.nodes, base.room, base.fetcher, paths, workdirs, self)
+        inspector = Inspector(
+            base.nodes,
+            base.directories,
+            base.policy,
+            base.view,
+            self._parts.index,
+            base.fetcher,
+            files.listings,
+            paths,
+        )
         sweeps = SweepRoutes(upkeep, paths)
-        return ControlServer(inspector, Actions(self._base, self._files, paths), workdirs, sweeps, self, self._parts.events)
+        return ControlServer(report, inspector, Actions(base, files, paths), workdirs, sweeps, self, self._parts.events)
 
     async def _announce(self) -> None:
         await self._session.wait_begun()

@@ -21,7 +21,7 @@ from holdfast.config import Config, LoadedConfig
 from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.kernel_side import KernelSide
+from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.session import Session
 from holdfast.handover import Handover, Inheritance
 from holdfast.index import Index
@@ -77,7 +77,7 @@ async def _run(
             events.emit("takeover-failed", why=refusal)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
-        kernel = KernelSide(passthrough=config.mount.passthrough)
+        kernel = KernelNotifier(passthrough=config.mount.passthrough)
         base = Foundation(await opened(config, store, index, tables, events, counters), kernel.for_file_system())
         workdirs = Workdirs(base)
         files = FileSystem(base, workdirs)

@@ -13,9 +13,9 @@ from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from holdfast.remote import RemoteStore
 from holdfast_spark.jobs import inventory, orphans
-from holdfast_spark.jobs.inventories import Inventory
-from holdfast_spark.jobs.judging import Judge
-from holdfast_spark.jobs.sweeping import swept
+from holdfast_spark.jobs.inventory_files import Inventory
+from holdfast_spark.jobs.sweep_judges import Judge
+from holdfast_spark.jobs.sweep_plan import swept
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import plan_of, run
 from tests.support import garbage, samples

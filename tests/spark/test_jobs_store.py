@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import RemoteRefusedError
 from holdfast.remote import UploadSource
-from holdfast_spark.jobs import command, inventory, orphans, scrub, usage, warm
-from holdfast_spark.jobs.holding import holding
-from holdfast_spark.jobs.inventories import Inventory
+from holdfast_spark.jobs import inventory, job_command, orphans, scrub, usage, warm
+from holdfast_spark.jobs.computed_once import holding
+from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import run
 from tests.support import garbage, samples
@@ -36,7 +36,7 @@ def test_a_scrub_finds_what_is_rotten_and_goes_on_where_it_was_stopped(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("holdfast_spark.jobs.inventories.OBJECTS_PER_FILE", 10)
+    monkeypatch.setattr("holdfast_spark.jobs.inventory_files.OBJECTS_PER_FILE", 10)
     monkeypatch.setattr("holdfast_spark.jobs.scrub.OBJECTS_PER_FILE", 10)
     url = f"file://{store_directory}"
     store = StoreAddress(url).open()
@@ -195,5 +195,5 @@ def test_what_fails_in_a_task_is_one_clear_line(spark: SparkSession, capsys: pyt
         def job(session: SparkSession, *_: object) -> None:
             session.range(1).mapInArrow(fail, "id bigint").collect()
 
-        assert command.run("x", job, command.parser_of("x", None), []) == 1
+        assert job_command.run("x", job, job_command.parser_of("x", None), []) == 1
         assert capsys.readouterr().err.splitlines()[-1] == f"holdfast x: {told}"

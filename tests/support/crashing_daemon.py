@@ -28,9 +28,9 @@ from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
 from holdfast.store import Quarantine, Staging
 from holdfast.store.staging import Orphanage, Trash
-from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.cached_copies import CachedCopies
 from holdfast.transfer.deletions import Deletions
+from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.workdirs.service import Workdirs
 
 POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"

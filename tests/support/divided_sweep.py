@@ -12,10 +12,10 @@ from holdfast.checkpoints.formats import Formats
 from holdfast.checkpoints.formats.interface import Role
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.reachability.division import Part
-from holdfast_spark.forms import LISTED, PLACED, Form
-from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser
-from holdfast_spark.jobs.judging import MANIFESTS, PLANNED, REFERENCES, UNREFERRED, Judge
-from holdfast_spark.jobs.naming import NAMED, Namer
+from holdfast_spark.arrow_forms import LISTED, PLACED, Form
+from holdfast_spark.jobs.parsed_names import NAMED, Namer
+from holdfast_spark.jobs.restart_files import STATE, UNIT, Chooser
+from holdfast_spark.jobs.sweep_judges import MANIFESTS, PLANNED, REFERENCES, UNREFERRED, Judge
 from holdfast_spark.stores import RemoteStore, StoreAddress
 from tests.support.root_store import RootStore
 from tests.support.roots import Root

@@ -17,7 +17,7 @@ import trio
 
 from holdfast import daemon
 from holdfast.transfer import fetch
-from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.store_requests import RemoteAccess
 
 SWITCHES = "HOLDFAST_TEST_SWITCHES"
 _POLL_SECONDS = 0.01

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast_spark.jobs.owning import Owners
+from holdfast_spark.jobs.formatting import counted, table
+from holdfast_spark.jobs.owners import Owners
 from holdfast_spark.jobs.plots import lines
-from holdfast_spark.jobs.report import Amount, Usage, report
-from holdfast_spark.jobs.words import counted, table
+from holdfast_spark.jobs.usage_report import Amount, Usage, report
 
 DAY_NS = 86400 * 10**9
 MIB = 2**20

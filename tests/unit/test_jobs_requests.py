@@ -13,8 +13,8 @@ from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ConfigurationError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource
 from holdfast.remote.file_store import FileStore
-from holdfast_spark.jobs.checking import Outcome, checked
-from holdfast_spark.jobs.pace import Pace
+from holdfast_spark.jobs.digest_checks import Outcome, checked
+from holdfast_spark.jobs.rate_limit import Pace
 from holdfast_spark.stores import StoreAddress, in_parallel, patiently
 
 

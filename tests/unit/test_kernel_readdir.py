@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.fs.fuse import wire
+from holdfast.fs.fuse import wire_format
 from holdfast.kernel.native_module import NATIVE_MODULE
 from tests.support.mounts import mounted
 
@@ -37,7 +37,7 @@ def entries(fd: int, size: int, others: dict[int, int] | None = None, position: 
     assert NATIVE_MODULE.entries(fd, position, size, {}) is not None
     while body := NATIVE_MODULE.entries(fd, position, size, others or {}):
         assert len(body) <= size
-        for name, entry in wire.directory_entries(body):
+        for name, entry in wire_format.directory_entries(body):
             assert len(entry) % 8 == 0
             inode, position = (int.from_bytes(entry[at : at + 8], "little") for at in (0, 8))
             yield name, inode, position
@@ -88,7 +88,7 @@ def test_kinds_are_those_of_the_files(workspace: Path) -> None:
     os.mkfifo(workspace / "fifo")
     with opened(workspace) as fd:
         body = NATIVE_MODULE.entries(fd, 0, _PAGE, {}) or b""
-    kinds = {name: int.from_bytes(entry[_KIND], "little") for name, entry in wire.directory_entries(body)}
+    kinds = {name: int.from_bytes(entry[_KIND], "little") for name, entry in wire_format.directory_entries(body)}
     assert kinds == {b".": 4, b"..": 4, b"file": 8, b"link": 10, b"fifo": 1}
 
 

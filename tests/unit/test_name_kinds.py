@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoints.formats import FORMATS
+from holdfast.config import NamesSection
 from holdfast.errors import ConfigurationError
 from holdfast.zones import NameKind, NameTable, sidecar_of, sidecar_owner
 
@@ -220,3 +221,14 @@ def test_a_sidecar_tells_whose_it_is(name: str, owner: str | None) -> None:
 def test_the_owner_of_a_sidecar_has_that_sidecar(name: bytes) -> None:
     assert sidecar_owner(sidecar_of(name)) == name
     assert NameTable({}, FORMATS.name_kinds).kind_of(sidecar_of(name)) in (SIDECAR, TEMPORARY)
+
+
+def test_every_kind_has_a_key_in_the_configuration_and_every_key_a_kind() -> None:
+    assert [NameKind.of_key(key) for key in NamesSection.__struct_fields__] == list(NameKind)
+
+
+def test_what_stays_here_is_never_asked_about_nor_fetched() -> None:
+    for kind in NameKind:
+        policy = kind.policy
+        assert not (policy.stays_here and (policy.revalidated or policy.fetched_ahead or policy.created_once))
+        assert policy.lasts == (not policy.stays_here and not policy.revalidated)

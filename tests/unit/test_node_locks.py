@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 
 
 @pytest.fixture

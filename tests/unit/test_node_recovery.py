@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StaleNodeError
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 
 ROOT, DIRECTORY, FILE = 2, 10, 20
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755

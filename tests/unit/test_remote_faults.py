@@ -16,8 +16,8 @@ from trio.testing import MockClock
 from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.remotes import Remote
+from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader
 from tests.support.fault_proxy import FaultProxy
 from tests.unit.test_remote_contract import content, opened, put

@@ -17,7 +17,7 @@ from holdfast.config.schema import (
     ZoneSection,
 )
 from holdfast.config.sources import LoadedConfig, load, settings_of
-from holdfast.config.tables import ROLE_NAME, ROLE_NAME_ALLOWED
+from holdfast.config.stores_and_roles import ROLE_NAME, ROLE_NAME_ALLOWED
 
 __all__ = [
     "ROLE_NAME",

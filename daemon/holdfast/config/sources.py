@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
 from holdfast.config.schema import Config
-from holdfast.config.tables import check_name, contradictions, is_of_table, missing_url, named_by_variable
+from holdfast.config.stores_and_roles import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 

@@ -12,6 +12,7 @@ from holdfast.control.paths import Paths, shown
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
 
@@ -25,6 +26,8 @@ class Actions:
     def __init__(self, base: Foundation, files: FileSystem, paths: Paths) -> None:
         self._files = files
         self._nodes = base.nodes
+        self._directories = base.directories
+        self._policy = base.policy
         self._room = base.room
         self._entries = base.parts.index.entries
         self._marks = base.parts.index.marks
@@ -106,7 +109,7 @@ class Actions:
 
     async def _remote_files(self, found: Found) -> AsyncIterator[Found]:
         if not found.node.is_directory:
-            if stat_module.S_ISREG(found.stat.st_mode) and found.node.backing == 0:
+            if stat_module.S_ISREG(found.stat.st_mode) and found.node.backing == 0 and self._is_fetched(found.node):
                 yield found
             return
         for name in sorted(await self._files.listings.names(found.node)):
@@ -116,6 +119,11 @@ class Actions:
                     yield file
                 if child.node.is_directory or child.node.backing:
                     self._nodes.release(child.node)
+
+    def _is_fetched(self, node: Node) -> bool:
+        """Say whether the kind of the node's name is one that is fetched ahead."""
+        names = ((self._directories.place(parent), name) for parent, name in node.names())
+        return any(self._policy.of(place, name).fetched_ahead for place, name in names)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
         """Fetch in parallel; return the error of each file, or None."""

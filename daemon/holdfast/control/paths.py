@@ -11,7 +11,7 @@ import trio
 from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inodes.caller import NOBODY
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.lookup import Found
 
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS

@@ -26,6 +26,7 @@ from holdfast.control.inspect import Inspector
 from holdfast.control.listeners import listening
 from holdfast.control.messages import AcquireRequest, EventInfo, PathRequest, ReleaseRequest
 from holdfast.control.replies import body, guarded, number, reply, required_path, stream
+from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
@@ -49,6 +50,7 @@ class ControlServer:
 
     def __init__(
         self,
+        report: StatusReport,
         inspector: Inspector,
         actions: Actions,
         workdirs: Workdirs,
@@ -56,6 +58,7 @@ class ControlServer:
         daemon: Restartable,
         events: EventLog,
     ) -> None:
+        self._report = report
         self._inspector = inspector
         self._daemon = daemon
         self._actions = actions
@@ -122,7 +125,7 @@ class ControlServer:
 
     async def _public_status(self, request: Request) -> Response:
         del request
-        status = await self._inspector.status()
+        status = await self._report.status()
         remotes = {
             name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
             for name, remote in status.remotes.items()
@@ -131,17 +134,17 @@ class ControlServer:
 
     async def _status(self, request: Request) -> Response:
         del request
-        return reply(await self._inspector.status())
+        return reply(await self._report.status())
 
     async def _restart(self, request: Request) -> Response:
         del request
         self._daemon.check_restart()
-        status = await self._inspector.status()
+        status = await self._report.status()
         return reply(status, then=self._daemon.restart)
 
     async def _list_workdirs(self, request: Request) -> Response:
         del request
-        return reply(self._inspector.workdirs())
+        return reply(self._report.workdirs())
 
     async def _entries(self, request: Request) -> Response:
         query = request.query_params
@@ -171,11 +174,11 @@ class ControlServer:
         wanted = await body(request, AcquireRequest)
         owner = (wanted.uid, wanted.gid)
         workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace)
-        return reply(self._inspector.workdir(workdir))
+        return reply(self._report.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:
         wanted = await body(request, ReleaseRequest)
-        return reply(self._inspector.workdir(self._workdirs.release(wanted.role, wanted.id)))
+        return reply(self._report.workdir(self._workdirs.release(wanted.role, wanted.id)))
 
     async def _verify(self, request: Request) -> Response:
         return await stream(self._actions.verify((await body(request, PathRequest)).path))

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import trio
 
-from holdfast.fs.assembly.files import FileParts
-from holdfast.fs.assembly.names import NameParts
-from holdfast.fs.assembly.sending import SendingParts
-from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
+from holdfast.fs.wiring.file_io import FileParts
+from holdfast.fs.wiring.namespace import NameParts
+from holdfast.fs.wiring.remote_view import ViewParts
+from holdfast.fs.wiring.writeback import SendingParts
 
 
 class Tenants(DirectoryRules, Protocol):

@@ -23,7 +23,7 @@ from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_recovery import NodeRecovery, stat_by_path
 from holdfast.fs.inodes.node_store import NodeStore
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
-from holdfast.kernel.exchange import Exchange
-from holdfast.kernel.native_module import NATIVE_MODULE, FdReply, ImmediateReply, NativeModule
+from holdfast.kernel.init_exchange import Exchange
+from holdfast.kernel.native_module import NATIVE_MODULE, ImmediateReply, NativeModule, NativeReply
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
 _BACKING_OPEN = 0x4010E501
@@ -168,12 +168,12 @@ class Connection:
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
-        self._native.add_fd_reply(node, fd, FdReply.FILE, 0)
+        self._native.add_native_reply(node, fd, NativeReply.FILE, 0)
         return backing_id
 
     def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no further open may use it. Files that are open with it stay open."""
-        self._native.remove_fd_reply(node)
+        self._native.remove_native_reply(node)
         with suppress(FileNotFoundError):  # an earlier daemon closed it and died right after that
             fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
 
@@ -213,11 +213,13 @@ class Connection:
         Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. ``whole``: a
         name that is not in the backing directory does not exist, and nobody else changes the directory.
         """
-        self._native.add_fd_reply(node, fd, FdReply.WHOLE_DIRECTORY if whole else FdReply.DIRECTORY, round(seconds * 1e9))
+        self._native.add_native_reply(
+            node, fd, NativeReply.WHOLE_DIRECTORY if whole else NativeReply.DIRECTORY, round(seconds * 1e9)
+        )
 
     def stop_serving_directory(self, node: int) -> None:
         """Stop answering for the directory. Does nothing for one that is not served."""
-        self._native.remove_fd_reply(node)
+        self._native.remove_native_reply(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
         """Return the body of a READDIR reply for the backing directory open at ``fd``, from ``position`` on.

@@ -19,8 +19,8 @@ It returns the body of the reply, an errno (0: success), True (it replies later)
 """
 
 
-class FdReply(enum.IntEnum):
-    """What the C module answers from a descriptor (``enum fd_reply_kind`` in native/fd_replies.h)."""
+class NativeReply(enum.IntEnum):
+    """What the C module answers from a descriptor (``enum native_reply_kind`` in native/native_replies.h)."""
 
     FILE = 0
     DIRECTORY = 1
@@ -63,10 +63,10 @@ class NativeModule(Protocol):
     def interrupt(self) -> None:
         """Make ``serve`` return after the current request."""
 
-    def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
         """Answer some requests for a file or directory from its descriptor."""
 
-    def remove_fd_reply(self, node: int, /) -> None:
+    def remove_native_reply(self, node: int, /) -> None:
         """Stop answering for ``node``."""
 
     def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
@@ -114,10 +114,10 @@ class NoNativeModule:
     def interrupt(self) -> None:
         """Do nothing."""
 
-    def add_fd_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
         """Do nothing."""
 
-    def remove_fd_reply(self, node: int, /) -> None:
+    def remove_native_reply(self, node: int, /) -> None:
         """Do nothing."""
 
     def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:

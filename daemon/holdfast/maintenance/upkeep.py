@@ -14,7 +14,7 @@ from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.errors import ConfigurationError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
-from holdfast.maintenance.unconfigured import remains
+from holdfast.maintenance.unconfigured_zones import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
 _SECOND_NS = 10**9

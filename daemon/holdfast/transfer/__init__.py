@@ -1,12 +1,12 @@
 """Between this node and the stores: asking, fetching, sending, deleting."""
 
-from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.fetch import Fetcher
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
+from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader
 
 __all__ = [

@@ -22,8 +22,8 @@ import trio
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
 from holdfast.index import CachedName
 from holdfast.remote import ObjectInfo, RemoteStore
-from holdfast.transfer.access import RemoteAccess
-from holdfast.transfer.signature import is_owned
+from holdfast.transfer.put_signature import is_owned
+from holdfast.transfer.store_requests import RemoteAccess
 
 _FEW = 8
 _PAGE = 1000

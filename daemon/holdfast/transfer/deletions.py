@@ -22,10 +22,10 @@ import trio
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.index import CachedName, NameMarks
 from holdfast.telemetry import EventLog
-from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.conditional_delete import delete_unchanged, may_delete
 from holdfast.transfer.listing_cache import ListingCache
 from holdfast.transfer.retry import Retry
+from holdfast.transfer.store_requests import RemoteAccess
 
 _LARGEST_BATCH = 1000
 _RETRY_DELAYS = 10
@@ -58,7 +58,7 @@ class Deletions:
     """The pending deletions of one store; ``key_of`` gives the object key of a tree path.
 
     The cached listings (``directories``) are updated for each key before its deletion stops being pending. ``owner`` is what
-    this node signs its objects with (``transfer.signature``).
+    this node signs its objects with (``transfer.put_signature``).
     """
 
     def __init__(

@@ -20,7 +20,7 @@ import trio
 
 from holdfast.errors import ObjectMissingError, RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
-from holdfast.transfer.access import RemoteAccess
+from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 500_000

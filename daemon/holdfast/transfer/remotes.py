@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.transfer.access import RemoteAccess
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.listing_cache import ListingCache
+from holdfast.transfer.store_requests import RemoteAccess
 
 
 class Owned(Protocol):

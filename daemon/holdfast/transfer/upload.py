@@ -2,7 +2,7 @@
 
 A PUT whose answer was lost may have been carried out, whether this daemon sent it or the one before. To repeat an
 unconditional PUT of the same bytes does no harm; a repeated conditional one would find its own object and take it for
-another writer's. So every PUT carries a signature in the metadata (``transfer.signature``). If the name is taken, the
+another writer's. So every PUT carries a signature in the metadata (``transfer.put_signature``). If the name is taken, the
 object's signature and digest are compared.
 """
 
@@ -19,8 +19,8 @@ from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_f
 from holdfast.errors import ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.telemetry import Counters
+from holdfast.transfer.put_signature import signature
 from holdfast.transfer.remotes import Remote
-from holdfast.transfer.signature import signature
 
 _SMALL_BYTES = 64 * 1024
 

@@ -19,7 +19,7 @@ import trio
 from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.nodes import Node, path_of
+from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.workdirs.holders import Process, boot_id, number_here
 from holdfast.workdirs.records import Records

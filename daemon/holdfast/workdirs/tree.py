@@ -8,7 +8,7 @@ import stat as stat_module
 import trio
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
 
 LEASE_FILE = b".lease"

@@ -1,7 +1,7 @@
 """From names to policies: the zone of a path, and the kind of a name. Pure: nothing here touches a disk."""
 
-from holdfast.zones.kinds import KindPolicy, NameKind
-from holdfast.zones.names import NameTable, sidecar_of, sidecar_owner
+from holdfast.zones.name_kinds import KindPolicy, NameKind
+from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath
 

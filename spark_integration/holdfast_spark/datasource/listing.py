@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.datasource.division import Unit, divided, listed
-from holdfast_spark.forms import OBJECTS
 from holdfast_spark.stores import DirectoryInfo, ObjectInfo, RemoteStore, StoreAddress, is_private, patiently
 
 _TASKS_PER_PART = 4

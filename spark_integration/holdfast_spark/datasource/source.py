@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, SimpleDataSourceStreamReader
 
 from holdfast.errors import ConfigurationError
+from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.datasource.events import EVENTS, EventReader, Events, EventStreamReader, JournalEvents, SocketEvents
 from holdfast_spark.datasource.listing import ChangeReader, Listing, ListingReader
-from holdfast_spark.forms import OBJECTS
 from holdfast_spark.stores import StoreAddress
 
 if TYPE_CHECKING:

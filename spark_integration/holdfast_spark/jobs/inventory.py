@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from holdfast_spark.jobs.command import add_store, address_of, parser_of, parts_of, positive, run
-from holdfast_spark.jobs.inventories import take
+from holdfast_spark.jobs.formatting import counted, moment, size
+from holdfast_spark.jobs.inventory_files import take
+from holdfast_spark.jobs.job_command import add_store, address_of, parser_of, parts_of, positive, run
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.words import counted, moment, size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.sweeps.plan_format import Header
-from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
-from holdfast_spark.jobs.judging import Judge
-from holdfast_spark.jobs.planning import header_of, write
+from holdfast_spark.jobs.formatting import counted, moment, size, table
+from holdfast_spark.jobs.job_command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
+from holdfast_spark.jobs.plan_file import header_of, write
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.sweeping import Swept, swept
-from holdfast_spark.jobs.words import counted, moment, size, table
+from holdfast_spark.jobs.sweep_judges import Judge
+from holdfast_spark.jobs.sweep_plan import Swept, swept
 from holdfast_spark.session import DEFAULT_STORE
 
 _SECOND_NS = 10**9

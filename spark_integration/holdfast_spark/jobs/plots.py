@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from holdfast_spark.jobs.words import moment, size
+from holdfast_spark.jobs.formatting import moment, size
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#994f00", "#332288")
 """Told apart by colour-blind people too (Paul Tol's "bright", and two more)."""

@@ -17,12 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
-from holdfast_spark.forms import OBJECTS
-from holdfast_spark.jobs.checking import CHECKED, Checker, Outcome
-from holdfast_spark.jobs.command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
-from holdfast_spark.jobs.inventories import OBJECTS_PER_FILE, Inventory
+from holdfast_spark.arrow_forms import OBJECTS
+from holdfast_spark.jobs.digest_checks import CHECKED, Checker, Outcome
+from holdfast_spark.jobs.formatting import counted, size, table
+from holdfast_spark.jobs.inventory_files import OBJECTS_PER_FILE, Inventory
+from holdfast_spark.jobs.job_command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.words import counted, size, table
 from holdfast_spark.stores import PRIVATE
 
 _SHOWN = 20

@@ -16,15 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
-from holdfast_spark.forms import PLACED
-from holdfast_spark.jobs.command import made, parser_of, positive, run
-from holdfast_spark.jobs.holding import Hold, holding
-from holdfast_spark.jobs.inventories import Inventory
-from holdfast_spark.jobs.locating import located, named
-from holdfast_spark.jobs.owning import OWNED, Owners
+from holdfast_spark.arrow_forms import PLACED
+from holdfast_spark.jobs.checkpoint_locations import located, named
+from holdfast_spark.jobs.computed_once import Hold, holding
+from holdfast_spark.jobs.formatting import moment, size, table
+from holdfast_spark.jobs.inventory_files import Inventory
+from holdfast_spark.jobs.job_command import made, parser_of, positive, run
+from holdfast_spark.jobs.owners import OWNED, Owners
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.report import Amount, Usage, report
-from holdfast_spark.jobs.words import moment, size, table
+from holdfast_spark.jobs.usage_report import Amount, Usage, report
 
 _REST = "all others"
 

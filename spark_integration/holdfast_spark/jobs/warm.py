@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
-from holdfast_spark.forms import PLACED
-from holdfast_spark.jobs.choosing import STATE, UNIT, Chooser
-from holdfast_spark.jobs.command import add_store_and_inventory, made, parser_of, positive, run, store_and_inventory
-from holdfast_spark.jobs.holding import Hold, holding
-from holdfast_spark.jobs.locating import located, named
+from holdfast_spark.arrow_forms import PLACED
+from holdfast_spark.jobs.checkpoint_locations import located, named
+from holdfast_spark.jobs.computed_once import Hold, holding
+from holdfast_spark.jobs.formatting import counted, size, table
+from holdfast_spark.jobs.job_command import add_store_and_inventory, made, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.words import counted, size, table
+from holdfast_spark.jobs.restart_files import STATE, UNIT, Chooser
 
 _PARTITION = ["location", "operator", "partition"]
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def needed(listed: DataFrame, chooser: Chooser, hold: Hold) -> DataFrame:
-    """Return the files (``choosing.UNIT``) that the queries in a listing (``forms.LISTED``) need to go on."""
+    """Return the files (``restart_files.UNIT``) that the queries in a listing (``arrow_forms.LISTED``) need to go on."""
     files = located(hold(named(listed))).where("location is not null and not is_directory")
     state = hold(files.select(*PLACED.columns).mapInArrow(chooser.state_of, STATE.ddl))
     finished = state.where("operator is null").groupBy("location").agg(f.max("finished").alias("version"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.checkpoints.formats import Formats
@@ -121,13 +121,15 @@ class Division:
             self.staged.append(listed)
 
 
-def _locations(listing: Iterable[Listed], formats: Formats) -> dict[bytes, LocationListing]:
-    marks: dict[tuple[int, bytes], set[str]] = {}
-    for listed in listing:
-        for layout, evidence in evidence_of(listed, formats):
-            marks.setdefault((layout, evidence.location), set()).add(evidence.mark)
+def _locations(listing: Sequence[Listed], formats: Formats) -> dict[bytes, LocationListing]:
     found: dict[bytes, LocationListing] = {}
-    for layout, location in sorted(marks):
-        if marks[layout, location] == formats.locations[layout].marks:
-            found.setdefault(location, LocationListing(layout, []))
+    for position, layout in enumerate(formats.locations):
+        marks: dict[bytes, set[str]] = {}
+        for listed in listing:
+            evidence = layout.evidence(listed)
+            if evidence is not None:
+                marks.setdefault(evidence.location, set()).add(evidence.mark)
+        for location, of_location in sorted(marks.items()):
+            if of_location == layout.marks:
+                found.setdefault(location, LocationListing(position, []))
     return found

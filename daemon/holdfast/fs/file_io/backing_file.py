@@ -7,7 +7,7 @@ import os
 
 from holdfast.errors import StaleNodeError
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 
 _CAN_NOT_WRITE = (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS)

@@ -19,7 +19,8 @@ from holdfast.errors import (
     StaleNodeError,
 )
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView

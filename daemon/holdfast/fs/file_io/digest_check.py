@@ -7,7 +7,7 @@ import stat as stat_module
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, path_of
+from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.zones import ZonePath

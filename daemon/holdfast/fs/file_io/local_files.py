@@ -7,7 +7,7 @@ from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 
 
 class LocalFiles:

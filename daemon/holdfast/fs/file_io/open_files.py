@@ -18,7 +18,8 @@ from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.attributes import NamelessStat, Stat
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Orphanage
 

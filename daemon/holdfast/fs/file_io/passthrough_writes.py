@@ -14,7 +14,7 @@ import trio
 
 from holdfast.digest import fingerprint_of_file
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Stamps, Tree, stamp_of

@@ -15,7 +15,7 @@ from holdfast.checkpoints.formats.interface import FetchReferences, ListDirector
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import Tree

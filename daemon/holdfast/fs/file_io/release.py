@@ -17,7 +17,7 @@ from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.nodes import path_of
+from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.telemetry import EventLog
 

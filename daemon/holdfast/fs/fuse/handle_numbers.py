@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.kernel import OpenFlag
 
 _READ_ONLY = 1 << 63

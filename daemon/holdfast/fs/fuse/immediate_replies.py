@@ -16,10 +16,10 @@ from collections.abc import Callable
 import trio
 
 from holdfast.fs.file_io.flush_filter import closes_inherited
-from holdfast.fs.file_io.hand_out import Handle
+from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse import wire
+from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
@@ -100,26 +100,26 @@ class ImmediateReplies:
             self._invalidation.before_attributes(found.node)
             return _entry(found)
         seconds = self._files.lookup.missing_seconds(directory, name)
-        return wire.no_entry(seconds) if seconds else errno.ENOENT
+        return wire_format.no_entry(seconds) if seconds else errno.ENOENT
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        self._nodes.forget(node_id, wire.NODE.unpack_from(body)[0])
+        self._nodes.forget(node_id, wire_format.NODE.unpack_from(body)[0])
         return 0
 
     def _batch_forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        for forgotten, lookups in wire.forgotten(body):
+        for forgotten, lookups in wire_format.forgotten(body):
             self._nodes.forget(forgotten, lookups)
         return 0
 
     def _create(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        flags, mode, _, _ = wire.CREATE.unpack_from(body)
-        parent, name = self._nodes.get(node_id), body[wire.CREATE.size : -1]
+        flags, mode, _, _ = wire_format.CREATE.unpack_from(body)
+        parent, name = self._nodes.get(node_id), body[wire_format.CREATE.size : -1]
         made = self._files.creation.file_nowait(parent, name, mode, flags, self._request, caller)
         return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle, reads_only=False)
 
     def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        mode = wire.MKDIR.unpack_from(body)[0] & 0o7777
-        parent, name = self._nodes.get(node_id), body[wire.MKDIR.size : -1]
+        mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
+        parent, name = self._nodes.get(node_id), body[wire_format.MKDIR.size : -1]
         node, stat = self._files.making.directory(parent, name, mode, caller)
         return _entry(self._files.lookup.new(node, stat))
 
@@ -131,16 +131,16 @@ class ImmediateReplies:
         return 0
 
     def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node = self._nodes.get(wire.NODE.unpack_from(body)[0])
-        stat = self._files.linking.link_nowait(node, self._nodes.get(node_id), body[wire.NODE.size : -1])
+        node = self._nodes.get(wire_format.NODE.unpack_from(body)[0])
+        stat = self._files.linking.link_nowait(node, self._nodes.get(node_id), body[wire_format.NODE.size : -1])
         return _entry(self._files.lookup.new(node, stat))
 
     def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return self._move(node_id, wire.NODE.unpack_from(body)[0], 0, body[wire.NODE.size : -1])
+        return self._move(node_id, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1])
 
     def _rename2(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        target_id, flags = wire.RENAME2.unpack_from(body)
-        return self._move(node_id, target_id, flags, body[wire.RENAME2.size : -1])
+        target_id, flags = wire_format.RENAME2.unpack_from(body)
+        return self._move(node_id, target_id, flags, body[wire_format.RENAME2.size : -1])
 
     def _move(self, source_id: int, target_id: int, flags: int, names: bytes) -> Answer:
         source, target = self._nodes.get(source_id), self._nodes.get(target_id)
@@ -155,47 +155,47 @@ class ImmediateReplies:
         if self._files.attrs.is_unknown(node):
             raise trio.WouldBlock
         self._invalidation.before_attributes(node)
-        return wire.attributes(node_id, self._files.attrs.get(node), self._directories.seconds(node))
+        return wire_format.attributes(node_id, self._files.attrs.get(node), self._directories.seconds(node))
 
     def _setattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node, changes = self._nodes.get(node_id), wire.changes(body)
+        node, changes = self._nodes.get(node_id), wire_format.changes(body)
         if changes is None:
             return None
-        return wire.attributes(node_id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
+        return wire_format.attributes(node_id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
 
     def _statfs(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return wire.file_system(self._files.attrs.file_system())
+        return wire_format.file_system(self._files.attrs.file_system())
 
     def _getxattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        size_bytes = wire.GETXATTR.unpack_from(body)[0]
-        value = self._files.xattrs.get(self._nodes.get(node_id), body[wire.GETXATTR.size : -1])
+        size_bytes = wire_format.GETXATTR.unpack_from(body)[0]
+        value = self._files.xattrs.get(self._nodes.get(node_id), body[wire_format.GETXATTR.size : -1])
         if size_bytes == 0:
-            return wire.GETXATTR.pack(len(value))
+            return wire_format.GETXATTR.pack(len(value))
         return value if len(value) <= size_bytes else errno.ERANGE
 
     def _open(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(node_id)
         if node.cache_is_stale:
             return None
-        flags = wire.OPEN.unpack_from(body)[0]
+        flags = wire_format.OPEN.unpack_from(body)[0]
         handle = self._files.opening.open_nowait(node, flags, self._request, caller)
         return _opened(handle, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Answer a close that the flush filter ignores; any other may have to send."""
-        handle = wire.NODE.unpack_from(body)[0]
+        handle = wire_format.NODE.unpack_from(body)[0]
         return 0 if closes_inherited(self._files.files.of_handle(node_of(handle)), caller.pid) else None
 
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""
-        handle, flags = wire.FSYNC.unpack_from(body)
+        handle, flags = wire_format.FSYNC.unpack_from(body)
         opened = self._files.files.of_handle(node_of(handle))
         if opened.arrival is not None or self._files.committer.sends(opened):
             return None
         return self._syncs.begin(self._request, opened.fd, data_only=bool(flags & _DATA_ONLY)) or None
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        opened = self._files.files.of_handle(node_of(wire.NODE.unpack_from(body)[0]))
+        opened = self._files.files.of_handle(node_of(wire_format.NODE.unpack_from(body)[0]))
         self._files.releasing.release(opened, self._request)
         return 0
 
@@ -205,15 +205,15 @@ class ImmediateReplies:
         return self._listings.open(self._nodes.get(node_id))
 
     def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        handle, offset, size_bytes = wire.READ.unpack_from(body)
+        handle, offset, size_bytes = wire_format.READ.unpack_from(body)
         return self._listings.read(self._request, self._nodes.get(handle), offset, size_bytes)
 
     def _readdirplus(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        handle, offset, size_bytes = wire.READ.unpack_from(body)
+        handle, offset, size_bytes = wire_format.READ.unpack_from(body)
         return self._listings.read_with_attributes(self._request, self._nodes.get(handle), offset, size_bytes)
 
     def _releasedir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        self._files.listings.release(wire.NODE.unpack_from(body)[0])
+        self._files.listings.release(wire_format.NODE.unpack_from(body)[0])
         return 0
 
 
@@ -223,11 +223,11 @@ def _opened(handle: Handle, *, reads_only: bool) -> bytes:
     flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
     if not handle.sends_flush:
         flags |= OpenFlag.NO_FLUSH
-    return wire.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
+    return wire_format.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 
 
 def _entry(found: Found) -> bytes:
     """Return the reply for a node, which gives the kernel one more reference."""
     node, stat, seconds = found
     node.lookups += 1
-    return wire.entry(node.id, stat, seconds, seconds)
+    return wire_format.entry(node.id, stat, seconds, seconds)

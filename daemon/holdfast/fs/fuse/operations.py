@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
-from holdfast.fs.file_io.hand_out import Handle
+from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.attr_ops import Changes

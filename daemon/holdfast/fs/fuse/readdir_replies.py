@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse import wire
+from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, OpenFlag
 
 _DOTS = (b".", b"..")
-_NO_ATTRIBUTES = wire.no_entry(0)
+_NO_ATTRIBUTES = wire_format.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]
 
 
@@ -40,7 +40,7 @@ class ReaddirReplies:
         """Answer OPENDIR."""
         self._listings.open(node)
         flags = KEPT_LISTING if self._directories.is_ours(node) else OpenFlag.NONE
-        return wire.opened(node.id, flags, None)
+        return wire_format.opened(node.id, flags, None)
 
     def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIR. Returns True if the reply comes later."""
@@ -60,9 +60,10 @@ class ReaddirReplies:
         return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
 
     def _backing_found(self, node: Node, body: bytes) -> Iterator[tuple[Found | None, bytes]]:
-        for name, entry in wire.directory_entries(body):
+        for name, entry in wire_format.directory_entries(body):
             found = self._found(node, name)
-            yield found, entry if found is None else wire.with_inode(entry, found.node.id)  # the id may be new
+            # The node may have got its id just now.
+            yield found, entry if found is None else wire_format.with_inode(entry, found.node.id)
 
     def _found(self, node: Node, name: bytes) -> Found | None:
         """Return the entry of a name; None to list the name alone, because it was removed since or is damaged."""
@@ -79,7 +80,7 @@ class ReaddirReplies:
         parts: list[bytes] = []
         left_out: Found | None = None
         for found, entry in entries:
-            size_bytes -= wire.ENTRY_BYTES + len(entry)
+            size_bytes -= wire_format.ENTRY_BYTES + len(entry)
             if size_bytes < 0:
                 left_out = found
                 break
@@ -89,7 +90,7 @@ class ReaddirReplies:
             node, stat, seconds = found
             self._invalidation.before_attributes(node)
             listed.append(node)
-            parts += (wire.entry(node.id, stat, seconds, seconds), entry)
+            parts += (wire_format.entry(node.id, stat, seconds, seconds), entry)
         for node in listed:
             node.lookups += 1
         if left_out is not None:
@@ -114,7 +115,7 @@ class ReaddirReplies:
         """Return as many ``fuse_dirent`` as fit."""
         entries: list[bytes] = []
         for bare in self._all_entries(node, offset):
-            entry = wire.directory_entry(bare)
+            entry = wire_format.directory_entry(bare)
             size_bytes -= len(entry)
             if size_bytes < 0:
                 break
@@ -131,6 +132,6 @@ class ReaddirReplies:
 
     def _all_found(self, node: Node, offset: int) -> Iterator[tuple[Found | None, bytes]]:
         for dot in dots(node, offset):
-            yield None, wire.directory_entry(dot)
+            yield None, wire_format.directory_entry(dot)
         for name, found, position in self._listings.entries(node, offset):
-            yield found, wire.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))
+            yield found, wire_format.directory_entry((name, found.node.id, found.stat.st_mode >> 12, position))

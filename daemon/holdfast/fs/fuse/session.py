@@ -14,9 +14,9 @@ from holdfast import mountpoint as mountpoints
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.idle_loop import served_when_idle
+from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
-from holdfast.fs.fuse.kernel_side import KernelSide
+from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
@@ -41,7 +41,7 @@ class _WithdrawnRequests(logging.Filter):
 class Session:
     """One mount, made by ``mounted``. A process can have only one, because pyfuse3 keeps libfuse's state in globals."""
 
-    def __init__(self, mountpoint: str, kernel: KernelSide, inherited: mountpoints.Mount | None) -> None:
+    def __init__(self, mountpoint: str, kernel: KernelNotifier, inherited: mountpoints.Mount | None) -> None:
         self.mountpoint = mountpoint
         self._kernel = kernel
         self._connection = kernel.connection
@@ -52,7 +52,7 @@ class Session:
         cls,
         base: Foundation,
         files: FileSystem,
-        kernel: KernelSide,
+        kernel: KernelNotifier,
         mountpoint: str,
         *,
         allow_other: bool,

@@ -6,7 +6,7 @@ import os
 import stat as stat_module
 from typing import Protocol
 
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.transfer import KnownObject, Ownership
 
 _BLOCK_BYTES = 512

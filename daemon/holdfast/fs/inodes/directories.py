@@ -13,7 +13,8 @@ import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
-from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import Tree

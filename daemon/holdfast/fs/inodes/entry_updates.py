@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, path_of
+from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import Entries, Entry, EntryState
 
 

@@ -9,7 +9,8 @@ from typing import Protocol
 import trio
 
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Tree
 

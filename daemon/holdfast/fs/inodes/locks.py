@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import trio
 
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 
 Key = Node | bytes
 """A node, or a path in the tree."""

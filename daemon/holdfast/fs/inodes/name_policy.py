@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.zones import KindPolicy, NameKind, NameTable, ZonePath
 
 Names = list[tuple[Node, bytes]]

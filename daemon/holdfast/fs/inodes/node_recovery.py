@@ -15,7 +15,8 @@ import stat as stat_module
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from holdfast.fs.inodes.nodes import Node, NodeTable, path_of
+from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord, SessionRecords
 from holdfast.store import Tree
 

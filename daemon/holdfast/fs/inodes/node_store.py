@@ -1,8 +1,8 @@
-"""Storage of node records for the next daemon (``nodes.NodeKeeper``)."""
+"""Storage of node records for the next daemon (``node_table.NodeKeeper``)."""
 
 from __future__ import annotations
 
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.session import NodeRecord, SessionRecords
 
 

@@ -11,7 +11,7 @@ import os
 import stat as stat_module
 
 from holdfast.errors import CorruptEntryError
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.transfer import PartialFetch
 
 _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID

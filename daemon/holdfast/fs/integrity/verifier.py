@@ -19,7 +19,7 @@ from holdfast.digest import Fingerprint, fingerprint_of_file
 from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent

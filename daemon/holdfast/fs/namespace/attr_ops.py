@@ -21,7 +21,7 @@ from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import without_privileges
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import trio
 
 from holdfast.errors import WriteOnceError
-from holdfast.fs.file_io.hand_out import Handle, HandOut
+from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries

@@ -15,7 +15,8 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.zone_roots import check_not_root

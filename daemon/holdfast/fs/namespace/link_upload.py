@@ -12,7 +12,7 @@ from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import NamePolicy, Names
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries, EntryState

@@ -19,7 +19,8 @@ import trio
 from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.lookup import Found, Lookup
 from holdfast.fs.namespace.object_copies import ObjectCopies

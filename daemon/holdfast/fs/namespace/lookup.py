@@ -18,7 +18,8 @@ from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.create_hints import CreateHints

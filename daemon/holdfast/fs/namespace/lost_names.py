@@ -8,7 +8,8 @@ import stat as stat_module
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import StoreDirectory
 from holdfast.transfer import CachedCopies

@@ -8,7 +8,7 @@ import stat as stat_module
 from holdfast.errors import ZoneNotPermittedError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.remote_view.store_view import key_text
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
 from holdfast.zones import ZoneKind, ZonePath

@@ -10,7 +10,8 @@ import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts

@@ -9,7 +9,8 @@ from holdfast.errors import NoSuchEntryError, UnsupportedError, ZoneRootBusyErro
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.session import SessionRecords
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags

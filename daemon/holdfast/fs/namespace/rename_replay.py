@@ -7,7 +7,8 @@ import stat as stat_module
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.retraction import Retraction
 from holdfast.fs.writeback.writeback_queue import WritebackQueue

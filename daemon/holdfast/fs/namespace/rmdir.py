@@ -9,7 +9,8 @@ import trio
 
 from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.inodes.time_to_live import TimeToLive

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import trio
 
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
 from holdfast.transfer import CachedCopies, Fetcher, Remote

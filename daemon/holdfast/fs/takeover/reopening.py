@@ -16,8 +16,8 @@ from holdfast.errors import HoldfastError, StaleNodeError
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import names_in
-from holdfast.fs.inodes.nodes import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.session import OpenRecord, version_mark
 

@@ -19,7 +19,7 @@ from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceErro
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.retraction import Retraction

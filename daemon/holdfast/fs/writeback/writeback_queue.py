@@ -16,7 +16,7 @@ from holdfast.config import Durability
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.nodes import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import Entries, EntryState
 from holdfast.store import Tree, is_unsent, mark_unsent, unmark_unsent, unsent_mark

@@ -7,8 +7,8 @@
 
 #include "python_replies.h"
 #include "handshake.h"
-#include "idle_loop.h"
-#include "fd_replies.h"
+#include "event_loop_wait.h"
+#include "native_replies.h"
 #include "privileges.h"
 #include "reply_edits.h"
 #include "fallocate_requests.h"
@@ -78,7 +78,7 @@ ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
-		if (!fd_replies_answer(fd, buffer, (size_t)got) && !python_replies_answer(&turn, fd, buffer, (size_t)got))
+		if (!native_replies_answer(fd, buffer, (size_t)got) && !python_replies_answer(&turn, fd, buffer, (size_t)got))
 			return fallocate_requests_apply(buffer, got, size);
 		if (!python_replies_go_on(&turn)) {
 			errno = EINTR;
@@ -91,9 +91,9 @@ static ssize_t device_io_read(int fd, void *buffer, size_t size, void *user_data
 {
 	(void)user_data;
 	ssize_t got;
-	if (idle_loop_take(buffer, size, &got))
+	if (event_loop_wait_take(buffer, size, &got))
 		return got;
-	if (!idle_loop_note_size(size)) {
+	if (!event_loop_wait_note_size(size)) {
 		errno = ENOMEM;
 		return -1;
 	}

@@ -1,6 +1,6 @@
 /* The read and write functions that libfuse uses for /dev/fuse: all requests and replies pass through here.
  *
- * Requests are counted as they are read; those that can be answered without libfuse are answered here (fd_replies.h, then
+ * Requests are counted as they are read; those that can be answered without libfuse are answered here (native_replies.h, then
  * python_replies.h). Replies are counted, and some are edited, as they are written (handshake.h, reply_edits.h). */
 #ifndef HOLDFAST_DEVICE_IO_H
 #define HOLDFAST_DEVICE_IO_H

@@ -8,9 +8,9 @@
 #include "python_replies_handler.h"
 #include "readdir.h"
 #include "handshake.h"
-#include "idle_loop.h"
+#include "event_loop_wait.h"
 #include "device_io.h"
-#include "fd_replies.h"
+#include "native_replies.h"
 #include "mounting.h"
 #include "reply_edits.h"
 
@@ -24,8 +24,8 @@ static PyObject *configure(PyObject *self, PyObject *args)
 		return NULL;
 	handshake_reset();
 	python_replies_reset();
-	fd_replies_reset();
-	idle_loop_reset();
+	native_replies_reset();
+	event_loop_wait_reset();
 	reply_edits_reset();
 	device_io_reset();
 	mounting_reset();
@@ -126,40 +126,40 @@ static PyObject *serve(PyObject *self, PyObject *args)
 	double seconds;
 	if (!PyArg_ParseTuple(args, "iid", &events, &handed_over, &seconds))
 		return NULL;
-	return PyBool_FromLong(idle_loop_serve(mounting.fd, events, handed_over, seconds));
+	return PyBool_FromLong(event_loop_wait_serve(mounting.fd, events, handed_over, seconds));
 }
 
 static PyObject *interrupt(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	idle_loop_interrupt();
+	event_loop_wait_interrupt();
 	Py_RETURN_NONE;
 }
 
-static PyObject *add_fd_reply(PyObject *self, PyObject *args)
+static PyObject *add_native_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node, nanoseconds;
 	int fd, kind;
 	if (!PyArg_ParseTuple(args, "KiiK", &node, &fd, &kind, &nanoseconds))
 		return NULL;
-	if (kind < 0 || kind >= FD_REPLY_KINDS) {
+	if (kind < 0 || kind >= NATIVE_REPLY_KINDS) {
 		PyErr_SetString(PyExc_ValueError, "there is no such kind");
 		return NULL;
 	}
-	if (!fd_replies_add(node, fd, (enum fd_reply_kind)kind, nanoseconds))
+	if (!native_replies_add(node, fd, (enum native_reply_kind)kind, nanoseconds))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
 
-static PyObject *remove_fd_reply(PyObject *self, PyObject *args)
+static PyObject *remove_native_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
 	unsigned long long node;
 	if (!PyArg_ParseTuple(args, "K", &node))
 		return NULL;
-	fd_replies_remove(node);
+	native_replies_remove(node);
 	Py_RETURN_NONE;
 }
 
@@ -203,8 +203,8 @@ static PyMethodDef methods[] = {
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request for which that function returned True.")},
 	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Make serve return after the current request.")},
-	{"add_fd_reply", add_fd_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
-	{"remove_fd_reply", remove_fd_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
+	{"add_native_reply", add_native_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
+	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return the numbers of requests by opcode, of replies and of notifications.")},
 	{NULL, NULL, 0, NULL},

@@ -20,6 +20,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from typing import Self
 
 from holdfast.checkpoints.formats.interface import UUID, Role, Unknown
 
@@ -27,39 +28,33 @@ METADATA_NAME = b"_metadata"
 
 
 class FlinkKind(enum.Enum):
-    """What a name stands for."""
+    """What a name stands for, and what that is to a sweep."""
 
-    METADATA = "metadata"
+    role: Role
+
+    def __new__(cls, value: str, role: Role) -> Self:
+        """Make the member with this value."""
+        kind = object.__new__(cls)
+        kind._value_ = value
+        kind.role = role
+        return kind
+
+    METADATA = "metadata", Role.MANIFEST
     """Of a checkpoint: what it consists of. As soon as it is there the checkpoint is complete."""
-    UNFINISHED_METADATA = "unfinished metadata"
+    UNFINISHED_METADATA = "unfinished metadata", Role.CANDIDATE
     """On its way to ``_metadata`` (RecoverableWriter on local file systems)."""
-    EXCLUSIVE = "exclusive"
-    SHARED = "shared"
-    SHARED_SEGMENTS = "shared segments"
+    EXCLUSIVE = "exclusive", Role.CANDIDATE
+    SHARED = "shared", Role.CANDIDATE
+    SHARED_SEGMENTS = "shared segments", Role.CANDIDATE
     """A physical file of file merging: appended to over time, owned by a TaskManager."""
-    TASK_OWNED = "task-owned"
-    SAVEPOINT = "savepoint"
+    TASK_OWNED = "task-owned", Role.LASTING
+    SAVEPOINT = "savepoint", Role.LASTING
     """Anything in a savepoint's directory."""
-    SAVEPOINT_METADATA = "savepoint metadata"
-    OTHER_METADATA = "other metadata"
+    SAVEPOINT_METADATA = "savepoint metadata", Role.MANIFEST
+    OTHER_METADATA = "other metadata", Role.MANIFEST
     """A ``_metadata`` in a directory of another name: a checkpoint or savepoint that was copied or renamed."""
-    CHECKPOINT_DIRECTORY = "checkpoint directory"
-    SEGMENTS_DIRECTORY = "segments directory"
-
-
-_ROLES = {
-    FlinkKind.METADATA: Role.MANIFEST,
-    FlinkKind.SAVEPOINT_METADATA: Role.MANIFEST,
-    FlinkKind.OTHER_METADATA: Role.MANIFEST,
-    FlinkKind.EXCLUSIVE: Role.CANDIDATE,
-    FlinkKind.SHARED: Role.CANDIDATE,
-    FlinkKind.SHARED_SEGMENTS: Role.CANDIDATE,
-    FlinkKind.UNFINISHED_METADATA: Role.CANDIDATE,
-    FlinkKind.TASK_OWNED: Role.LASTING,
-    FlinkKind.SAVEPOINT: Role.LASTING,
-    FlinkKind.CHECKPOINT_DIRECTORY: Role.DIRECTORY,
-    FlinkKind.SEGMENTS_DIRECTORY: Role.DIRECTORY,
-}
+    CHECKPOINT_DIRECTORY = "checkpoint directory", Role.DIRECTORY
+    SEGMENTS_DIRECTORY = "segments directory", Role.DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class FlinkName:
     @property
     def role(self) -> Role:
         """What it is to a sweep."""
-        return _ROLES[self.kind]
+        return self.kind.role
 
     @property
     def completes(self) -> bool:

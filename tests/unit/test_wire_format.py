@@ -7,7 +7,7 @@ from struct import pack
 
 import pytest
 
-from holdfast.fs.fuse import wire
+from holdfast.fs.fuse import wire_format
 from holdfast.fs.namespace.attr_ops import Changes
 
 _MODE, _UID, _GID, _SIZE, _ATIME, _MTIME, _FH, _ATIME_NOW = (1 << bit for bit in range(8))
@@ -24,20 +24,20 @@ def setattr_in(valid: int) -> bytes:
 
 
 def test_what_a_setattr_changes_is_what_its_bits_say() -> None:
-    everything = wire.changes(setattr_in(_MODE | _UID | _GID | _ATIME | _MTIME | _FH | _LOCKOWNER))
+    everything = wire_format.changes(setattr_in(_MODE | _UID | _GID | _ATIME | _MTIME | _FH | _LOCKOWNER))
     assert everything == Changes(mode=0o640, uid=5, gid=6, atime_ns=-1_999_999_998, mtime_ns=-2_999_999_997)
-    assert wire.changes(setattr_in(_MTIME)) == Changes(mtime_ns=-2_999_999_997)
+    assert wire_format.changes(setattr_in(_MTIME)) == Changes(mtime_ns=-2_999_999_997)
 
 
 @pytest.mark.parametrize("more", [_SIZE, _ATIME_NOW, _CTIME, _KILL_SUIDGID])
 def test_a_setattr_with_more_to_it_is_left_to_pyfuse3(more: int) -> None:
-    assert wire.changes(setattr_in(_MODE | more)) is None
+    assert wire_format.changes(setattr_in(_MODE | more)) is None
 
 
 def test_a_setattr_that_changes_nothing_is_left_to_pyfuse3() -> None:
-    assert wire.changes(setattr_in(_FH)) is None
+    assert wire_format.changes(setattr_in(_FH)) is None
 
 
 def test_what_statfs_tells() -> None:
     stats = os.statvfs_result((4096, 512, 100, 50, 40, 30, 20, 15, 0, 77))
-    assert wire.file_system(stats) == pack("=QQQQQIIII6I", 100, 50, 40, 30, 20, 4096, 255, 512, 0, *[0] * 6)
+    assert wire_format.file_system(stats) == pack("=QQQQQIIII6I", 100, 50, 40, 30, 20, 4096, 255, 512, 0, *[0] * 6)

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast_spark.jobs.naming import NAMED, Namer
+from holdfast_spark.jobs.parsed_names import NAMED, Namer
 
 
 def named(listed: DataFrame, formats: Formats = FORMATS) -> DataFrame:

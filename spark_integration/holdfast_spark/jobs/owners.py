@@ -9,7 +9,7 @@ from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import OTHER, TEMPORARY
 from holdfast.checkpoints.reachability import Listed
 from holdfast.checkpoints.reachability.division import Part, part_of
-from holdfast_spark.forms import PLACED, Form
+from holdfast_spark.arrow_forms import PLACED, Form
 from holdfast_spark.stores import PRIVATE, is_private
 
 OWNED = Form(owner="string", purpose="string", size_bytes="bigint")

@@ -4,30 +4,30 @@
  * name and, with the first write, a GETXATTR of the file's capabilities, which a write removes. The backing directory and the
  * backing file have the answers. So the file system registers their descriptors here.
  */
-#ifndef HOLDFAST_FD_REPLIES_H
-#define HOLDFAST_FD_REPLIES_H
+#ifndef HOLDFAST_NATIVE_REPLIES_H
+#define HOLDFAST_NATIVE_REPLIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum fd_reply_kind {
-	FD_REPLY_FILE, /* GETXATTR of its capabilities, if it has none */
-	FD_REPLY_DIRECTORY, /* GETATTR */
-	FD_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it: they exist nowhere else either */
-	FD_REPLY_KINDS,
+enum native_reply_kind {
+	NATIVE_REPLY_FILE, /* GETXATTR of its capabilities, if it has none */
+	NATIVE_REPLY_DIRECTORY, /* GETATTR */
+	NATIVE_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it: they exist nowhere else either */
+	NATIVE_REPLY_KINDS,
 };
 
 /* Answer for `node` from the backing file or directory open at `fd`, which the caller keeps. The kernel may cache the answers
  * for `nanoseconds`. False when out of memory. */
-bool fd_replies_add(uint64_t node, int fd, enum fd_reply_kind kind, uint64_t nanoseconds);
+bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds);
 
 /* Stop answering for `node`: its descriptor is about to be closed. */
-void fd_replies_remove(uint64_t node);
+void native_replies_remove(uint64_t node);
 
 /* Answer a request if it can be answered from a descriptor. Returns whether it was. */
-bool fd_replies_answer(int fd, const unsigned char *request, size_t size);
+bool native_replies_answer(int fd, const unsigned char *request, size_t size);
 
-void fd_replies_reset(void);
+void native_replies_reset(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* See idle_loop.h. */
+/* See event_loop_wait.h. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "idle_loop.h"
+#include "event_loop_wait.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,14 +25,14 @@ static struct {
 
 static bool interrupted;
 
-void idle_loop_reset(void)
+void event_loop_wait_reset(void)
 {
 	free(request.buffer);
 	memset(&request, 0, sizeof(request));
 	request.handed_over = -1;
 }
 
-bool idle_loop_note_size(size_t size)
+bool event_loop_wait_note_size(size_t size)
 {
 	if (size <= request.size)
 		return true;
@@ -44,12 +44,12 @@ bool idle_loop_note_size(size_t size)
 	return true;
 }
 
-void idle_loop_interrupt(void)
+void event_loop_wait_interrupt(void)
 {
 	interrupted = true;
 }
 
-bool idle_loop_take(void *buffer, size_t size, ssize_t *got)
+bool event_loop_wait_take(void *buffer, size_t size, ssize_t *got)
 {
 	if (!request.waits)
 		return false;
@@ -111,7 +111,7 @@ static int wait_for(struct pollfd *descriptors, const struct timespec *left)
 	return ready;
 }
 
-bool idle_loop_serve(int fd, int events, int handed_over, double seconds)
+bool event_loop_wait_serve(int fd, int events, int handed_over, double seconds)
 {
 	if (request.size == 0 || request.waits)
 		return false;

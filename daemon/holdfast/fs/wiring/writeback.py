@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.index_rebuild import IndexRebuild
 from holdfast.fs.integrity.scrubber import Scrubber
 from holdfast.fs.integrity.verifier import Verifier
+from holdfast.fs.wiring.remote_view import ViewParts
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Publisher
 from holdfast.fs.writeback.retraction import Retraction

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from holdfast.fs.fuse.idle_loop import served_when_idle
+from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.worker_turns import Readiness
 from holdfast.kernel import Connection
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.checkpoints.formats import FORMATS
+from holdfast_spark.jobs.formatting import moment, size
 from holdfast_spark.jobs.plots import bars, lines
-from holdfast_spark.jobs.words import moment, size
 
 _LINES = 8
 _STYLE = """

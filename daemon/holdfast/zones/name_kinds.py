@@ -88,3 +88,8 @@ class NameKind(enum.Enum):
 
     def __init__(self, value: str) -> None:
         self.policy = _POLICIES[value]
+
+    @classmethod
+    def of_key(cls, key: str) -> NameKind:
+        """Return the kind whose patterns the configuration has under ``names.KEY``. Raises ``ValueError``."""
+        return cls(key.replace("_", "-"))

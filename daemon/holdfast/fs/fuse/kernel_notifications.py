@@ -18,7 +18,7 @@ _CATCHING_UP_SECONDS = 1.0
 """Far more than the requests waiting at one time take. If new ones arrive without end, those have been read by then."""
 
 
-class KernelSide:
+class KernelNotifier:
     """The connection, and the notifications through it (``inodes.invalidation.KernelNotifications``)."""
 
     def __init__(self, *, passthrough: bool) -> None:

@@ -14,9 +14,9 @@ from holdfast.checkpoints.reachability import Kept, Plan, PlanBuilder, PlanEntry
 from holdfast.checkpoints.reachability.parts import plan_alone, read_references, sweep_group, sweep_location
 from holdfast.checkpoints.references import ReferenceKind
 from holdfast.checkpoints.sweeps.plan_format import text_of
-from holdfast_spark.forms import LISTED, Form
-from holdfast_spark.jobs.naming import listed_of
-from holdfast_spark.jobs.reading import examined, reader_below
+from holdfast_spark.arrow_forms import LISTED, Form
+from holdfast_spark.jobs.manifest_reads import examined, reader_below
+from holdfast_spark.jobs.parsed_names import listed_of
 from holdfast_spark.stores import StoreAddress, in_parallel
 
 PLANNED = Form(

@@ -61,6 +61,5 @@ LISTED = Form(name="string", size_bytes="bigint", mtime_ns="bigint", etag="strin
 """The same for a sweep: names are relative to its root, and every entry has a time."""
 
 PLACED = Form(location="string", location_layout="bigint", name="string", size_bytes="bigint")
-"""Files, each with the checkpoint location that it lies in (``locating``) and the position of its layout in the registry of
-checkpoint formats. Names and locations are relative to the root.
-"""
+"""Files, each with the checkpoint location that it lies in (``checkpoint_locations``) and the position of its layout in the
+registry of checkpoint formats. Names and locations are relative to the root."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.fs.assembly.files import FileParts
-from holdfast.fs.assembly.sending import SendingParts
-from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.namespace.file_move import FileMoves
 from holdfast.fs.namespace.link import Linking
@@ -14,6 +11,9 @@ from holdfast.fs.namespace.rename import Renaming
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
+from holdfast.fs.wiring.file_io import FileParts
+from holdfast.fs.wiring.remote_view import ViewParts
+from holdfast.fs.wiring.writeback import SendingParts
 
 
 class RenameParts:

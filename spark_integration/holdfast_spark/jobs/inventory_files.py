@@ -54,11 +54,11 @@ class Inventory:
 
     @property
     def objects(self) -> DataFrame:
-        """What the store held: ``forms.OBJECTS``."""
+        """What the store held: ``arrow_forms.OBJECTS``."""
         return self._spark.read.parquet(f"{self.path}/objects")
 
     def listed(self, root: str) -> DataFrame:
-        """Return what lay below ``root``: ``forms.LISTED``. Raises ``ConfigurationError`` when that was not listed."""
+        """Return what lay below ``root``: ``arrow_forms.LISTED``. Raises ``ConfigurationError`` when that was not listed."""
         if root != self.about.prefix and not f"{root}/".startswith(f"{self.about.prefix}/" if self.about.prefix else ""):
             raise ConfigurationError(f"{self.path} is of {self.about.prefix}/ only, and {root or 'the whole store'} is more")
         below = self.objects.where(f.col("key").startswith(f"{root}/")) if root else self.objects

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.reachability import Listed
 from holdfast.checkpoints.reachability.division import Part, evidence_of, part_of
-from holdfast_spark.forms import LISTED
+from holdfast_spark.arrow_forms import LISTED
 
 NAMED = LISTED.with_columns(
     directory="string",

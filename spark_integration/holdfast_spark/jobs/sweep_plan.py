@@ -2,8 +2,8 @@
 
 Checkpoint locations and groups are judged one by one, each by a task, for nothing outside of one refers into it. Files of
 trees may be referred to by any job below the root: so all manifests are read, and an anti-join leaves what nothing refers
-to. The judges are the daemon's (``judging``), and so the plan is the one that ``holdfast checkpoint sweep`` makes. What is
-written out between the steps lies on the executors' disks.
+to. The judges are the daemon's (``sweep_judges``), and so the plan is the one that ``holdfast checkpoint sweep`` makes. What
+is written out between the steps lies on the executors' disks.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark.sql import functions as f
 from holdfast.checkpoints.formats.interface import Role
 from holdfast.checkpoints.reachability import Reason
 from holdfast.checkpoints.reachability.division import Part
-from holdfast_spark.forms import LISTED
-from holdfast_spark.jobs.holding import holding
-from holdfast_spark.jobs.judging import MANIFESTS, PLANNED, REFERENCES, UNREFERRED, Judge
-from holdfast_spark.jobs.locating import located, named, with_parents
+from holdfast_spark.arrow_forms import LISTED
+from holdfast_spark.jobs.checkpoint_locations import located, named, with_parents
+from holdfast_spark.jobs.computed_once import holding
+from holdfast_spark.jobs.sweep_judges import MANIFESTS, PLANNED, REFERENCES, UNREFERRED, Judge
 
 _LISTED = list(LISTED.columns)
 
@@ -30,7 +30,7 @@ _LISTED = list(LISTED.columns)
 class Swept(NamedTuple):
     """What would go, and what could not be judged.
 
-    ``entries`` are ``judging.PLANNED``, in no order; ``by_reason`` has their number and bytes, ``kept`` names and why.
+    ``entries`` are ``sweep_judges.PLANNED``, in no order; ``by_reason`` has their number and bytes, ``kept`` names and why.
     """
 
     entries: DataFrame
@@ -40,7 +40,7 @@ class Swept(NamedTuple):
 
 @contextmanager
 def swept(listed: DataFrame, judge: Judge) -> Iterator[Swept]:
-    """Plan the sweep of a listing (``forms.LISTED``). The plan can be read within the block."""
+    """Plan the sweep of a listing (``arrow_forms.LISTED``). The plan can be read within the block."""
     with holding() as hold:
         objects = hold(located(hold(named(listed, judge.formats)), judge.formats))
         outside = objects.where("location is null")

@@ -13,8 +13,8 @@ from holdfast.checkpoints.reachability import Phase, Policy, Reason
 from holdfast.checkpoints.sweeps.plan_format import SWEEP, Header, Item, StoredKept, StoredPolicy, lines
 from holdfast.checkpoints.sweeps.plan_store import new_id, write_whole
 from holdfast.errors import ConfigurationError
-from holdfast_spark.jobs.inventories import About
-from holdfast_spark.jobs.sweeping import Swept
+from holdfast_spark.jobs.inventory_files import About
+from holdfast_spark.jobs.sweep_plan import Swept
 
 
 def header_of(plan: Swept, about: About, root: str, zone: str, policy: Policy) -> Header:

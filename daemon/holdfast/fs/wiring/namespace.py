@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 
-from holdfast.fs.assembly.files import FileParts
-from holdfast.fs.assembly.renames import RenameParts
-from holdfast.fs.assembly.sending import SendingParts
-from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.namespace.attr_ops import AttrOps
 from holdfast.fs.namespace.create import Creation
@@ -20,6 +16,10 @@ from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.namespace.rmdir import Rmdir
 from holdfast.fs.namespace.unlink import Unlinking
 from holdfast.fs.namespace.xattrs import ExtendedAttributes
+from holdfast.fs.wiring.file_io import FileParts
+from holdfast.fs.wiring.remote_view import ViewParts
+from holdfast.fs.wiring.renames import RenameParts
+from holdfast.fs.wiring.writeback import SendingParts
 
 
 class NameParts:

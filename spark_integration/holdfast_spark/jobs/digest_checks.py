@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.digest import Fingerprint, Hasher
 from holdfast.errors import NameNotStorableError, ObjectChangedError, ObjectMissingError, RemoteRefusedError
-from holdfast_spark.forms import OBJECTS, Form
-from holdfast_spark.jobs.pace import Pace
+from holdfast_spark.arrow_forms import OBJECTS, Form
+from holdfast_spark.jobs.rate_limit import Pace
 from holdfast_spark.stores import RemoteStore, StoreAddress, in_parallel, patiently
 
 CHECKED = Form(key="string", size_bytes="bigint", etag="string", outcome="string", detail="string")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import FinishedBatch, StatePartition
 from holdfast.checkpoints.reachability import Examination, Listed
-from holdfast_spark.forms import PLACED, Form
-from holdfast_spark.jobs.reading import examined, reader_below
+from holdfast_spark.arrow_forms import PLACED, Form
+from holdfast_spark.jobs.manifest_reads import examined, reader_below
 from holdfast_spark.stores import StoreAddress
 
 STATE = PLACED.with_columns(operator="bigint", partition="bigint", finished="bigint")

@@ -1,5 +1,5 @@
-/* See fd_replies.h. */
-#include "fd_replies.h"
+/* See native_replies.h. */
+#include "native_replies.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,15 +14,15 @@
 #define SECOND UINT64_C(1000000000)
 #define CAPABILITIES "security.capability"
 
-struct fd_reply {
+struct native_reply {
 	uint64_t node; /* 0: the slot is free */
 	uint64_t nanoseconds;
 	int fd;
-	enum fd_reply_kind kind;
+	enum native_reply_kind kind;
 };
 
 /* Open addressing with linear probing; never more than half full. */
-static struct fd_reply *table;
+static struct native_reply *table;
 static size_t slots; /* a power of two, or 0 */
 static size_t used;
 
@@ -32,7 +32,7 @@ static size_t slot_of(uint64_t node)
 }
 
 /* The slot of `node`, or the free slot where it belongs. */
-static struct fd_reply *find(uint64_t node)
+static struct native_reply *find(uint64_t node)
 {
 	size_t slot = slot_of(node);
 	while (table[slot].node != 0 && table[slot].node != node)
@@ -42,9 +42,9 @@ static struct fd_reply *find(uint64_t node)
 
 static bool grow(void)
 {
-	struct fd_reply *old = table;
+	struct native_reply *old = table;
 	size_t old_slots = slots;
-	struct fd_reply *larger = calloc(slots ? slots * 2 : 64, sizeof(*larger));
+	struct native_reply *larger = calloc(slots ? slots * 2 : 64, sizeof(*larger));
 	if (larger == NULL)
 		return false;
 	table = larger;
@@ -56,32 +56,32 @@ static bool grow(void)
 	return true;
 }
 
-bool fd_replies_add(uint64_t node, int fd, enum fd_reply_kind kind, uint64_t nanoseconds)
+bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds)
 {
 	if (used * 2 >= slots && !grow())
 		return false;
-	struct fd_reply *slot = find(node);
+	struct native_reply *slot = find(node);
 	used += slot->node == 0;
-	*slot = (struct fd_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
+	*slot = (struct native_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
 	return true;
 }
 
-void fd_replies_remove(uint64_t node)
+void native_replies_remove(uint64_t node)
 {
 	if (used == 0 || find(node)->node == 0)
 		return;
-	struct fd_reply *hole = find(node);
+	struct native_reply *hole = find(node);
 	hole->node = 0;
 	used--;
 	/* Those behind it in the same run may belong further ahead now: insert them again. */
 	for (size_t slot = (size_t)(hole - table + 1) & (slots - 1); table[slot].node != 0; slot = (slot + 1) & (slots - 1)) {
-		struct fd_reply moved = table[slot];
+		struct native_reply moved = table[slot];
 		table[slot].node = 0;
 		*find(moved.node) = moved;
 	}
 }
 
-void fd_replies_reset(void)
+void native_replies_reset(void)
 {
 	free(table);
 	table = NULL;
@@ -108,7 +108,7 @@ static void fill(struct attributes *attributes, uint64_t node, const struct stat
 	};
 }
 
-static bool answer_getattr(int fd, const struct request_header *header, const struct fd_reply *directory)
+static bool answer_getattr(int fd, const struct request_header *header, const struct native_reply *directory)
 {
 	struct stat stat;
 	if (fstat(directory->fd, &stat) != 0)
@@ -120,7 +120,7 @@ static bool answer_getattr(int fd, const struct request_header *header, const st
 	return true;
 }
 
-static bool answer_lookup(int fd, const struct request_header *header, const struct fd_reply *directory, const char *name)
+static bool answer_lookup(int fd, const struct request_header *header, const struct native_reply *directory, const char *name)
 {
 	struct stat stat;
 	if (fstatat(directory->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
@@ -131,7 +131,7 @@ static bool answer_lookup(int fd, const struct request_header *header, const str
 	return true;
 }
 
-static bool answer_getxattr(int fd, const struct request_header *header, const struct fd_reply *file, const char *name)
+static bool answer_getxattr(int fd, const struct request_header *header, const struct native_reply *file, const char *name)
 {
 	if (strcmp(name, CAPABILITIES) != 0 || fgetxattr(file->fd, name, NULL, 0) >= 0 || errno != ENODATA)
 		return false;
@@ -139,24 +139,24 @@ static bool answer_getxattr(int fd, const struct request_header *header, const s
 	return true;
 }
 
-bool fd_replies_answer(int fd, const unsigned char *request, size_t size)
+bool native_replies_answer(int fd, const unsigned char *request, size_t size)
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
 	if (used == 0)
 		return false;
-	const struct fd_reply *fd_reply = find(header.node);
+	const struct native_reply *native_reply = find(header.node);
 	const char *rest = (const char *)request + sizeof(header);
 	size_t length = size - sizeof(header);
-	if (fd_reply->node == 0)
+	if (native_reply->node == 0)
 		return false;
-	if (header.opcode == OPCODE_GETATTR && fd_reply->kind != FD_REPLY_FILE)
-		return answer_getattr(fd, &header, fd_reply);
+	if (header.opcode == OPCODE_GETATTR && native_reply->kind != NATIVE_REPLY_FILE)
+		return answer_getattr(fd, &header, native_reply);
 	if (length == 0 || rest[length - 1] != '\0')
 		return false;
-	if (header.opcode == OPCODE_LOOKUP && fd_reply->kind == FD_REPLY_WHOLE_DIRECTORY)
-		return answer_lookup(fd, &header, fd_reply, rest);
-	if (header.opcode == OPCODE_GETXATTR && fd_reply->kind == FD_REPLY_FILE && length > sizeof(struct getxattr_request))
-		return answer_getxattr(fd, &header, fd_reply, rest + sizeof(struct getxattr_request));
+	if (header.opcode == OPCODE_LOOKUP && native_reply->kind == NATIVE_REPLY_WHOLE_DIRECTORY)
+		return answer_lookup(fd, &header, native_reply, rest);
+	if (header.opcode == OPCODE_GETXATTR && native_reply->kind == NATIVE_REPLY_FILE && length > sizeof(struct getxattr_request))
+		return answer_getxattr(fd, &header, native_reply, rest + sizeof(struct getxattr_request));
 	return false;
 }

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.fs.assembly.sending import SendingParts
-from holdfast.fs.assembly.views import ViewParts
 from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.background import Background
 from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.hand_out import HandOut
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.new_handle import HandOut
 from holdfast.fs.file_io.open import Opening
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough import Passthrough
@@ -22,7 +20,9 @@ from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.read_write import ReadWrite
 from holdfast.fs.file_io.release import Releasing
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.nodes import Node
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.wiring.remote_view import ViewParts
+from holdfast.fs.wiring.writeback import SendingParts
 
 
 class FileParts:

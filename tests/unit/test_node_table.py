@@ -6,7 +6,8 @@ import stat
 
 import pytest
 
-from holdfast.fs.inodes.nodes import Node, NodeTable
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
 
 _ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = 2, 10, 11, 12
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from holdfast.errors import ConfigurationError
-from holdfast.zones.kinds import NameKind
+from holdfast.zones.name_kinds import NameKind
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
 """Patterns of Hadoop's local file system, for any engine that writes through it."""

@@ -1,0 +1,64 @@
+"""A node: one file or directory that the kernel knows by a 64-bit id, with all its known names (``node_table``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.zones import ZonePath
+
+if TYPE_CHECKING:
+    from holdfast.fs.inodes.open_file import OpenFile
+
+ROOT_ID = 1
+
+
+class Node:
+    """One file or directory. ``backing`` is the inode number of its file in the tree, or 0 without one."""
+
+    __slots__ = (
+        "backing",
+        "cache_is_stale",
+        "children",
+        "id",
+        "is_directory",
+        "lookups",
+        "more_names",
+        "name",
+        "opened",
+        "parent",
+        "place",
+    )
+
+    def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: int, is_directory: bool) -> None:
+        self.id = node_id
+        self.children = 0
+        self.parent = parent
+        self.name = name
+        self.more_names: list[tuple[Node, bytes]] | None = None
+        self.backing = backing
+        self.is_directory = is_directory
+        self.lookups = 0
+        self.opened: OpenFile | None = None
+        self.place: tuple[int, ZonePath] | None = None
+        self.cache_is_stale = False
+        """The kernel may still cache pages of an earlier file of this node; the next open must drop them."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the node has at least one name."""
+        return self.parent is not None
+
+    def names(self) -> list[tuple[Node, bytes]]:
+        """Return all known names as pairs of parent and name."""
+        if self.parent is None:
+            return []
+        return [(self.parent, self.name), *(self.more_names or ())]
+
+
+def path_of(node: Node) -> bytes | None:
+    """Return the node's path by its first name; None if the node or one of its parents has no name."""
+    parts = []
+    while node.parent is not None:
+        parts.append(node.name)
+        node = node.parent
+    return b"/".join(reversed(parts)) if node.id == ROOT_ID else None
