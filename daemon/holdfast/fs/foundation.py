@@ -51,7 +51,7 @@ class Parts:
 
 
 class Kernel(NamedTuple):
-    """The kernel's interfaces that the file system uses on its own (``fuse.kernel_side``)."""
+    """The kernel's interfaces that the file system uses on its own (``fuse.kernel_notifications``)."""
 
     directories: DirectoryReplies
     backing_files: BackingFiles

@@ -16,7 +16,7 @@ from holdfast.store import Tree
 
 
 class KernelNotifications(Protocol):
-    """Notifications that the daemon sends to the kernel unasked (``fuse.kernel_side``)."""
+    """Notifications that the daemon sends to the kernel unasked (``fuse.kernel_notifications``)."""
 
     def attributes_changed(self, node_id: int) -> None:
         """Invalidate the kernel's cached attributes of a node."""
