@@ -14,6 +14,8 @@ from holdfast.config.schema import Config
 from holdfast.config.units import ByteSize, FileMode
 
 Key = tuple[str, ...]
+_SECRET_WORDS = ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas", "signature", "bearer")
+_SECRET_PARTS = {"auth", "authorization", "pwd"}
 
 
 def kind_of(key: Key) -> Any:
@@ -70,7 +72,7 @@ def is_list(kind: Any) -> bool:
 def is_secret(key: Key) -> bool:
     """Say whether the value at ``key`` must not be shown. Names of keys are, ids of keys and paths of files are not."""
     name = key[-1].lower()
-    if any(word in name for word in ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas")):
+    if any(word in name for word in _SECRET_WORDS) or not _SECRET_PARTS.isdisjoint(name.split("_")):
         return True
     return "key" in name and not name.endswith(("_id", "file", "filename", "path"))
 
