@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import permutations
 
 from holdfast import mountpoint
-from holdfast.config import Config, LoadedConfig
+from holdfast.config import LoadedConfig
 from holdfast.errors import ConfigurationError
-from holdfast.remote import directory_of, location_of
+from holdfast.remote import Location, directory_of, location_of
 from holdfast.remote.redaction import public_url
 
 _MOST_LINKS = 40
@@ -38,7 +39,7 @@ def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
 def _check_outside(loaded: LoadedConfig) -> None:
     config = loaded.config
     covered = mountpoint.real_path(config.mount.mountpoint)
-    for key, path in _places(config):
+    for key, path in _places(loaded):
         if _leads_into(path if os.path.isabs(path) else os.path.join(os.getcwd(), path), covered):
             raise ConfigurationError(
                 f"{loaded.named(key)}: {path} lies in the mountpoint {config.mount.mountpoint}, "
@@ -48,7 +49,7 @@ def _check_outside(loaded: LoadedConfig) -> None:
 
 def _check_apart(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     stores = loaded.config.mounted_stores
-    found = {name: location_of(section.url, section.options, environment) for name, section in stores.items()}
+    found = {name: _location(loaded, name, environment) for name in stores}
     for outer, inner in permutations(found.items(), 2):
         (one, above), (other, below) = outer, inner
         if above is not None and below is not None and above.contains(below):
@@ -59,14 +60,32 @@ def _check_apart(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
             )
 
 
-def _places(config: Config) -> Iterator[tuple[str, str]]:
+@contextmanager
+def _naming(loaded: LoadedConfig, name: str) -> Iterator[None]:
+    """Let an error in the URL of the store ``name`` say whose it is."""
+    try:
+        yield
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{loaded.named(f'stores.{name}.url')}: {problem}") from None
+
+
+def _location(loaded: LoadedConfig, name: str, environment: Mapping[str, str]) -> Location | None:
+    section = loaded.config.stores[name]
+    with _naming(loaded, name):
+        return location_of(section.url, section.options, environment)
+
+
+def _places(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
+    config = loaded.config
     yield "store.directory", config.store.directory
     yield "control.socket", config.control.socket
     if config.log.file:
         yield "log.file", config.log.file
     for name, section in config.mounted_stores.items():
         if section.url.startswith("file://"):
-            yield f"stores.{name}.url", str(directory_of(section.url))
+            with _naming(loaded, name):
+                directory = directory_of(section.url)
+            yield f"stores.{name}.url", str(directory)
 
 
 def _leads_into(path: str, covered: str) -> bool:

@@ -29,7 +29,7 @@ from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
-from holdfast.maintenance import Upkeep
+from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -114,6 +114,7 @@ class Serving:
             takeover = Takeover(self._base, self._files)
             if self._is_inherited:
                 await self._take_over(takeover)
+            await drop_copies_of_moved_stores(self._base, os.environ)
             await background.start(self._files.run)
             takeover.finish()
             await background.start(workdirs.run)

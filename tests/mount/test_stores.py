@@ -417,3 +417,49 @@ def test_what_was_not_sent_to_such_a_store_is_known_without_the_index(make_node:
         proxy.up()
         node.start(**team)
         wait_until(lambda: keys(counted) == {"precious"})
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_copy_of_one_store_is_not_served_as_anothers_of_the_same_name(
+    make_node: NodeFactory, workspace: Path, *, taken_over: bool
+) -> None:
+    names = ["j/shared/00000000-0000-4000-8000-000000000001", "q/offsets/1", "plain"]
+    only_in_one = "j/shared/00000000-0000-4000-8000-000000000002"
+    for store in ("one", "two"):
+        for name in [*names, only_in_one] if store == "one" else names:
+            (workspace / store / name).parent.mkdir(parents=True, exist_ok=True)
+            (workspace / store / name).write_bytes(store.encode())
+    file = workspace / "holdfast.toml"
+    file.write_text(f'[stores.team]\nurl = "file://{workspace}/one"\n')
+    node = make_node()
+    node.supervised = taken_over
+    node.environment["HOLDFAST_CONFIG"] = str(file)
+    node.start()
+    zone = node.mountpoint / "team"
+    assert {(zone / name).read_bytes() for name in [*names, only_in_one]} == {b"one"}
+    file.write_text(f'[stores.team]\nurl = "file://{workspace}/two"\n')
+    if taken_over:
+        first = node.pid
+        with (zone / names[0]).open("rb") as opened:
+            with node.client() as client:
+                client.restart()
+            wait_until(lambda: node.answers() and node.pid != first)
+            assert opened.read() == b"one", "whoever has it open keeps it"
+    else:
+        node.stop()
+        node.start()
+    wait_until(lambda: [(zone / name).read_bytes() for name in names] == [b"two"] * 3)
+    wait_until(lambda: not (zone / only_in_one).exists())
+    assert "stores.team.url is another place than in the last run: 4 copies were dropped" in node.log.read_text()
+
+
+def test_copies_stay_where_the_same_store_is_spelled_otherwise(make_node: NodeFactory, workspace: Path) -> None:
+    (workspace / "one").mkdir()
+    (workspace / "one/file").write_bytes(b"one")
+    node = make_node().start(stores__team__url=f"file://{workspace}/one")
+    assert (node.mountpoint / "team/file").read_bytes() == b"one"
+    node.stop()
+    (workspace / "link").symlink_to("one")
+    node.start(stores__team__url=f"file://{workspace}/link/")
+    assert (node.store / "tree/team/file").exists()
+    assert "another place" not in node.log.read_text()

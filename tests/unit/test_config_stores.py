@@ -256,3 +256,32 @@ def test_a_mistake_names_the_variable(problem_with: Problem) -> None:
     assert problem_with("", {"HOLDFAST_CHECKPOINTS__UID": "me"}) == (
         "checkpoints.uid ($HOLDFAST_CHECKPOINTS__UID): 'me' is not allowed; write a whole number"
     )
+
+
+@pytest.mark.parametrize("owner", [-2, 2**32 - 1, 2**40])
+def test_an_owner_that_no_file_can_have_is_a_mistake(problem_with: Problem, owner: int) -> None:
+    assert problem_with(f"[stores.blobs]\ngid = {owner}").startswith(f"stores.blobs.gid (FILE): {owner} is not allowed")
+
+
+@pytest.mark.parametrize("base", ["a" * 256, "ä" * 128, "a\\nb", "\\u2028"])
+def test_a_base_that_no_directory_can_be_called_is_a_mistake(problem_with: Problem, base: str) -> None:
+    assert "can't be a directory in the root of the mount" in problem_with(f'[roles.w]\nbase = "{base}"')
+
+
+def test_a_name_with_a_line_break_is_told_in_one_line(problem_with: Problem) -> None:
+    assert problem_with('[stores."a\\nb"]\nuid = 1').startswith("stores.a\\nb.uid (FILE): 'a\\nb' can't be")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[stores.blobs]\noptions = 'secret_access_key=hush'",
+        "[stores.blobs.options]\nsecret_access_key = ['hush']",
+        "[[stores.blobs]]\noptions = { secret_access_key = 'hush' }",
+        "[[blobs]]\noptions = { secret_access_key = 'hush' }",
+        "stores = [{ options = { secret_access_key = 'hush' } }]",
+    ],
+)
+def test_a_mistake_shows_no_secret(problem_with: Problem, text: str) -> None:
+    assert "hush" not in problem_with(text)
+    assert "hush" not in problem_with("", {"HOLDFAST_STORES__BLOBS__OPTIONS": '{"secret_access_key": "hush"}'})

@@ -168,6 +168,13 @@ def test_a_store_that_is_left_out_is_in_nobody_s_way() -> None:
     assert "stores.three.url" in refused("s3://a", "", "s3://a/x")
 
 
+@pytest.mark.parametrize("url", ["s3://[::1/x", "file://relative/x", "file:///a%00b", "file:///a?b", "gs://[x]/y"])
+def test_a_url_that_can_t_be_is_told_with_its_key(url: str, tmp_path: Path) -> None:
+    assert refused("memory://", url).startswith(f"stores.two.url (option): {url.partition('?')[0]}")
+    with pytest.raises(ConfigurationError, match=r"^stores\.blobs\.url \(option\): "):
+        check(tmp_path, stores__blobs__url=url)
+
+
 def test_the_default_stores_count_too() -> None:
     said = refused("file:///var/lib/holdfast/remote/blobs/")
     assert "/var/lib/holdfast/remote/blobs" in said

@@ -174,7 +174,10 @@ def _remote(name: str, section: ZoneSection, settings: Config, status: Status | 
 
 def _not_configured(settings: Config, status: Status | None) -> Iterator[Finding]:
     """Report zones that are no longer configured; a running daemon knows which of their files are unsent."""
-    mend = "set stores.{0}.url again, and what was not sent is sent; or see to what is in {1}"
+    mend = (
+        "set stores.{0}.url again, or workdirs.base if working directories were in it: what was not sent is sent then; "
+        "or see to what is in {1}"
+    )
     tree = Path(settings.store.directory) / "tree"
     if status is not None:
         for name, files in status.not_configured.items():

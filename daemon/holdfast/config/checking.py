@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import enum
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -14,6 +14,8 @@ from holdfast.config.schema import Config
 from holdfast.config.units import ByteSize, FileMode
 
 Key = tuple[str, ...]
+_SECRET_WORDS = ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas", "signature", "bearer")
+_SECRET_PARTS = {"auth", "authorization", "pwd"}
 
 
 def kind_of(key: Key) -> Any:
@@ -40,7 +42,7 @@ def check(key: Key, value: Any) -> None:
     try:
         msgspec.convert(value, kind, strict=False, dec_hook=decode)
     except (msgspec.ValidationError, ValueError):
-        shown = "this" if is_secret(key) else repr(value)
+        shown = repr(value) if _may_be_shown(key, value) else "this"
         raise ValueError(f"{shown} is not allowed; write {_allowed(kind)}") from None
 
 
@@ -57,6 +59,11 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
 
 
+def on_one_line(text: str) -> str:
+    """Return ``text`` with what is no letter, digit, sign or blank written as in Python."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
 def is_list(kind: Any) -> bool:
     """Say whether values of ``kind`` are lists."""
     return get_origin(kind) is list
@@ -65,9 +72,18 @@ def is_list(kind: Any) -> bool:
 def is_secret(key: Key) -> bool:
     """Say whether the value at ``key`` must not be shown. Ids of keys and paths of key files may be shown."""
     name = key[-1].lower()
-    if any(word in name for word in ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas")):
+    if any(word in name for word in _SECRET_WORDS) or not _SECRET_PARTS.isdisjoint(name.split("_")):
         return True
     return "key" in name and not name.endswith(("_id", "file", "filename", "path"))
+
+
+def _may_be_shown(key: Key, value: Any) -> bool:
+    """Say whether an error may repeat what was given: not secrets, nor what may have some in it, as a list of tables has."""
+    if is_secret(key):
+        return False
+    if key[0] != "stores":
+        return True
+    return key[2:] != ("options",) if key[2:] else not isinstance(value, Mapping | list)
 
 
 def _is_struct(kind: Any) -> bool:

@@ -17,6 +17,8 @@ ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 ROLE_NAME_ALLOWED = "letters, digits and hyphens, beginning with a letter"
 _STORE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NOT_BASES = {".", "..", ".holdfast"}
+_LONGEST_NAME_BYTES = 255
+_LARGEST_OWNER = 2**32 - 2
 
 
 class _Kind(NamedTuple):
@@ -67,18 +69,22 @@ def missing_url(name: str, others: Sequence[str]) -> str:
 
 def contradictions(config: Config) -> Iterator[tuple[Key, str]]:
     """Yield keys whose values do not fit the existing tables, and what to do about each."""
+    for name, store in config.stores.items():
+        for owner, number in (("uid", store.uid), ("gid", store.gid)):
+            if not -1 <= number <= _LARGEST_OWNER:
+                yield ("stores", name, owner), f"{number} is not allowed; write -1, or a number up to {_LARGEST_OWNER}"
     sections: dict[Key, WorkdirsSection | RoleSection] = {("workdirs",): config.workdirs}
     sections.update({("roles", name): section for name, section in config.roles.items()})
     for where, section in sections.items():
         if section.base is not None and (problem := _problem_of_base(section.base, config)):
             yield (*where, "base"), problem
-        for key, store in (("local_state", section.local_state), ("blob_storage", section.blob_storage)):
-            if store and store not in config.mounted_stores:
-                yield (*where, key), _problem_of_fallback(store, config)
+        for key, fallback in (("local_state", section.local_state), ("blob_storage", section.blob_storage)):
+            if fallback and fallback not in config.mounted_stores:
+                yield (*where, key), _problem_of_fallback(fallback, config)
 
 
 def _problem_of_base(base: str, config: Config) -> str:
-    if base in _NOT_BASES or "/" in base or "\0" in base:
+    if base in _NOT_BASES or "/" in base or not base.isprintable() or len(base.encode()) > _LONGEST_NAME_BYTES:
         return f"{base!r} can't be a directory in the root of the mount; write one name, as in 'work'"
     if base in config.stores:
         return f"{base!r} is the name of a store (stores.{base}); write another"

@@ -26,6 +26,7 @@ _MAP_BYTES = 16 * 2**30
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DATA = "data.mdb"
 _ENDED_IN_ORDER = b""
+_PLACE = b"place of store "
 _log = logging.getLogger("holdfast.index")
 
 
@@ -100,6 +101,15 @@ class Index:
         except BaseException:
             environment.close()
             raise
+
+    def place_of_store(self, name: str) -> str | None:
+        """Return where the store ``name`` was when that was noted last; None when it never was."""
+        value = _meta_of(self._environment, _PLACE + name.encode())
+        return None if value is None else value.decode(errors="replace")
+
+    def note_place_of_store(self, name: str, place: str) -> None:
+        """Note where the store ``name`` is. Raises ``IndexFullError``."""
+        _write_meta(self._environment, {_PLACE + name.encode(): place.encode()})
 
     def keep_reserve(self) -> None:
         """Reserve more disk space for the index if half of its reserve is used up. Call it now and then."""

@@ -1,5 +1,6 @@
 """Maintenance of stores and working directories: sweeps and drops, on demand and periodic."""
 
+from holdfast.maintenance.moved_stores import drop_copies_of_moved_stores
 from holdfast.maintenance.upkeep import Upkeep
 
-__all__ = ["Upkeep"]
+__all__ = ["Upkeep", "drop_copies_of_moved_stores"]

@@ -84,7 +84,8 @@ class Upkeep:
             )
             if each.unsent or each.deletions:
                 _log.warning(
-                    "%s is not configured any more, and %d files and %d deletions were not sent; set stores.%s.url again",
+                    "%s is not configured any more, and %d files and %d deletions were not sent; set stores.%s.url again, "
+                    "or workdirs.base if working directories were in it",
                     *(name, each.unsent, each.deletions, name),
                 )
 

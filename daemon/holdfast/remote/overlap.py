@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from holdfast.remote.urls import directory_of
+from holdfast.remote.urls import directory_of, parts_of
 
 _SAME_SCHEMES = {"s3a": "s3", "abfs": "az", "abfss": "az", "local": "file", "gcs": "gs"}
 _FORCED = "fsspec+"
@@ -38,12 +38,12 @@ class Location(NamedTuple):
 def location_of(url: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Location | None:
     """Return where the store at ``url`` is; None for one that is always alone. Follows the symbolic links of directories.
 
-    Raises ``ConfigurationError`` for a ``file`` URL that can't be.
+    Raises ``ConfigurationError`` for a URL that can't be.
     """
     plain = url.removeprefix(_FORCED)
     if "://" not in plain:
         return None  # whoever opens it tells what is wrong with it
-    parts = urlsplit(plain)
+    parts = parts_of(plain)
     scheme = _SAME_SCHEMES.get(parts.scheme, parts.scheme)
     if scheme == "file":
         return Location(("file",), _names(os.path.realpath(directory_of(f"file://{plain.partition('://')[2]}"))))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from obstore.store import MemoryStore, from_url
 
@@ -58,12 +58,23 @@ def open_store(
 
 def directory_of(url: str) -> Path:
     """Return the directory that a ``file`` URL names. Raises ``ConfigurationError``."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     if parts.netloc or not parts.path.startswith("/"):
         raise ConfigurationError(f"{url}: a file URL has three slashes and an absolute path, as in file:///srv/store")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ConfigurationError(f"{url}: in a file URL write %3F for ? and %23 for #")
-    return Path(unquote(parts.path))
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ConfigurationError(f"{url}: no directory's name has %00 in it")
+    return Path(path)
+
+
+def parts_of(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises ``ConfigurationError`` where it can't be one."""
+    try:
+        return urlsplit(url)
+    except ValueError as problem:
+        raise ConfigurationError(f"{public_url(url)}: this is no URL: {problem}") from None
 
 
 def _cloud_store(
@@ -74,7 +85,7 @@ def _cloud_store(
     request_timeout_seconds: float,
     connect_timeout_seconds: float,
 ) -> RemoteStore:
-    parts = urlsplit(url)
+    parts = parts_of(url)
     shown = public_url(url)
     if not parts.netloc:
         raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")

@@ -86,7 +86,7 @@ def chain_of(store: Store, newest: Attempt) -> Asking[Chain | Kept]:
             return Kept(listed.name, "its lineage leads to no snapshot")
         attempts.update(below)
         lowest = below[-1]
-    gap = next((attempt for attempt in attempts if not store.has(attempt)), None)
+    gap = min((attempt for attempt in attempts if not store.has(attempt)), default=None)
     if gap is not None:
         return Kept(store.directory, f"version {gap[0]} of a lineage is not there")
     is_snapshot = (SparkKind.ZIP, *lowest) in store.attempts
