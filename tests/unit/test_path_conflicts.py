@@ -104,6 +104,7 @@ def refused(*urls: str, environment: dict[str, str] | None = None, **options: st
         ("abfss://box@account.dfs.core.windows.net/a", "abfs://box@account.blob.core.windows.net/a"),
         ("sftp://me@host/srv", "sftp://you:secret@HOST/srv"),
         ("hdfs://node:8020/x", "fsspec+hdfs://node:8020/x"),
+        ("sftp://host/x", "sftp://host:22/x"),
     ],
 )
 def test_one_place_has_one_store(one: str, two: str) -> None:
@@ -148,6 +149,9 @@ def test_another_endpoint_is_another_server() -> None:
     assert refused(*urls, one__options__access_key_id="one", two__options__access_key_id="two", two__options__region="eu-1")
     assert refused(*urls, two__options__endpoint="http://here", environment={"AWS_ENDPOINT_URL": "http://here"})
     assert refused(*urls, two__options__endpoint="http://here", environment={"AWS_ENDPOINT_URL": "http://there"}) == ""
+    assert refused(*urls, one__options__endpoint="https://minio", two__options__endpoint="https://minio:443/")
+    assert refused(*urls, one__options__endpoint="", two__options__endpoint="https://s3.eu-central-1.amazonaws.com")
+    assert refused(*urls, two__options__endpoint="https://s3.us-gov-west-1.amazonaws.com") == ""
     azure = ("az://box/a", "az://box/a")
     assert refused(*azure, one__options__account_name="one", two__options__azure_storage_account_name="two") == ""
     assert refused(*azure, one__options__account_name="one", environment={"AZURE_STORAGE_ACCOUNT_NAME": "one"})

@@ -24,6 +24,9 @@ _SERVER_VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+_USUAL_PORTS = {"http": ":80", "https": ":443", "ftp": ":21", "sftp": ":22"}
+
+
 class Location(NamedTuple):
     """Where a store is: the server, with the bucket, and the directories down to the store."""
 
@@ -50,7 +53,7 @@ def location_of(url: str, options: Mapping[str, Any], environment: Mapping[str, 
     if scheme == _OF_NOBODY_ELSE and plain == url:
         return None
     server = _server_options(scheme, options, environment)
-    host = parts.netloc.rpartition("@")[2].lower()
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix(_USUAL_PORTS.get(scheme, "\0"))
     if scheme == "az" and "@" in parts.netloc:
         server["account"] = host.partition(".")[0]
         host = parts.netloc.partition("@")[0].lower()
@@ -71,7 +74,16 @@ def _server_options(scheme: str, options: Mapping[str, Any], environment: Mappin
         key = "endpoint" if name.startswith("endpoint") else _SERVER_OPTIONS.get(name)
         if key is not None:
             found[key] = str(value)
-    return {key: value.rstrip("/").lower() for key, value in found.items()}
+    plain = {key: _plain_endpoint(value) if key == "endpoint" else value.lower() for key, value in found.items()}
+    return {key: value for key, value in plain.items() if value}
+
+
+def _plain_endpoint(url: str) -> str:
+    """Return an endpoint as it is compared: without a port that goes without saying, and empty for AWS's own."""
+    scheme, separator, host = url.lower().rstrip("/").partition("://")
+    host = host.removesuffix(_USUAL_PORTS.get(scheme, "\0"))
+    is_of_aws = host.endswith(".amazonaws.com") and "us-gov" not in host
+    return "" if is_of_aws else f"{scheme}{separator}{host}"
 
 
 def _names(path: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ request that really needs the file or directory tries again and gets the error.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 import trio
 
@@ -90,12 +91,19 @@ class Prefetcher:
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
         missing: dict[bytes, list[bytes]] = {}
-        for name in names:
-            directory, _, last = name.rpartition(b"/")
-            if not self._tree.inode(place.child_path(name)):
+        for path in _paths(place, names):
+            if not self._is_here(path):
+                directory, _, last = path.rpartition(b"/")
                 missing.setdefault(directory, []).append(last)
         for directory, files in missing.items():
-            await self._fetch(self._zones.place_of(place.child_path(directory)), files)
+            await self._fetch(self._zones.place_of(directory), files)
+
+    def _is_here(self, path: bytes) -> bool:
+        """Say whether there is nothing to fetch under a name that a manifest has: a file, or no name that one could have."""
+        try:
+            return self._tree.inode(path) != 0
+        except (OSError, ValueError):
+            return True
 
     async def _fetch(self, place: ZonePath | None, names: list[bytes]) -> None:
         if place is None or not await self._list(place):
@@ -107,6 +115,14 @@ class Prefetcher:
             path = place.child_path(name)
             if known is not None and not self._tree.inode(path):
                 self._fetcher.fetch(self._view.object_at(place, name), known)
+
+
+def _paths(place: ZonePath, names: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the paths of ``names`` below a directory, which may lead out of it, but not out of the zone."""
+    for name in names:
+        path = os.path.normpath(place.child_path(name))
+        if path.startswith(place.zone.prefix + b"/"):
+            yield path
 
 
 def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
