@@ -46,5 +46,5 @@ class EntryUpdates:
         Where no known name of it asks for a digest, one that has gone may have, or one that nobody has looked up.
         """
         stat = os.fstat(fd)
-        if self._policy.has_digest(node) or self._entries.get(stat.st_ino) is not None:
+        if self._entries.get(stat.st_ino) is not None or self._policy.has_digest(node):
             self.mark_dirty(stat, path_of(node))

@@ -15,7 +15,7 @@ from holdfast.store import Tree
 
 
 class KernelNotifications(Protocol):
-    """What the kernel can be told without having asked (``fuse.notifier``)."""
+    """What the kernel can be told without having asked (``fuse.kernel_side``)."""
 
     def attributes_changed(self, node_id: int) -> None:
         """Make the kernel ask for the attributes of a node again."""
@@ -148,7 +148,9 @@ class Invalidation:
             self.invalidate(self._nodes.id_of(inode), name)
 
     def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
+        """Return which name of a node is at ``path``. By names alone: its zone need not be configured any more."""
+        above, _, last = path.rpartition(b"/")
         for parent, name in node.names():
-            if self._directories.place(parent).child_path(name) == path:
+            if name == last and path_of(parent) == above:
                 return parent, name
         return None, b""
