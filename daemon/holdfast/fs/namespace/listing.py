@@ -1,7 +1,7 @@
 """Listing directories, with positions that stay right while entries come and go.
 
 Where only this daemon changes a directory, its backing directory can be read as it is (``is_plain``,
-``fuse.direct_listing``). Here is the rest: what a store has a part in, and what a file system holds whose own offsets don't
+``fuse.readdir_replies``). Here is the rest: what a store has a part in, and what a file system holds whose own offsets don't
 last. Entries are in the order of a number made from the name alone, which is also their offset. So a listing can go on
 after any change, over any number of handles, and in another run of the daemon: what is there all the time is listed once.
 A snapshot of the sorted names is kept while the directory is open, and taken anew whenever somebody begins at the start.
