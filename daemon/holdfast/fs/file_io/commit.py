@@ -62,8 +62,9 @@ class Committer:
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make what was written durable, as its zone demands; ``wait_for_store``: in the store, whatever the zone.
 
-        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here, unsent, unless a write-once
-        name was lost to another writer: then they are in quarantine, and every writer that has the file open is told.
+        Raises ``WriteOnceError`` and ``RemoteError``, and ``CorruptEntryError`` for a file that is out of reach. After an
+        error the bytes are still here, unsent, unless a write-once name was lost to another writer: then they are in
+        quarantine, and every writer that has the file open is told.
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
@@ -79,6 +80,7 @@ class Committer:
         names = self._policy.sent_names(opened.node.names())
         if not names:
             return
+        opened.check_reachable()  # or what only stands for the file would be sent in its place
         try:
             async with lock:
                 await self._commit(opened, wait_for_store)

@@ -55,10 +55,14 @@ class OpenFiles:
 
     @contextmanager
     def descriptor_of(self, node: Node) -> Iterator[int]:
-        """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile."""
+        """Give a descriptor of a node that is local, open or not, and keep the node from being evicted meanwhile.
+
+        Raises ``OSError``, and ``CorruptEntryError`` when an earlier daemon had it open and it is out of reach since.
+        """
         opened = node.opened
         if opened is None:
             opened = node.opened = open_local(self._directories, node, writable=False)
+        opened.check_reachable()
         opened.count()
         try:
             yield opened.fd

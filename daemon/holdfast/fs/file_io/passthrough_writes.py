@@ -101,10 +101,14 @@ class PassthroughWrites:
                 self.settle(node.opened)
 
     async def take_stock(self) -> None:
-        """After a start: settle what was open for writing when an earlier run ended."""
+        """After a start: settle what was open for writing when an earlier run ended.
+
+        A file that is out of reach since may be written to at any time: what it holds is never known.
+        """
         for inode in self._entries.were_open:
             node = self._nodes.of_backing(inode)
-            if node is not None and node.opened is not None:
+            opened = node.opened if node is not None else None
+            if opened is not None and not opened.unreachable:
                 continue  # it still is
             entry = self._entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
@@ -114,7 +118,8 @@ class PassthroughWrites:
                 continue
             if stat.st_ino != inode:
                 continue
-            if entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+            is_same = entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if is_same and opened is None:
                 self._settle(inode, entry)
             else:
                 self._updates.mark_dirty(stat, path)
