@@ -316,6 +316,25 @@ def test_the_stores_go_on_when_the_daemon_is_replaced(make_team_node: TeamNode, 
     assert node.events("taken-over")[0]["open_files"] == 2
 
 
+def test_a_store_that_the_next_daemon_has_is_seen_though_it_was_looked_for_before(
+    make_node: NodeFactory, workspace: Path
+) -> None:
+    configuration = workspace / "holdfast.toml"
+    configuration.write_text("")
+    node = make_node()
+    node.environment["HOLDFAST_CONFIG"] = str(configuration)
+    node.supervised = True
+    node.start()
+    zone = node.mountpoint / "team"
+    assert not zone.exists()
+    first = node.pid
+    configuration.write_text(f'[stores.team]\nurl = "file://{workspace}/remote/team"\n')
+    with node.client() as client:
+        client.restart()
+    wait_until(lambda: node.answers() and node.pid != first)
+    assert zone.exists()
+
+
 def test_a_store_without_a_url_is_left_out(make_node: NodeFactory) -> None:
     node = make_node(blobs="", workdirs__blob_storage="").start()
     assert sorted(os.listdir(node.mountpoint)) == ["checkpoints", "work"]

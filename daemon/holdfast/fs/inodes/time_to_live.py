@@ -12,7 +12,7 @@ import stat as stat_module
 import trio
 
 from holdfast.config import RemoteSection
-from holdfast.zones import NameKind, ZonePath
+from holdfast.zones import NameKind, ZoneKind, ZonePath
 
 FOREVER_SECONDS = 86_400.0
 """Long enough that the kernel hardly ever asks again; not longer, so that a mistake ends some day."""
@@ -55,7 +55,10 @@ class TimeToLive:
         """Return for how long the kernel may keep the answer that there is no such name in ``place``.
 
         A name that stays on this node nobody else makes; but it may be of another kind when its directory has been renamed.
+        In the root of the mount the next daemon may have another zone: the kernel would hide it as long as it keeps this.
         """
+        if place.zone.kind is ZoneKind.ROOT:
+            return 0.0
         if kind is None or kind.policy.stays_here:
             return self.in_kernel(place)
         return 0.0
