@@ -20,7 +20,7 @@ from holdfast.control.client import RefusedError
 from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, waiting_daemon
+from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, unopening_daemon, waiting_daemon
 from tests.support.node import Node, StartError, settle, wait_until
 
 
@@ -155,6 +155,34 @@ def test_what_was_written_without_a_daemon_is_sent(make_node: NodeFactory, remot
         node.kill_daemon()
         assert file.read() == b"before and after"
     wait_until(lambda: node.status().unsent == [])
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+def test_what_can_not_be_opened_again_is_not_sent_as_if_it_were_empty(
+    make_node: NodeFactory, remote_files: Path, durability: str
+) -> None:
+    node = make_node(checkpoints__durability=durability)
+    node.module = unopening_daemon.__name__
+    node.supervised = True
+    node.start()
+    path = node.checkpoints / "file"
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.write(file, b"sent")
+    os.fsync(file)
+    os.write(file, b" and written")
+    first = node.pid
+    node.kill_daemon()
+    wait_until(lambda: node.answers() and node.pid != first)
+    with pytest.raises(OSError, match="Input/output error"):
+        path.rename(node.checkpoints / "other")
+    with pytest.raises(OSError, match="Input/output error"):
+        os.close(file)
+    node.wait_event("unsent", path="checkpoints/file")
+    assert (remote_files / "file").read_bytes() == b"sent"
+    assert path.read_bytes() == b"sent and written"
+    with path.open("r+b") as again:
+        os.fsync(again)
+    assert (remote_files / "file").read_bytes() == b"sent and written"
 
 
 def test_links_locks_and_files_without_a_name_stay(make_node: NodeFactory) -> None:

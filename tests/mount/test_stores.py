@@ -5,6 +5,7 @@ their own.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import stat
@@ -315,6 +316,25 @@ def test_the_stores_go_on_when_the_daemon_is_replaced(make_team_node: TeamNode, 
     assert node.events("taken-over")[0]["open_files"] == 2
 
 
+def test_a_store_that_the_next_daemon_has_is_seen_though_it_was_looked_for_before(
+    make_node: NodeFactory, workspace: Path
+) -> None:
+    configuration = workspace / "holdfast.toml"
+    configuration.write_text("")
+    node = make_node()
+    node.environment["HOLDFAST_CONFIG"] = str(configuration)
+    node.supervised = True
+    node.start()
+    zone = node.mountpoint / "team"
+    assert not zone.exists()
+    first = node.pid
+    configuration.write_text(f'[stores.team]\nurl = "file://{workspace}/remote/team"\n')
+    with node.client() as client:
+        client.restart()
+    wait_until(lambda: node.answers() and node.pid != first)
+    assert zone.exists()
+
+
 def test_a_store_without_a_url_is_left_out(make_node: NodeFactory) -> None:
     node = make_node(blobs="", workdirs__blob_storage="").start()
     assert sorted(os.listdir(node.mountpoint)) == ["checkpoints", "work"]
@@ -367,6 +387,55 @@ def test_a_daemon_that_takes_over_without_a_store_goes_on(
     wait_until(lambda: node.answers() and node.pid != second)
     assert (zone / "job/cached").read_bytes() == b"cached"
     assert (zone / "job/written").read_bytes().startswith(b"begun")
+
+
+@pytest.mark.parametrize("durability", ["commit", "async"])
+def test_a_daemon_that_takes_over_without_a_store_lets_go_of_what_was_open(
+    make_node: NodeFactory, workspace: Path, counted: Versitygw, durability: str
+) -> None:
+    """The daemon before has begun a release that it could not end, as the store did not answer; another file is open."""
+    with FaultProxy(counted.endpoint) as proxy:
+        through = counted.through(proxy.endpoint)
+        options = ", ".join(f'{name} = "{value}"' for name, value in through.options.items())
+        team = f'[stores.team]\nurl = "{through.url}"\noptions = {{ {options} }}\ndurability = "{durability}"\n'
+        configuration = workspace / "holdfast.toml"
+        configuration.write_text(team)
+        node = make_node(remote__retry_deadline_seconds=3)
+        node.environment["HOLDFAST_CONFIG"] = str(configuration)
+        node.supervised = True
+        node.start()
+        paths = [node.mountpoint / "team" / name for name in ("mapped", "written")]
+        files = [path.open("w+b", buffering=0) for path in paths]
+        for file in files:
+            file.write(b"before")
+            os.fsync(file)
+        mapped = mmap.mmap(files[0].fileno(), 6)
+        files[0].close()
+        proxy.down()
+        mapped[:] = b"after!"
+        files[1].write(b" and after")
+        with suppress(OSError):
+            paths[1].open("r+b").close()
+        with suppress(OSError):
+            mapped.close()
+        first = node.pid
+        configuration.write_text("")
+        with node.client() as client:
+            client.restart()
+        wait_until(lambda: node.answers() and node.pid != first)
+        second = node.pid
+        with suppress(OSError):
+            files[1].close()
+        node.wait_event("unsent", path="team/written")
+        assert node.events("send-delayed") == []
+        (node.checkpoints / "file").write_bytes(b"goes on")
+        assert node.pid == second
+        configuration.write_text(team)
+        proxy.up()
+        with node.client() as client:
+            client.restart()
+        wait_until(lambda: node.answers() and node.pid != second)
+        assert [path.read_bytes() for path in paths] == [b"after!", b"before and after"]
 
 
 def test_nothing_is_lost_of_a_store_that_is_no_longer_configured(make_node: NodeFactory, counted: Versitygw) -> None:

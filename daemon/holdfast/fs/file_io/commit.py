@@ -62,8 +62,9 @@ class Committer:
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.
 
-        Raises ``WriteOnceError`` and ``RemoteError``. After an error the bytes are still here and unsent, unless another
-        writer won a write-once name. Then they are in quarantine, and every writer that has the file open gets the error.
+        Raises ``WriteOnceError`` and ``RemoteError``, and ``CorruptEntryError`` for a file that could not be reopened. After
+        an error the bytes are still here and unsent, unless another writer won a write-once name. Then they are in
+        quarantine, and every writer that has the file open gets the error.
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
@@ -79,6 +80,7 @@ class Committer:
         names = self._policy.sent_names(opened.node.names())
         if not names:
             return
+        opened.check_reachable()  # or what only stands for the file would be sent in its place
         try:
             async with lock:
                 await self._commit(opened, wait_for_store)

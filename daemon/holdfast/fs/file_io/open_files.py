@@ -56,10 +56,14 @@ class OpenFiles:
 
     @contextmanager
     def descriptor_of(self, node: Node) -> Iterator[int]:
-        """Yield a descriptor of a local node, open or not. The node is not evicted meanwhile."""
+        """Yield a descriptor of a local node, open or not. The node is not evicted meanwhile.
+
+        Raises ``OSError``, and ``CorruptEntryError`` for a file that could not be reopened after a takeover.
+        """
         opened = node.opened
         if opened is None:
             opened = node.opened = open_local(self._directories, node, writable=False)
+        opened.check_reachable()
         opened.count()
         try:
             yield opened.fd

@@ -100,10 +100,14 @@ class PassthroughWrites:
                 self.settle(node.opened)
 
     async def settle_after_start(self) -> None:
-        """After a start: settle the files that were open for writing when an earlier run ended."""
+        """After a start: settle the files that were open for writing when an earlier run ended.
+
+        A file that could not be reopened may be written at any time, so its contents count as unknown.
+        """
         for inode in self._entries.were_open:
             node = self._nodes.of_backing(inode)
-            if node is not None and node.opened is not None:
+            opened = node.opened if node is not None else None
+            if opened is not None and not opened.unreachable:
                 continue  # it is still open
             entry = self._entries.get(inode)
             path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
@@ -113,7 +117,8 @@ class PassthroughWrites:
                 continue
             if stat.st_ino != inode:
                 continue
-            if entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+            is_same = entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if is_same and opened is None:
                 self._settle(inode, entry)
             else:
                 self._updates.mark_dirty(stat, path)

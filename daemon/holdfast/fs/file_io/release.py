@@ -50,14 +50,18 @@ class Releasing:
         self.finish(opened)
 
     def finish(self, opened: OpenFile) -> None:
-        """Account for the bytes written through a released handle. Closes the file with the last one."""
-        if not self._writes.compare_nowait(opened) or self._committer.has_unsent_at_end(opened):
-            opened.begin_leaving()
-            compared = trio.Event()
-            self._comparing.add(compared)
-            self._background.start_soon(self._finish_later, opened, compared)
-            return
-        self._close(opened)
+        """Account for the bytes written through a released handle. Closes the file with the last one.
+
+        The handle is released even after an error: nobody would release it again.
+        """
+        try:
+            if not self._writes.compare_nowait(opened) or self._committer.has_unsent_at_end(opened):
+                self._begin_late(opened)
+                return
+            self._digest_with_the_last(opened)
+        except (HoldfastError, OSError) as problem:
+            self._report_unsent(opened, problem)
+        self._files.release(opened)
 
     async def settle(self) -> None:
         """Return when every file closed so far has been accounted for.
@@ -68,18 +72,21 @@ class Releasing:
         for compared in list(self._comparing):
             await compared.wait()
 
+    def _begin_late(self, opened: OpenFile) -> None:
+        opened.begin_leaving()
+        compared = trio.Event()
+        self._comparing.add(compared)
+        self._background.start_soon(self._finish_later, opened, compared)
+
     async def _finish_later(self, opened: OpenFile, compared: trio.Event) -> None:
         try:
             await self._compare(opened, compared)
             await self._committer.commit(opened)
+            self._digest_with_the_last(opened)
         except (HoldfastError, OSError) as problem:  # no process is waiting for the result: the bytes stay unsent
-            path = path_of(opened.node)
-            self._events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))
-            opened.end_leaving()
-            self._files.release(opened)
-        else:
-            opened.end_leaving()
-            self._close(opened)
+            self._report_unsent(opened, problem)
+        opened.end_leaving()
+        self._files.release(opened)
 
     async def _compare(self, opened: OpenFile, compared: trio.Event) -> None:
         try:
@@ -88,7 +95,10 @@ class Releasing:
             self._comparing.remove(compared)
             compared.set()
 
-    def _close(self, opened: OpenFile) -> None:
+    def _digest_with_the_last(self, opened: OpenFile) -> None:
         if opened.handles == 1:
             self._committer.digest_at_end(opened)
-        self._files.release(opened)
+
+    def _report_unsent(self, opened: OpenFile, problem: Exception) -> None:
+        path = path_of(opened.node)
+        self._events.emit("unsent", path=os.fsdecode(path or b"?"), problem=str(problem))

@@ -46,5 +46,5 @@ class EntryUpdates:
         An existing entry is enough: a name that needs a digest may be gone, or not looked up yet.
         """
         stat = os.fstat(fd)
-        if self._policy.has_digest(node) or self._entries.get(stat.st_ino) is not None:
+        if self._entries.get(stat.st_ino) is not None or self._policy.has_digest(node):
             self.mark_dirty(stat, path_of(node))

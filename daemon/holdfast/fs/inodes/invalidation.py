@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import Protocol
 
-import trio
-
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -32,23 +30,6 @@ class KernelNotifications(Protocol):
 
     async def caught_up(self) -> None:
         """Return when all requests that the kernel has sent so far have been read."""
-
-
-class NoKernel:
-    """For a file system without a mount: all notifications do nothing."""
-
-    def attributes_changed(self, node_id: int) -> None:
-        """Do nothing."""
-
-    def invalidate(self, parent: int, name: bytes) -> None:
-        """Do nothing."""
-
-    def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Do nothing."""
-
-    async def caught_up(self) -> None:
-        """Return after one checkpoint."""
-        await trio.lowlevel.checkpoint()
 
 
 class Invalidation:
@@ -149,7 +130,9 @@ class Invalidation:
             self.invalidate(self._nodes.id_of(inode), name)
 
     def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
+        """Return which name of a node is at ``path``. By names alone: its zone need not be configured any more."""
+        above, _, last = path.rpartition(b"/")
         for parent, name in node.names():
-            if self._directories.place(parent).child_path(name) == path:
+            if name == last and path_of(parent) == above:
                 return parent, name
         return None, b""

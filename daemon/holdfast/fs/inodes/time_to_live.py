@@ -12,7 +12,7 @@ import stat as stat_module
 import trio
 
 from holdfast.config import RemoteSection
-from holdfast.zones import NameKind, ZonePath
+from holdfast.zones import NameKind, ZoneKind, ZonePath
 
 FOREVER_SECONDS = 86_400.0
 """Long enough that the kernel hardly ever asks again, but finite, so that a mistake does not last."""
@@ -55,8 +55,11 @@ class TimeToLive:
         """Return how long the kernel may cache the answer that there is no such name in ``place``.
 
         Only this node creates names that stay on it; but they are not kept longer than the directory, because its rename may
-        change their kind. Other names get 0, because another node may create them.
+        change their kind. Other names get 0, because another node may create them. So do names in the root of the mount,
+        because the next daemon may have another zone.
         """
+        if place.zone.kind is ZoneKind.ROOT:
+            return 0.0
         if kind is None or kind.policy.stays_here:
             return self.in_kernel(place)
         return 0.0

@@ -27,7 +27,6 @@ class SendingParts:
         self.queue = WritebackQueue(
             self.publisher,
             base.policy,
-            base.directories,
             base.nodes,
             parts.zones,
             store.tree,

@@ -14,8 +14,8 @@ import trio
 
 from holdfast.config import Durability
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import Entries, EntryState
@@ -33,7 +33,6 @@ class WritebackQueue:
         self,
         publisher: Publisher,
         policy: NamePolicy,
-        directories: Directories,
         nodes: NodeTable,
         zones: ZoneMap,
         tree: Tree,
@@ -42,7 +41,6 @@ class WritebackQueue:
     ) -> None:
         self._publisher = publisher
         self._policy = policy
-        self._directories = directories
         self._nodes = nodes
         self._zones = zones
         self._tree = tree
@@ -149,11 +147,18 @@ class WritebackQueue:
         """Return ``path`` and the other known names of the file that are sent."""
         node, entry = self._nodes.of_backing(inode), self._entries.get(inode)
         paths = {path: None}
-        for parent, name in self._policy.sent_names(node.names()) if node is not None else []:
-            paths[self._directories.place(parent).child_path(name)] = None
+        for parent, name in node.names() if node is not None else []:
+            directory = path_of(parent)
+            if directory is not None and self._may_be_sent(directory, name):
+                paths[b"%s/%s" % (directory, name)] = None
         for cached in entry.names if entry is not None else []:
             paths[cached.path] = None
         return [name for name in paths if self._tree.inode(name) == inode]
+
+    def _may_be_sent(self, directory: bytes, name: bytes) -> bool:
+        """Say whether a file at this name is sent; of a store that is not configured nobody knows."""
+        place = self._zones.place_of(directory)
+        return place is None or self._policy.sends(place, name)
 
     def _left_over(self) -> list[bytes]:
         dirty = [entry for _, entry in self._entries.scan() if entry.state is EntryState.DIRTY]

@@ -1,0 +1,69 @@
+"""Files evicted without a request: what nodes and the kernel are told."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.config import Durability
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.store import Tree
+from holdfast.zones import Fallbacks, ZoneMap
+
+FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
+
+
+class Kernel:
+    """Records the notifications. A mock of ``fuse.kernel_notifications``."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[tuple[int, bytes]] = []
+
+    def invalidate(self, parent: int, name: bytes) -> None:
+        self.forgotten.append((parent, name))
+
+    def attributes_changed(self, node_id: int) -> None:
+        raise AssertionError("nothing else was expected")
+
+    def invalidate_now(self, parent: int, name: bytes) -> None:
+        raise AssertionError("nothing else was expected")
+
+    async def caught_up(self) -> None:
+        raise AssertionError("nothing else was expected")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    fd = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    yield Tree(fd)
+    os.close(fd)
+
+
+@pytest.mark.parametrize("zone", [b"checkpoints", b"configured-once"])
+def test_an_evicted_file_keeps_its_name_whether_its_zone_is_configured_or_not(tree: Tree, zone: bytes) -> None:
+    """The kernel knows files of a zone that is no longer configured from an earlier daemon; their copies are evicted too."""
+    nodes, kernel = NodeTable(2), Kernel()
+    zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
+    nothing: Any = None
+    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, {})
+    invalidation = Invalidation(nodes, directories, tree, nothing, kernel)
+    top = nodes.local(nodes.root, zone, 10, DIRECTORY_MODE)
+    job = nodes.local(top, b"job", 11, DIRECTORY_MODE)
+    file = nodes.local(job, b"cached", 12, FILE_MODE)
+    nodes.add_name(file, top, b"cached")
+    invalidation.file_left(zone + b"/job/cached", 12, same_object=True)
+    assert kernel.forgotten == [(11, b"cached")]
+    assert [(parent.id, name) for parent, name in file.names()] == [(10, b"cached")]
+    invalidation.file_left(zone + b"/cached", 12, same_object=True)
+    assert kernel.forgotten[1:] == [(10, b"cached")]
+    assert file.is_named
+    assert file.backing == 0
+    assert nodes.of_path(zone + b"/cached") is file
