@@ -66,8 +66,7 @@ class Opening:
         """Open a node for the kernel. Fetches a file that is not here; a large one can be read during the fetch.
 
         Raises ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError`` if there is no intact
-        copy, and
-        ``RemoteError``.
+        copy, and ``RemoteError``.
         """
         opened = await self.acquire(node, flags)
         return self._hand_out(opened, flags, request, caller)
@@ -89,28 +88,31 @@ class Opening:
         try:
             if flags & os.O_TRUNC:
                 await self._arriving.wait_whole(opened)
-            self._prepare(opened, flags)
+            if _changes(flags):
+                self._prepare_changes(opened, flags)
         except BaseException:
             self._files.release(opened)
             raise
         return opened
 
     def _acquire_nowait(self, node: Node, flags: int) -> OpenFile:
-        if _changes(flags):
+        changes = _changes(flags)
+        if changes:
             self._check_writable(node)
         opened = self._find_nowait(node, flags)
         self._count_hit(node)
         opened.count()
-        try:
-            self._prepare(opened, flags)
-        except BaseException:
-            self._files.release(opened)
-            raise
+        if changes:
+            try:
+                self._prepare_changes(opened, flags)
+            except BaseException:
+                self._files.release(opened)
+                raise
         return opened
 
-    def _prepare(self, opened: OpenFile, flags: int) -> None:
-        """Prepare an open file for the open flags."""
-        if _changes(flags) and not opened.unsent and self._is_dirty(opened.node):
+    def _prepare_changes(self, opened: OpenFile, flags: int) -> None:
+        """Prepare an open file for an open that may change its bytes."""
+        if not opened.unsent and self._is_dirty(opened.node):
             opened.changed()  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
             self._check_not_executed(opened.node, flags)
@@ -128,7 +130,7 @@ class Opening:
         opened = node.opened
         if opened is None:
             return self._open_nowait(node, flags)
-        if _changes(flags) and not opened.writable:
+        if not opened.writable and _changes(flags):
             raise trio.WouldBlock
         if opened.arrival is not None and (flags & os.O_TRUNC or opened.failed):
             raise trio.WouldBlock

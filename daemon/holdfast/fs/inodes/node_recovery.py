@@ -59,8 +59,7 @@ class NodeRecovery:
 
     def node_made(self, table: NodeTable, node: Node) -> None:
         """A node was made for one of its names: add the other names, which the kernel may know too."""
-        others = self._names.get(node.backing, ())
-        if len(others) > 1:
+        if self._is_loaded and len(self._names.get(node.backing, ())) > 1:
             for parent, name in self._still(table, node.backing):
                 table.add_name(node, parent, name)
 
