@@ -19,7 +19,7 @@ pytest_plugins = ["tests.support.s3"]
 
 NodeFactory = Callable[..., Node]
 
-_WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mount", "spark")]
+_WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mount", "security", "spark")]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

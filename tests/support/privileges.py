@@ -6,7 +6,8 @@ import os
 import pwd
 import struct
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,23 +16,45 @@ MAY_NET_RAW = struct.pack("<IIIII", 0x0200_0001, 1 << 13, 0, 0, 0)
 """A value of ``security.capability`` (linux/capability.h: vfs_cap_data, version 2)."""
 
 
+@dataclass(frozen=True)
+class User:
+    """Somebody with a shell. The ids need no entry in ``/etc/passwd``."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int] = ()
+    """Supplementary groups."""
+
+    def do(self, function: Callable[[], object]) -> None:
+        """Run ``function`` in a forked child with this user's rights; fail as it fails. Needs root."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            try:
+                self.become()
+                function()
+            except BaseException:  # noqa: BLE001 all of it is told to the parent
+                os.write(writer, traceback.format_exc().encode())
+            os._exit(0)
+        os.close(writer)
+        with open(reader) as channel:
+            problem = channel.read()
+        os.waitpid(pid, 0)
+        assert not problem, problem
+
+    def become(self) -> None:
+        """Take this user's rights, for good; for a child between fork and exec."""
+        os.setgroups(list(self.groups))
+        os.setresgid(self.gid, self.gid, self.gid)
+        os.setresuid(self.uid, self.uid, self.uid)
+
+
+ALICE = User(60_001, 60_001)
+MALLORY = User(60_666, 60_666)
+
+
 def as_nobody(function: Callable[[], object]) -> None:
     """Run ``function`` in a forked child with the rights of the user ``nobody``; fail as it fails. Needs root."""
     user = pwd.getpwnam("nobody")
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            os.setgroups([])
-            os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-            os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-            function()
-        except BaseException:  # noqa: BLE001 all of it is told to the parent
-            os.write(writer, traceback.format_exc().encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as channel:
-        problem = channel.read()
-    os.waitpid(pid, 0)
-    assert not problem, problem
+    User(user.pw_uid, user.pw_gid).do(function)
