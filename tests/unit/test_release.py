@@ -38,6 +38,9 @@ class Parts:
     async def compare(self, opened: OpenFile) -> None:
         self.step("compare")
 
+    def detect_writes(self, opened: OpenFile) -> None:
+        self.step("detect_writes")
+
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
         self.step("has_unsent_at_end")
         return False
@@ -68,6 +71,7 @@ def opened(tmp_path: Path) -> Iterator[OpenFile]:
     ("fails", "late"),
     [
         ("compare_nowait", False),
+        ("detect_writes", False),
         ("has_unsent_at_end", False),
         ("digest_at_end", False),
         ("compare", True),

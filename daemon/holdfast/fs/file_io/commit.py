@@ -113,15 +113,18 @@ class Committer:
         return opened.lost or bool(self._policy.sent_names(opened.node.names()))
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
-        """Say whether this is the last handle and bytes are unsent (written through a mapping, or after a failed close)."""
-        self._writes.detect_writes(opened)
+        """Say whether this is the last handle and bytes are unsent (written through a mapping, or after a failed close).
+
+        Here and in ``digest_at_end``, writes must have been detected before.
+        """
         return opened.has_one_user and opened.unsent and bool(self._policy.sent_names(opened.node.names()))
 
     def digest_at_end(self, opened: OpenFile) -> None:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
-        self._writes.detect_writes(opened)
-        entry = self._entries.get(os.fstat(opened.fd).st_ino) if opened.may_change else None
-        if opened.may_change and (entry is None or not entry.digest):
+        if not opened.may_change:
+            return
+        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        if entry is None or not entry.digest:
             for parent, _ in opened.node.names():
                 self._check.later(self._directories.place(parent), opened.node)
 

@@ -23,10 +23,10 @@ class DigestCheck:
 
     def is_known_intact(self, node: Node, opened: OpenFile) -> bool:
         """Say whether the file may be served without reading its bytes."""
-        path = path_of(node)
-        if path is None or not self._policy.has_digest(node):
+        if not self._policy.has_digest(node):
             return True
-        return self._verifier.is_checked(path, opened.fd)
+        path = path_of(node)
+        return path is None or self._verifier.is_checked(path, opened.fd)
 
     async def is_intact(self, node: Node, opened: OpenFile) -> bool:
         """Say whether the file may be served. If not, it has been put into quarantine and the node has no file."""

@@ -99,7 +99,7 @@ class Opening:
         changes = _changes(flags)
         if changes:
             self._check_writable(node)
-        opened = self._find_nowait(node, flags)
+        opened = self._find_nowait(node, flags, changes=changes)
         self._count_hit(node)
         opened.count()
         if changes:
@@ -125,21 +125,21 @@ class Opening:
 
     # --- the open file -----------------------------------------------------------------------------------------------
 
-    def _find_nowait(self, node: Node, flags: int) -> OpenFile:
+    def _find_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         """Return the open file of a node that needs no fetch or hashing. Raises ``trio.WouldBlock``."""
         opened = node.opened
         if opened is None:
-            return self._open_nowait(node, flags)
-        if not opened.writable and _changes(flags):
+            return self._open_nowait(node, flags, changes=changes)
+        if not opened.writable and changes:
             raise trio.WouldBlock
         if opened.arrival is not None and (flags & os.O_TRUNC or opened.failed):
             raise trio.WouldBlock
         return opened
 
-    def _open_nowait(self, node: Node, flags: int) -> OpenFile:
+    def _open_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         if node.backing == 0 or self._locks.of(node).locked():
             raise trio.WouldBlock
-        opened = open_local(self._directories, node, writable=_changes(flags))
+        opened = open_local(self._directories, node, writable=changes)
         if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):
             opened.close()
             raise trio.WouldBlock

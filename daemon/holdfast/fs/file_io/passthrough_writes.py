@@ -70,7 +70,7 @@ class PassthroughWrites:
 
         Returns False if the file is too large for the event loop; use ``compare`` then.
         """
-        if not opened.has_one_user or not self._may_hide_a_write(opened):
+        if not self._may_hide_a_write(opened) or not opened.has_one_user:
             return True
         if os.fstat(opened.fd).st_size > _QUICK_BYTES:
             return False

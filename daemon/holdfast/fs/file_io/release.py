@@ -55,10 +55,13 @@ class Releasing:
         The handle is released even after an error: nobody would release it again.
         """
         try:
-            if not self._writes.compare_nowait(opened) or self._committer.has_unsent_at_end(opened):
+            is_accounted = self._writes.compare_nowait(opened)
+            self._writes.detect_writes(opened)
+            if not is_accounted or self._committer.has_unsent_at_end(opened):
                 self._begin_late(opened)
                 return
-            self._digest_with_the_last(opened)
+            if opened.handles == 1:
+                self._committer.digest_at_end(opened)
         except (HoldfastError, OSError) as problem:
             self._report_unsent(opened, problem)
         self._files.release(opened)
@@ -82,7 +85,9 @@ class Releasing:
         try:
             await self._compare(opened, compared)
             await self._committer.commit(opened)
-            self._digest_with_the_last(opened)
+            self._writes.detect_writes(opened)
+            if opened.handles == 1:
+                self._committer.digest_at_end(opened)
         except (HoldfastError, OSError) as problem:  # no process is waiting for the result: the bytes stay unsent
             self._report_unsent(opened, problem)
         opened.end_leaving()
@@ -94,10 +99,6 @@ class Releasing:
         finally:
             self._comparing.remove(compared)
             compared.set()
-
-    def _digest_with_the_last(self, opened: OpenFile) -> None:
-        if opened.handles == 1:
-            self._committer.digest_at_end(opened)
 
     def _report_unsent(self, opened: OpenFile, problem: Exception) -> None:
         path = path_of(opened.node)

@@ -158,6 +158,7 @@ class AttrOps:
             if opened.has_one_user:
                 await self._committer.commit(opened)
         finally:
+            self._writes.detect_writes(opened)
             self._committer.digest_at_end(opened)
             self._files.release(opened)
 

@@ -6,7 +6,7 @@ import errno
 import os
 import stat as stat_module
 from contextlib import nullcontext
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
@@ -26,8 +26,7 @@ from holdfast.transfer import Fetcher
 from holdfast.zones import ZonePath
 
 
-@dataclass(frozen=True, slots=True)
-class FileMove:
+class FileMove(NamedTuple):
     """A rename of a file: from ``old`` in ``source``, which is at ``here``, to ``new`` in ``target``, which is at ``there``.
 
     ``stat`` holds the file's attributes before the rename.
@@ -79,7 +78,7 @@ class FileMoves:
     def is_done(self, move: FileMove) -> bool:
         """Say whether both names already lead to the same file: rename(2) does nothing then."""
         victim = self._directories.stat(move.target, move.new)
-        return victim is not None and victim.st_ino == move.stat.st_ino
+        return victim is not None and _is_same(victim, move.stat)
 
     def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False) -> None:
         """Rename a file in the tree, and update its node and entry.
@@ -88,10 +87,10 @@ class FileMoves:
         old name's object later.
         """
         target_fd = self._directories.writable_descriptor(move.target)
-        if self.is_done(move):
+        victim = self._directories.stat(move.target, move.new)
+        if victim is not None and _is_same(victim, move.stat):
             return
         is_unsent = sent is None and self._policy.sends(move.there, move.new)
-        victim = self._directories.stat(move.target, move.new)
         replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
         self._make_way(move, target_fd, victim)
         if not keeps_object:
@@ -150,3 +149,7 @@ class FileMoves:
         if replaced is not None:
             entry.set_name(replaced)
             self._entries.put(stat.st_ino, entry)
+
+
+def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    return one.st_ino == other.st_ino
