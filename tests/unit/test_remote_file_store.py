@@ -142,12 +142,12 @@ def test_a_writer_is_not_disturbed_by_who_removes_empty_directories(
     real = getattr(os, function)
     pruned: list[str] = []
 
-    def prune_first(source: str, target: str) -> None:
+    def prune_first(source: str, target: str, **places: Any) -> None:
         if len(pruned) < 5:
             pruned.append(target)
             store.prune("a/b")
             store.prune("a")
-        real(source, target)
+        real(source, target, **places)
 
     monkeypatch.setattr(os, function, prune_first)
     put(store, "a/b/c", b"placed", create_only=create_only)
@@ -187,9 +187,9 @@ def test_an_answer_that_nfs_lost_is_no_other_creation(store: RemoteStore, monkey
     """NFS may carry out a link and, asked again, say that the name exists; the link count tells."""
     link = os.link
 
-    def link_twice(source: str, target: str) -> None:
-        link(source, target)
-        link(source, target)
+    def link_twice(source: str, target: str, **places: Any) -> None:
+        link(source, target, **places)
+        link(source, target, **places)
 
     monkeypatch.setattr(os, "link", link_twice)
     put(store, "a", b"mine", create_only=True)
@@ -213,10 +213,10 @@ def test_a_file_that_can_not_be_deleted_keeps_no_other(store: RemoteStore, monke
         put(store, key)
     unlink = os.unlink
 
-    def refusing(path: str) -> None:
-        if path.endswith("bad"):
+    def refusing(path: str, **place: Any) -> None:
+        if path == "bad":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        unlink(path)
+        unlink(path, **place)
 
     monkeypatch.setattr(os, "unlink", refusing)
     with pytest.raises(RemoteRefusedError, match="DELETE a/bad"):

@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.remote.keys import PRIVATE
 
 _MOST_UNANSWERED = 3
+_LATEST_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Capabilities:
 class ObjectInfo:
     """One version of an object: a listing, a head and a read give the same ``etag`` and ``modified_ns``.
 
-    ``modified_ns`` is the store's time (ns since the epoch), 0 after a write whose answer did not have it. ``metadata``
+    ``modified_ns`` is the store's time (``storable_time_ns``), 0 after a write whose answer did not have it. ``metadata``
     comes with a head and a read only.
     """
 
@@ -190,6 +191,14 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         """Store a small object below ``.holdfast/``. Raises ``ObjectExistsError`` with ``create_only``."""
+
+
+def storable_time_ns(time_ns: int) -> int:
+    """Return a time of a store's (ns since the epoch); 0, which stands for none, if it is before 1970 or after 2262.
+
+    It comes from whoever wrote the object. Files here, and the records of them, have no such times.
+    """
+    return time_ns if 0 <= time_ns <= _LATEST_NS else 0
 
 
 def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:
