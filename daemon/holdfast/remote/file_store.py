@@ -2,8 +2,9 @@
 
 An object is written under ``.holdfast/``, gets its metadata as an extended attribute, is synced, and is then renamed or, for
 a conditional create, hard-linked to its name. That is atomic on this machine and on an NFS mount. Links, devices and files
-whose names can't be keys are not objects and are left alone, and no link is followed (``file_directories``). A store always has its ``.holdfast/``: without it no object
-counts as missing and nothing is written, because the disk that belongs here may not be mounted.
+whose names can't be keys are not objects and are left alone, and no link is followed (``file_directories``). A store always
+has its ``.holdfast/``: without it no object counts as missing and nothing is written, because the disk that belongs here may
+not be mounted.
 
 The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't store
 names that end in ``#`` and digits, and can't list a directory if a single file in it has a name that is no key.
