@@ -7,45 +7,22 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from holdfast.digest import fingerprint_of_buffer
 from tests.conftest import NodeFactory
-from tests.security.test_hostile_names import error_of
-from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted, endless, page, xml
+from tests.security.test_hostile_names import error_of, over, still_serves
+from tests.support.lying_s3 import GOOD, Answer, Asked, LyingS3, Planted, digested, endless, page, xml
 from tests.support.node import Node
 
-GOOD = b"what was stored"
 CHUNK_BYTES = 8 * 2**20
 
 
 @pytest.fixture
-def lying() -> Iterator[LyingS3]:
-    """A store that tells the truth until a test gives it a lie."""
-    with LyingS3() as server:
-        yield server
-
-
-@pytest.fixture
 def node(make_node: NodeFactory, lying: LyingS3) -> Node:
-    """A started node over it."""
-    lying.objects["checkpoints/good/file"] = digested(GOOD)
-    place = lying.place
-    node = make_node(
-        checkpoints=place.below("checkpoints").url,
-        blobs=place.below("blobs").url,
-        remote__retry_deadline_seconds=1,
-        remote__metadata_ttl_seconds=0,
-    )
-    node.environment.update(place.environment)
-    return node.start()
-
-
-def digested(content: bytes) -> Planted:
-    """Return an object with its digest, as a node has stored it."""
-    return Planted(content, metadata=fingerprint_of_buffer(content).metadata())
+    """A started node over a server that tells the truth until a test gives it a lie."""
+    return over(make_node, lying)
 
 
 def is_get(asked: Asked) -> bool:
@@ -56,14 +33,6 @@ def is_get(asked: Asked) -> bool:
 def is_list_of_bad(asked: Asked) -> bool:
     """Whether this asks for the listing of the directory that the test lies about."""
     return asked.is_list and asked.query["prefix"].startswith("checkpoints/bad")
-
-
-def still_serves(node: Node) -> None:
-    """The daemon is there and reads what is honest, in as much memory as any."""
-    assert (node.checkpoints / "good" / "file").read_bytes() == GOOD
-    lines = Path(f"/proc/{node.pid}/status").read_text().splitlines()
-    resident = next(line for line in lines if line.startswith("VmHWM"))
-    assert int(resident.split()[1]) * 1024 < 512 * 2**20
 
 
 # --- listings ---------------------------------------------------------------------------------------------------------

@@ -20,9 +20,12 @@ from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from holdfast.digest import fingerprint_of_buffer
 from tests.support.s3 import S3Server
 
 BUCKET = "bucket"
+GOOD = b"what was stored"
+"""The content of the one object that such a server has at first, ``good/file`` of its store ``checkpoints``."""
 MODIFIED = "Tue, 01 Jul 2025 10:00:00 GMT"
 MODIFIED_IN_LISTS = "2025-07-01T10:00:00.000Z"
 _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
@@ -81,6 +84,11 @@ class Planted:
         return {"ETag": self.tag, "Last-Modified": self.modified, **named}
 
 
+def digested(content: bytes) -> Planted:
+    """Return an object with its digest, as a node has stored it."""
+    return Planted(content, metadata=fingerprint_of_buffer(content).metadata())
+
+
 Lie: TypeAlias = Callable[[Asked], Answer | None]
 
 
@@ -112,7 +120,7 @@ class LyingS3:
     """The server. ``objects`` by key and ``lie`` may be changed at any time. Use it as a context manager."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Planted] = {}
+        self.objects = {"checkpoints/good/file": digested(GOOD)}
         self.lie: Lie = lambda _: None
         self.asked: list[Asked] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -131,6 +139,11 @@ class LyingS3:
     def place(self) -> S3Server:
         """The bucket as nodes know it."""
         return S3Server(f"http://127.0.0.1:{self._server.server_address[1]}", BUCKET, "", "KEY", "SECRET")
+
+    @property
+    def stores(self) -> dict[str, str]:
+        """The URLs of a node's stores on this server."""
+        return {name: self.place.below(name).url for name in ("checkpoints", "blobs")}
 
     def answer(self, asked: Asked) -> Answer:
         """Return the answer to a request."""

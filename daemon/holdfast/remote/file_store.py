@@ -50,6 +50,7 @@ from holdfast.remote.keys import (
     checked_target,
     is_private,
     is_storable,
+    is_too_long,
     key_below,
     staged_key,
     storable_only,
@@ -206,6 +207,8 @@ class FileStore(RemoteStore):
                 try:
                     stat = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
+                    continue
+                if is_too_long(key_below(prefix, entry.name)):
                     continue
                 if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
                     yield entry.name, stat

@@ -48,6 +48,7 @@ from holdfast.remote.keys import (
     child_below,
     is_private,
     is_storable,
+    is_too_long,
     staged_key,
     storable_only,
 )
@@ -101,7 +102,8 @@ class FsspecStore(RemoteStore):
                         if detail["type"] == FILE:
                             return DirectoryListing({}, frozenset(), exists=False)
                         continue
-                    name = child_below(prefix, key) if is_storable(key.rpartition("/")[2]) else ""
+                    is_key = is_storable(key.rpartition("/")[2]) and not is_too_long(key)
+                    name = child_below(prefix, key) if is_key else ""
                     if name and detail["type"] == FILE:
                         objects[name] = info_of(key, detail)
                     elif name and detail["type"] == DIRECTORY and key != PRIVATE:
