@@ -193,8 +193,7 @@ class FileStore(RemoteStore):
     def _open(self, key: str, what: str) -> OpenObject:
         with translated_errors(f"{what} {key}"):
             try:
-                with self._place(key) as place:
-                    return OpenObject(place, key)
+                return OpenObject(self._root, key)
             except OSError as problem:
                 if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
                     raise

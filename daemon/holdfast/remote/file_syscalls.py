@@ -23,7 +23,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_time_ns
-from holdfast.remote.file_directories import directory_below, make_directories, sync_directories
+from holdfast.remote.file_directories import directory_below, make_directories, open_below, sync_directories
 from holdfast.remote.keys import UNSTORABLE_NAME
 
 ATTRIBUTE = "user.holdfast"
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 class OpenObject:
     """One version of an object, held open by a descriptor, which is closed with the last reference at the latest."""
 
-    def __init__(self, place: Place, key: str) -> None:
+    def __init__(self, root: str, key: str) -> None:
         self._fd = -1
-        self._fd = os.open(place.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place.directory_fd)
+        self._fd = open_below(root, key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         stat = os.fstat(self._fd)
         if not stat_module.S_ISREG(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), key)
