@@ -8,13 +8,17 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO, cast
 
 import pytest
 
 from holdfast.checkpoints.formats.flink.metadata import MAGIC, read_flink_metadata
+from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
+from holdfast.checkpoints.formats.own.writer import Job
 from holdfast.checkpoints.formats.spark.manifests import COMMIT, OFFSETS
 from holdfast.checkpoints.manifests import ManifestKind, Trouble, Unreadable
+from holdfast.errors import UnreadableManifestError
 from tests.support.limited_reader import LimitedReader
 
 LIMIT_BYTES = 200 * 2**20
@@ -75,6 +79,28 @@ def test_a_log_entry_takes_little_memory_whatever_is_in_it(reader: LimitedReader
     """One commit of 32 MiB took gigabytes in the daemon, at every sweep: the node's daemon would be killed for memory."""
     kind, content, expected = LOGS[name]
     assert reader.read(kind, content()) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exclusive/../../../victim", "../../victim", "VICTIM", "exclusive//victim", "exclusive/./victim", "exclusive/", "a\0b"],
+)
+def test_metadata_that_names_files_elsewhere_neither_restores_nor_deletes_them(tmp_path: Path, name: str) -> None:
+    """Who may write to the bucket would delete any file of the job's user when it drops a checkpoint, or link it in."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"of the job's user")
+    job = Job(tmp_path / "work", "job", tmp_path / "checkpoints")
+    checkpoint = job.begin()
+    checkpoint.add_exclusive(victim, "copy")
+    checkpoint.commit()
+    file = OwnFile(name.replace("VICTIM", str(victim)), 17, "0" * 32, "copy")
+    metadata = job.directory / f"chk-{checkpoint.id}" / "_metadata"
+    metadata.write_bytes(own_metadata(OwnMetadata(checkpoint.id, (file,))))
+    again = Job(tmp_path / "work", "job", tmp_path / "checkpoints")
+    for use in (again.all, lambda: again.drop(checkpoint.id)):
+        with pytest.raises(UnreadableManifestError, match="metadata names"):
+            use()
+    assert victim.read_bytes() == b"of the job's user"
 
 
 class Bomb(io.RawIOBase):
