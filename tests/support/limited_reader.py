@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from holdfast.checkpoints.formats import FORMATS
-from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, SNAPSHOT
+from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, COMMIT, OFFSETS, SNAPSHOT
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Unreadable
 from holdfast.checkpoints.sweeps.object_stream import ObjectStream
 from holdfast.remote.file_store import FileStore
 
-KINDS = {kind.name: kind for kind in (*FORMATS.manifests, SNAPSHOT, CHANGELOG)}
+KINDS = {kind.name: kind for kind in (*FORMATS.manifests, SNAPSHOT, CHANGELOG, COMMIT, OFFSETS)}
 
 
 class LimitedReader:

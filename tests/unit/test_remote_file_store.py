@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
-from holdfast.remote import RemoteStore
+from holdfast.errors import (
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote import RemoteStore, file_directories
 from tests.support.descriptors import open_below
 from tests.unit.test_remote_contract import content, opened, put
 
@@ -101,6 +109,51 @@ def test_what_is_no_object_is_left_alone(root: Path, store: RemoteStore, workspa
     assert content(store, "a/link") == b"replaced"
 
 
+@pytest.fixture(params=["openat2", "no openat2"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that knows openat2(2), and one before 5.6."""
+
+    def unknown(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSYS)
+        return -1
+
+    if request.param == "no openat2":
+        monkeypatch.setattr(file_directories, "_syscall", unknown)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_link_to_a_directory_leads_nowhere(root: Path, store: RemoteStore, workspace: Path) -> None:
+    outside = workspace / "outside"
+    (outside / "below").mkdir(parents=True)
+    (outside / "secret").write_bytes(b"not in the store")
+    put(store, "a/b/object")
+    (root / "a/link").symlink_to(outside)
+    for directory in ("a/link", "a/link/below", "a/b/object", "a/b/none/deeper"):
+        assert not store.list_directory(directory).exists
+        for request in (store.head, partial(content, store), partial(store.copy, target="copied")):
+            with pytest.raises(ObjectMissingError):
+                request(f"{directory}/secret")
+        store.delete([f"{directory}/secret"])
+    for create_only in (False, True):
+        for key in ("a/link/new", "a/link/below/new", "a/link/made/new", "a/b/object/new"):
+            with pytest.raises(NameNotStorableError):
+                put(store, key, create_only=create_only)
+    store.prune("a/link/below")
+    assert content(store, "a/b/object") == b"bytes"
+    assert sorted(path.name for path in outside.rglob("*")) == ["below", "secret"]
+
+
+def test_a_link_in_place_of_what_is_staged_is_no_store(root: Path, store: RemoteStore, workspace: Path) -> None:
+    (root / ".holdfast").rmdir()
+    (root / ".holdfast").symlink_to(workspace)
+    for attempt in (store.probe, partial(put, store, "new")):
+        with pytest.raises(RemoteUnavailableError, match="mounted"):
+            attempt()
+    with pytest.raises(RemoteRefusedError, match="can't be a remote store"):
+        opened(f"file://{root}")
+    assert {path.name for path in workspace.iterdir()} == {"objects"}
+
+
 def test_what_cannot_be_read_as_metadata_is_none(root: Path, store: RemoteStore) -> None:
     put(store, "a")
     os.setxattr(root / "a", "user.holdfast", b"no json")
@@ -142,12 +195,12 @@ def test_a_writer_is_not_disturbed_by_who_removes_empty_directories(
     real = getattr(os, function)
     pruned: list[str] = []
 
-    def prune_first(source: str, target: str) -> None:
+    def prune_first(source: str, target: str, **places: Any) -> None:
         if len(pruned) < 5:
             pruned.append(target)
             store.prune("a/b")
             store.prune("a")
-        real(source, target)
+        real(source, target, **places)
 
     monkeypatch.setattr(os, function, prune_first)
     put(store, "a/b/c", b"placed", create_only=create_only)
@@ -187,9 +240,9 @@ def test_an_answer_that_nfs_lost_is_no_other_creation(store: RemoteStore, monkey
     """NFS may carry out a link and, asked again, say that the name exists; the link count tells."""
     link = os.link
 
-    def link_twice(source: str, target: str) -> None:
-        link(source, target)
-        link(source, target)
+    def link_twice(source: str, target: str, **places: Any) -> None:
+        link(source, target, **places)
+        link(source, target, **places)
 
     monkeypatch.setattr(os, "link", link_twice)
     put(store, "a", b"mine", create_only=True)
@@ -213,10 +266,10 @@ def test_a_file_that_can_not_be_deleted_keeps_no_other(store: RemoteStore, monke
         put(store, key)
     unlink = os.unlink
 
-    def refusing(path: str) -> None:
-        if path.endswith("bad"):
+    def refusing(path: str, **place: Any) -> None:
+        if path == "bad":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        unlink(path)
+        unlink(path, **place)
 
     monkeypatch.setattr(os, "unlink", refusing)
     with pytest.raises(RemoteRefusedError, match="DELETE a/bad"):

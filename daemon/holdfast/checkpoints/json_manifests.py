@@ -12,6 +12,10 @@ from holdfast.checkpoints.manifests import BrokenError, Trouble
 _T = TypeVar("_T")
 
 
+_MOST_VALUES = 2**19
+"""A value of one byte may take 200 in memory. A commit of 58,000 partitions with eight stores each has so many."""
+
+
 def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:
     """Return what makes a ``kind`` of a text. It raises ``BrokenError``, which says ``what`` the text was to be.
 
@@ -20,6 +24,8 @@ def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:
     decode = msgspec.json.Decoder(kind).decode
 
     def decoded(text: bytes) -> _T:
+        if sum(text.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
+            raise BrokenError(Trouble.TOO_LARGE, f"{what}: more than {_MOST_VALUES} values")
         try:
             return decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -41,7 +41,7 @@ class _Given(NamedTuple):
     written: Key
 
     def __str__(self) -> str:
-        return f"{on_one_line('.'.join(self.written))} ({self.source})"
+        return f"{on_one_line('.'.join(self.written))} ({on_one_line(self.source)})"
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or "." not in key:
-            raise ConfigurationError(f"--set {pair}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
+            raise ConfigurationError(f"--set {on_one_line(pair)}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
         settings[key] = value
     return settings
 
@@ -117,7 +117,10 @@ def _read_file(given: Path | str | None) -> Flat:
         raise ConfigurationError(f"the configuration file {path} is not UTF-8: {problem}") from None
     try:
         return _flatten(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as problem:
+    except (
+        ValueError,
+        RecursionError,
+    ) as problem:  # also for numbers and tables that Python's parser finds too long or deep
         raise ConfigurationError(f"{path} is not valid TOML: {problem}") from None
 
 

@@ -11,6 +11,8 @@ from holdfast.errors import IndexFullError
 from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
 from holdfast.index.transactions import writing
 
+_KEY_BYTES = 8
+
 
 class Entries:
     """The ``entries`` database. A change is one transaction, committed when the call returns.
@@ -80,12 +82,12 @@ class Entries:
     def scan(self) -> Iterator[tuple[int, Entry]]:
         """Yield every inode with its entry, in the order of inode numbers, as of the first step.
 
-        This is slow with many entries: call it in a thread.
+        Damaged records are left out. This is slow with many entries: call it in a thread.
         """
         with self._environment.begin(db=self._database) as transaction:
             for key, data in transaction.cursor():
                 entry = decoded_entry(data)
-                if entry is not None:
+                if entry is not None and len(key) == _KEY_BYTES:
                     yield int.from_bytes(key, "big"), entry
 
     def _take_stock(self) -> None:
@@ -108,7 +110,7 @@ class Entries:
 
 
 def _key(inode: int) -> bytes:
-    return inode.to_bytes(8, "big")
+    return inode.to_bytes(_KEY_BYTES, "big")
 
 
 def _cached_bytes(entry: Entry | None) -> int:

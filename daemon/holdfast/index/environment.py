@@ -17,7 +17,7 @@ import lmdb
 from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
-from holdfast.index.read_check import DAMAGE, DATABASES, why_unreadable
+from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
 from holdfast.index.transactions import keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
 
@@ -141,7 +141,7 @@ def _open(path: Path) -> lmdb.Environment:
     return lmdb.open(
         str(path),
         map_size=_MAP_BYTES,
-        max_dbs=len(DATABASES),
+        max_dbs=MOST_DATABASES,
         sync=False,
         metasync=False,
         readahead=False,

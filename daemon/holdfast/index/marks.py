@@ -10,10 +10,9 @@
 from __future__ import annotations
 
 import lmdb
-import msgspec
 
 from holdfast.digest import digest_of
-from holdfast.index.records import CachedName
+from holdfast.index.records import CachedName, decoded_name, encoded
 from holdfast.index.transactions import writing
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
@@ -81,15 +80,16 @@ class NameMarks:
 
     def mark_deleted(self, version: CachedName) -> None:
         """Record that this version of an object is to be deleted in the store."""
-        self._put(self._deletions, _bounded(version.path), msgspec.msgpack.encode(version))
+        self._put(self._deletions, _bounded(version.path), encoded(version))
 
     def clear_deleted(self, path: bytes) -> None:
         """Remove the record: the deletion was sent, or the name is in use again."""
         self._delete(self._deletions, _bounded(path))
 
     def deletions(self) -> list[CachedName]:
-        """Return all objects that are still to be deleted."""
-        return [msgspec.msgpack.decode(value, type=CachedName) for value in self._values(self._deletions)]
+        """Return all objects that are still to be deleted; one whose record can't be read stays."""
+        found = map(decoded_name, self._values(self._deletions))
+        return [version for version in found if version is not None]
 
     def pin(self, path: bytes) -> None:
         """Protect everything at or below ``path`` (``b""``: the whole mount) from eviction."""

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import lmdb
 
-DATABASES = (b"meta", b"entries", b"held", b"whiteouts", b"deletions", b"pins", b"workdirs")
+MOST_DATABASES = 7
 DAMAGE = (
+    lmdb.BadTxnError,
     lmdb.CorruptedError,
+    lmdb.DbsFullError,
     lmdb.IncompatibleError,
     lmdb.InvalidError,
     lmdb.NotFoundError,
@@ -52,12 +54,11 @@ def read_in_child(path: str) -> None:
 
 
 def _read_all(path: str) -> None:
-    with lmdb.open(path, max_dbs=len(DATABASES), readonly=True, lock=False) as environment:
-        for name in DATABASES:
-            try:
-                database = environment.open_db(name, create=False)
-            except lmdb.NotFoundError:
-                continue
+    with lmdb.open(path, max_dbs=MOST_DATABASES, readonly=True, lock=False) as environment:
+        with environment.begin() as transaction:
+            names = list(transaction.cursor().iternext(values=False))
+        for name in names:
+            database = environment.open_db(name, create=False)
             with environment.begin() as transaction:
                 for _ in transaction.cursor(database):
                     pass

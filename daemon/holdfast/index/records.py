@@ -100,8 +100,9 @@ class WorkdirRecord(msgspec.Struct, array_like=True):
     acquisitions: int = 1
 
 
-encoded: Callable[[Entry | WorkdirRecord], bytes] = msgspec.msgpack.Encoder().encode
+encoded: Callable[[Entry | WorkdirRecord | CachedName], bytes] = msgspec.msgpack.Encoder().encode
 _decode_entry = msgspec.msgpack.Decoder(Entry).decode
+_decode_name = msgspec.msgpack.Decoder(CachedName).decode
 _decode_workdir = msgspec.msgpack.Decoder(WorkdirRecord).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
@@ -110,6 +111,14 @@ def decoded_entry(data: bytes | None) -> Entry | None:
     """Read what ``encoded`` wrote; a record that is missing or damaged is None."""
     try:
         return None if data is None else _decode_entry(data)
+    except _UNREADABLE:
+        return None
+
+
+def decoded_name(data: bytes) -> CachedName | None:
+    """Read what ``encoded`` wrote; a record that is damaged is None."""
+    try:
+        return _decode_name(data)
     except _UNREADABLE:
         return None
 

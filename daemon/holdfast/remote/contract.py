@@ -19,10 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
+from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError
 from holdfast.remote.keys import PRIVATE
 
 _MOST_UNANSWERED = 3
+_LARGEST = 2**63 - 1
+"""For sizes and times of files, in bytes and ns: ``off_t``, and what ``holdfast.index`` can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Capabilities:
 class ObjectInfo:
     """One version of an object: a listing, a head and a read give the same ``etag`` and ``modified_ns``.
 
-    ``modified_ns`` is the store's time (ns since the epoch), 0 after a write whose answer did not have it. ``metadata``
+    ``modified_ns`` is the store's time (``storable_time_ns``), 0 after a write whose answer did not have it. ``metadata``
     comes with a head and a read only.
     """
 
@@ -190,6 +192,21 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         """Store a small object below ``.holdfast/``. Raises ``ObjectExistsError`` with ``create_only``."""
+
+
+def storable_time_ns(time_ns: int) -> int:
+    """Return a time of a store's (ns since the epoch); 0, which stands for none, if it is before 1970 or after 2262.
+
+    It may be what somebody else wrote there. The files here, and the records of them, have no such times.
+    """
+    return time_ns if 0 <= time_ns <= _LARGEST else 0
+
+
+def storable_size_bytes(size_bytes: int, key: str) -> int:
+    """Return the size that a store gives for the object ``key``. Raises ``RemoteError`` if no file can be so large."""
+    if not 0 <= size_bytes <= _LARGEST:
+        raise RemoteError(f"{key}: the store gives a size of {size_bytes} bytes")
+    return size_bytes
 
 
 def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:

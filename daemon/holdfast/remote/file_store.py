@@ -2,8 +2,9 @@
 
 An object is written under ``.holdfast/``, gets its metadata as an extended attribute, is synced, and is then renamed or, for
 a conditional create, hard-linked to its name. That is atomic on this machine and on an NFS mount. Links, devices and files
-whose names can't be keys are not objects and are left alone. A store always has its ``.holdfast/``: without it no object
-counts as missing and nothing is written, because the disk that belongs here may not be mounted.
+whose names can't be keys are not objects and are left alone, and no link is followed (``file_directories``). A store always
+has its ``.holdfast/``: without it no object counts as missing and nothing is written, because the disk that belongs here may
+not be mounted.
 
 The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't store
 names that end in ``#`` and digits, and can't list a directory if a single file in it has a name that is no key.
@@ -28,13 +29,16 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
     delete_each,
+    storable_time_ns,
 )
+from holdfast.remote.file_directories import directory_below, make_directories, readable_directory, sync_directories
 from holdfast.remote.file_syscalls import (
     ATTRIBUTE,
     OpenObject,
+    Place,
     info_of,
+    link,
     move_to_key,
-    sync,
     translated_errors,
     write_file,
 )
@@ -46,6 +50,7 @@ from holdfast.remote.keys import (
     checked_target,
     is_private,
     is_storable,
+    is_too_long,
     key_below,
     staged_key,
     storable_only,
@@ -61,16 +66,18 @@ class FileStore(RemoteStore):
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root = str(root)
         self.url = f"file://{root}"
-        trial = root / staged_key()
         try:
-            trial.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                trial.touch()
-                os.setxattr(trial, ATTRIBUTE, b"{}")
-            finally:
-                trial.unlink(missing_ok=True)
+            root.mkdir(parents=True, exist_ok=True)
+            make_directories(self._root, PRIVATE)
+            with self._place(staged_key()) as trial:
+                fd = os.open(trial.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=trial.directory_fd)
+                try:
+                    os.setxattr(fd, ATTRIBUTE, b"{}")
+                finally:
+                    os.close(fd)
+                    os.unlink(trial.name, dir_fd=trial.directory_fd)
         except OSError as problem:
             raise RemoteRefusedError(
                 f"the directory {root} can't be a remote store: {problem.strerror}; "
@@ -78,8 +85,11 @@ class FileStore(RemoteStore):
             ) from None
 
     def probe(self) -> None:
-        if not (self._root / PRIVATE).is_dir():
-            raise RemoteUnavailableError(f"{self._root / PRIVATE} has gone: is the store's disk mounted?")
+        try:
+            with directory_below(self._root, PRIVATE):
+                return
+        except OSError:
+            raise RemoteUnavailableError(f"{self._root}/{PRIVATE} has gone: is the store's disk mounted?") from None
 
     def head(self, key: str) -> ObjectInfo:
         return self._open(checked(key), "HEAD").info
@@ -91,7 +101,7 @@ class FileStore(RemoteStore):
             try:
                 for name, stat in self._entries(checked_prefix(prefix)):
                     if stat_module.S_ISDIR(stat.st_mode):
-                        directories[name] = stat.st_mtime_ns
+                        directories[name] = storable_time_ns(stat.st_mtime_ns)
                     else:
                         objects[name] = info_of(key_below(prefix, name), stat, {})
             except OSError as problem:
@@ -122,24 +132,25 @@ class FileStore(RemoteStore):
         return ObjectBody(file.info, start, file.buffers(start, min(end, file.info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        target = self._path(checked_target(key))
+        checked_target(key)
         with self._staged(f"PUT {key}") as staged:
             stat = write_file(staged, source, metadata)
-            move_to_key(staged, target, create_only=create_only)
+            move_to_key(staged, self._root, key, create_only=create_only)
         return info_of(key, stat, metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         key = f"{PRIVATE}/{checked(name)}"
         with self._staged(f"PUT {key}") as staged:
             write_file(staged, UploadSource(len(data), data=data), {})
-            move_to_key(staged, self._path(key), create_only=create_only)
+            move_to_key(staged, self._root, key, create_only=create_only)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)
-        path = self._path(checked_target(target))
+        checked_target(target)
         with self._staged(f"COPY {source} to {target}") as staged:
-            os.link(self._path(source), staged, follow_symlinks=False)  # objects are never modified, so a link is a copy
-            move_to_key(staged, path, create_only=False)
+            with self._place(source) as original:
+                link(original, staged)  # objects are never modified, so a link is a copy
+            move_to_key(staged, self._root, target, create_only=False)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -149,8 +160,9 @@ class FileStore(RemoteStore):
         def delete(key: str) -> None:
             with translated_errors(f"DELETE {key}"):
                 try:
-                    os.unlink(self._path(key))
-                    directories.add(os.path.dirname(self._path(key)))
+                    with self._place(key) as place:
+                        os.unlink(place.name, dir_fd=place.directory_fd)
+                    directories.add(key.rpartition("/")[0])
                 except OSError as problem:
                     if problem.errno not in _NO_SUCH_OBJECT:
                         raise
@@ -159,25 +171,29 @@ class FileStore(RemoteStore):
             delete_each(storable_only(keys), delete)
         finally:
             with translated_errors(f"DELETE of {len(keys)} objects"):
-                sync(directories)
+                sync_directories(self._root, directories)
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):
             return
         with translated_errors(f"removing the directory {prefix}"):
             try:
-                os.rmdir(self._path(checked(prefix)))
+                with self._place(checked(prefix)) as place:
+                    os.rmdir(place.name, dir_fd=place.directory_fd)
             except OSError as problem:
                 if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NO_SUCH_OBJECT}:
                     raise
 
-    def _path(self, key: str) -> str:
-        return f"{self._root}/{key}"
+    @contextmanager
+    def _place(self, key: str) -> Iterator[Place]:
+        directory, _, name = key.rpartition("/")
+        with directory_below(self._root, directory) as directory_fd:
+            yield Place(directory_fd, name)
 
     def _open(self, key: str, what: str) -> OpenObject:
         with translated_errors(f"{what} {key}"):
             try:
-                return OpenObject(self._path(key), key)
+                return OpenObject(self._root, key)
             except OSError as problem:
                 if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
                     raise
@@ -185,26 +201,28 @@ class FileStore(RemoteStore):
         raise ObjectMissingError(f"{what} {key}: no such object")
 
     def _entries(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-        with os.scandir(self._path(prefix)) as entries:
+        with readable_directory(self._root, prefix) as directory_fd, os.scandir(directory_fd) as entries:
             for entry in entries:
                 try:
                     stat = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                if is_too_long(key_below(prefix, entry.name)):
+                    continue
                 if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
                     yield entry.name, stat
 
     @contextmanager
-    def _staged(self, what: str) -> Iterator[str]:
-        """Yield a staged path to write to. Its directory exists as long as the store does, so no probe is needed before."""
-        staged = self._path(staged_key())
-        try:
-            with translated_errors(what):
-                try:
-                    yield staged
-                except (FileNotFoundError, NotADirectoryError):
-                    self.probe()
-                    raise
-        finally:
-            with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
-                os.unlink(staged)
+    def _staged(self, what: str) -> Iterator[Place]:
+        """Yield a staged name to write to. Its directory exists as long as the store does, so no probe is needed before."""
+        with translated_errors(what):
+            try:
+                with self._place(staged_key()) as staged:
+                    try:
+                        yield staged
+                    finally:
+                        with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
+                            os.unlink(staged.name, dir_fd=staged.directory_fd)
+            except (FileNotFoundError, NotADirectoryError):
+                self.probe()
+                raise

@@ -1,7 +1,8 @@
 """The system calls behind ``file://``: reading an object through a descriptor, writing a staged file, moving it to its key.
 
-All that this module knows of stores is that an object is a regular file with its metadata in an extended attribute. Order
-of a write: data, metadata, fsync, name, fsync of the directories. A crash leaves a staged file, or the whole object.
+All that this module knows of stores is that an object is a regular file with its metadata in an extended attribute, which
+anybody may have written who may write the file. Order of a write: data, metadata, fsync, name, fsync of the directories. A
+crash leaves a staged file, or the whole object.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import errno
 import json
 import os
 import stat as stat_module
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from holdfast.errors import (
     NameNotStorableError,
@@ -20,7 +22,8 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote.contract import ObjectInfo, UploadSource
+from holdfast.remote.contract import ObjectInfo, UploadSource, storable_time_ns
+from holdfast.remote.file_directories import directory_below, make_directories, open_below, sync_directories
 from holdfast.remote.keys import UNSTORABLE_NAME
 
 ATTRIBUTE = "user.holdfast"
@@ -31,20 +34,23 @@ _MOST_ATTEMPTS = 100
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
+class Place(NamedTuple):
+    """A name in an open directory."""
+
+    directory_fd: int
+    name: str
+
+
 class OpenObject:
     """One version of an object, held open by a descriptor, which is closed with the last reference at the latest."""
 
-    def __init__(self, path: str, key: str) -> None:
+    def __init__(self, root: str, key: str) -> None:
         self._fd = -1
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._fd = open_below(root, key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         stat = os.fstat(self._fd)
         if not stat_module.S_ISREG(stat.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        try:
-            metadata = json.loads(os.getxattr(self._fd, ATTRIBUTE))
-        except (OSError, ValueError):  # put there by another tool
-            metadata = {}
-        self.info = info_of(key, stat, metadata)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), key)
+        self.info = info_of(key, stat, _metadata_of(self._fd))
 
     def __del__(self) -> None:
         self.close()
@@ -69,12 +75,24 @@ class OpenObject:
 def info_of(key: str, stat: os.stat_result, metadata: dict[str, str]) -> ObjectInfo:
     """Return the info of the object ``key`` whose file has the attributes ``stat``."""
     etag = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
-    return ObjectInfo(key, stat.st_size, etag, stat.st_mtime_ns, metadata)
+    return ObjectInfo(key, stat.st_size, etag, storable_time_ns(stat.st_mtime_ns), metadata)
 
 
-def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
+def _metadata_of(fd: int) -> dict[str, str]:
+    """Return an object's metadata; none where another tool has put there something else than names with texts."""
+    try:
+        found = json.loads(os.getxattr(fd, ATTRIBUTE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        return {}
+    return found
+
+
+def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
     """Write a new file and sync it; if the source is a file, the kernel copies it. Raises ``OSError``."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(place.name, flags, 0o666, dir_fd=place.directory_fd)
     try:
         if source.path is not None:
             with source.path.open("rb", buffering=0) as file:
@@ -92,57 +110,45 @@ def write_file(path: str, source: UploadSource, metadata: dict[str, str]) -> os.
         os.close(fd)
 
 
-def move_to_key(staged: str, target: str, *, create_only: bool) -> None:
+def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> None:
     """Move a staged file to its name, making directories as needed. Raises ``OSError``: ``FileExistsError`` if taken."""
-    name = _link if create_only else os.rename
-    changed = [os.path.dirname(target)]
+    directory, _, name = key.rpartition("/")
+    changed = [directory]
     for left in reversed(range(_MOST_ATTEMPTS)):
         try:
-            name(staged, target)
+            with directory_below(root, directory) as directory_fd:
+                (_link if create_only else _rename)(staged, Place(directory_fd, name))
             break
         except FileNotFoundError:  # a directory is missing, or was pruned since the last attempt
             if left == 0:
                 raise
         with suppress(FileNotFoundError):
-            changed = _make_directories(changed[0])
-    sync(changed)
+            changed = make_directories(root, directory)
+    sync_directories(root, changed)
 
 
-def _make_directories(path: str) -> list[str]:
-    """Make the directory ``path``; return the directories that must be synced once a name has been added to it."""
-    changed = [path]
-    while not os.path.isdir(changed[-1]):
-        changed.append(os.path.dirname(changed[-1]))
+def _rename(staged: Place, target: Place) -> None:
+    os.rename(staged.name, target.name, src_dir_fd=staged.directory_fd, dst_dir_fd=target.directory_fd)
+
+
+def _link(staged: Place, target: Place) -> None:
     try:
-        os.makedirs(path, exist_ok=True)
+        link(staged, target)
     except FileExistsError:
-        if any(os.path.lexists(directory) and not os.path.isdir(directory) for directory in changed):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        raise FileNotFoundError(
-            errno.ENOENT, os.strerror(errno.ENOENT), path
-        ) from None  # another process made and pruned it
-    return changed
-
-
-def _link(staged: str, target: str) -> None:
-    try:
-        os.link(staged, target)
-    except FileExistsError:
-        if os.path.isdir(target):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target) from None
-        if os.stat(staged).st_nlink == 1:  # else the link is ours: NFS may make it and lose the answer (open(2), O_EXCL)
+        if stat_module.S_ISDIR(_stat(target).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target.name) from None
+        if _stat(staged).st_nlink == 1:  # else the link is ours: NFS may make it and lose the answer (open(2), O_EXCL)
             raise
 
 
-def sync(directories: Iterable[str]) -> None:
-    """Make the names in ``directories`` durable. Raises ``OSError``."""
-    for directory in directories:
-        with suppress(FileNotFoundError):  # pruned meanwhile, so it was empty
-            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+def link(source: Place, target: Place) -> None:
+    """Make ``target`` another name of the file ``source``. Raises ``OSError``."""
+    places = {"src_dir_fd": source.directory_fd, "dst_dir_fd": target.directory_fd}
+    os.link(source.name, target.name, **places, follow_symlinks=False)
+
+
+def _stat(place: Place) -> os.stat_result:
+    return os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from holdfast.errors import NameNotStorableError, ObjectExistsError
-from holdfast.remote.contract import ObjectInfo, UploadSource
+from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
 from holdfast.remote.keys import PRIVATE
 
 DIRECTORY = "directory"
@@ -77,11 +77,16 @@ def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:
     """Return the info of the object ``key`` from fsspec's ``detail`` of it."""
     time_ns = modified_ns(detail)
     etag = str(detail.get("ETag") or detail.get("etag") or f"{detail['size']:x}-{time_ns:x}")
-    return ObjectInfo(key, int(detail["size"]), etag, time_ns)
+    etag = etag.encode(errors="backslashreplace").decode()
+    return ObjectInfo(key, storable_size_bytes(int(detail["size"]), key), etag, time_ns)
 
 
 def modified_ns(detail: Mapping[str, Any]) -> int:
     """Return the file's mtime, or 0 if unknown; in whole microseconds, which a float of seconds can represent."""
+    return storable_time_ns(_given_ns(detail))
+
+
+def _given_ns(detail: Mapping[str, Any]) -> int:
     for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
         value = detail.get(name)
         if isinstance(value, datetime):

@@ -45,8 +45,10 @@ from holdfast.remote.keys import (
     checked,
     checked_prefix,
     checked_target,
+    child_below,
     is_private,
     is_storable,
+    is_too_long,
     staged_key,
     storable_only,
 )
@@ -94,19 +96,20 @@ class FsspecStore(RemoteStore):
         directories: dict[str, int] = {}
         try:
             with self._request(f"list {prefix}/") as root:
-                details = root.files.ls(root.path(checked_prefix(prefix)), detail=True)
+                for detail in root.files.ls(root.path(checked_prefix(prefix)), detail=True):
+                    key = detail["name"][len(root.directory) :].strip("/")
+                    if key == prefix:
+                        if detail["type"] == FILE:
+                            return DirectoryListing({}, frozenset(), exists=False)
+                        continue
+                    is_key = is_storable(key.rpartition("/")[2]) and not is_too_long(key)
+                    name = child_below(prefix, key) if is_key else ""
+                    if name and detail["type"] == FILE:
+                        objects[name] = info_of(key, detail)
+                    elif name and detail["type"] == DIRECTORY and key != PRIVATE:
+                        directories[name] = modified_ns(detail)
         except ObjectMissingError:
             return DirectoryListing({}, frozenset(), exists=not prefix)
-        for detail in details:
-            key = detail["name"][len(root.directory) :].strip("/")
-            name = key.rpartition("/")[2]
-            if key == prefix:
-                if detail["type"] == FILE:
-                    return DirectoryListing({}, frozenset(), exists=False)
-            elif is_storable(name) and detail["type"] == FILE:
-                objects[name] = info_of(key, detail)
-            elif is_storable(name) and detail["type"] == DIRECTORY and key != PRIVATE:
-                directories[name] = modified_ns(detail)
         changed_ns = {name: time_ns for name, time_ns in directories.items() if time_ns}
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=changed_ns)
 

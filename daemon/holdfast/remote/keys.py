@@ -7,12 +7,16 @@ crash leaves some there; once they are old, they can be removed safely.
 from __future__ import annotations
 
 import errno
+import re
 import uuid
 from collections.abc import Iterable
 
-from holdfast.errors import NameNotStorableError
+from holdfast.errors import NameNotStorableError, RemoteError
 
 PRIVATE = ".holdfast"
+LONGEST_KEY_BYTES = 4096
+"""PATH_MAX of Linux; no store of objects takes more than 1024. It bounds how deep a tree in a store can be."""
+_UNSTORABLE = re.compile("[\\x00-\\x1f/\\x7f\\ud800-\\udfff]")
 UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 """The errors of a file system for a name that it can't hold."""
 
@@ -27,6 +31,29 @@ def key_below(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
+def name_below(directory: str, key: str) -> str:
+    """Return the name of ``key``, which a listing of ``directory`` (``""``: the whole store) has shown, relative to it.
+
+    Raises ``RemoteError`` if it is not below: the store has answered for another directory than it was asked for.
+    """
+    prefix = key_below(directory, "")
+    if is_too_long(key):
+        raise RemoteError(f"LIST {prefix}: the store answers with a name of {len(key)} characters, {key[:80]!a}…")
+    if not key.startswith(prefix):
+        raise RemoteError(f"LIST {prefix}: the store answers with {key[:80]!a}, which is not below")
+    return key[len(prefix) :]
+
+
+def child_below(directory: str, key: str) -> str:
+    """Return the name of ``key`` as ``name_below`` does, which also has to be directly below. Raises ``RemoteError``."""
+    name = name_below(directory, key)
+    if not is_storable(name):
+        raise RemoteError(
+            f"LIST {key_below(directory, '')}: the store answers with {key[:80]!a}, which is not directly below"
+        )
+    return name
+
+
 def is_private(key: str) -> bool:
     """Say whether ``key`` is reserved for the stores themselves."""
     return key == PRIVATE or key.startswith(f"{PRIVATE}/")
@@ -34,18 +61,23 @@ def is_private(key: str) -> bool:
 
 def is_storable(name: str) -> bool:
     """Say whether ``name`` can be a part of a key: text without control characters, and not ``.`` or ``..``."""
-    return name not in ("", ".", "..") and all(
-        character >= " " and character != "\x7f" and not "\ud800" <= character <= "\udfff" for character in name
-    )
+    return name not in ("", ".", "..") and _UNSTORABLE.search(name) is None
 
 
 def storable_only(keys: Iterable[str]) -> list[str]:
     """Return those of ``keys`` that are valid; objects with other keys can't exist."""
-    return [key for key in keys if all(map(is_storable, key.split("/")))]
+    return [key for key in keys if not is_too_long(key) and all(map(is_storable, key.split("/")))]
+
+
+def is_too_long(key: str) -> bool:
+    """Say whether ``key`` is longer than any key may be."""
+    return 4 * len(key) > LONGEST_KEY_BYTES and len(key.encode(errors="surrogatepass")) > LONGEST_KEY_BYTES
 
 
 def checked(key: str) -> str:
-    """Return ``key``. Raises ``NameNotStorableError`` if a part of it is not valid."""
+    """Return ``key``. Raises ``NameNotStorableError`` if it is too long, or a part of it is not valid."""
+    if is_too_long(key):
+        raise NameNotStorableError(f"{key[:80]!r}…: an object's name has at most {LONGEST_KEY_BYTES} bytes")
     for part in key.split("/"):
         if not is_storable(part):
             raise NameNotStorableError(f"{key!r}: {part!r} can't be part of an object's name")

@@ -15,6 +15,7 @@ from holdfast.errors import (
     NameNotStorableError,
     ObjectChangedError,
     ObjectMissingError,
+    RemoteError,
     RemoteRefusedError,
     RemoteUnavailableError,
 )
@@ -26,8 +27,19 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
     delete_each,
+    storable_size_bytes,
+    storable_time_ns,
 )
-from holdfast.remote.keys import PRIVATE, checked, checked_prefix, checked_target, is_private, storable_only
+from holdfast.remote.keys import (
+    PRIVATE,
+    checked,
+    checked_prefix,
+    checked_target,
+    child_below,
+    is_private,
+    name_below,
+    storable_only,
+)
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.obstore_errors import translated
 
@@ -71,14 +83,14 @@ class ObstoreStore(RemoteStore):
     def list_directory(self, prefix: str) -> DirectoryListing:
         with self._request(f"LIST {prefix}/"):
             result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
-        objects = {meta["path"]: _info(meta) for meta in result["objects"]}
-        marker = objects.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
-        skip = len(prefix) + 1 if prefix else 0
-        directories = {path.rstrip("/")[skip:] for path in result["common_prefixes"]} - {""}
+        found = {meta["path"]: _info(meta) for meta in result["objects"]}
+        marker = found.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
+        objects = {child_below(prefix, path): info for path, info in found.items()}
+        directories = {child_below(prefix, path.rstrip("/")) for path in result["common_prefixes"]}
         if not prefix:
             directories.discard(PRIVATE)
         return DirectoryListing(
-            {path[skip:]: info for path, info in objects.items()},
+            objects,
             frozenset(directories),
             bool(objects or directories or marker or not prefix),
         )
@@ -90,10 +102,15 @@ class ObstoreStore(RemoteStore):
     def survey(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, siblings = "", None
         with self._request(f"LIST {prefix}/**"):
+            first = None
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
+                if page[0]["path"] == first:
+                    raise RemoteError(f"LIST {prefix}/**: the store answers with the same page again and again")
+                first = page[0]["path"]
                 for info in map(_info, page):
                     if info.key == prefix:
                         continue
+                    name_below(prefix, info.key)
                     if not info.size_bytes:  # maybe a marker "dir/": obstore drops its slash, but a listing tells them apart
                         directory, _, name = info.key.rpartition("/")
                         if siblings is None or directory != parent:
@@ -223,13 +240,16 @@ class ObstoreStore(RemoteStore):
         with self._request(f"GET {key}"):
             for buffer in result.stream(min_chunk_size=_BUFFER_BYTES):
                 expected_bytes -= len(buffer)
+                if expected_bytes < 0:
+                    raise RemoteUnavailableError(f"GET {key}: the store sends more bytes than it was asked for")
                 yield buffer
         if expected_bytes:
             raise RemoteUnavailableError(f"GET {key}: the body ended {expected_bytes} bytes early")
 
 
 def _info(meta: Any) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], _etag(meta), _nanoseconds(meta["last_modified"]))
+    key, size_bytes, time_ns = meta["path"], meta["size"], _nanoseconds(meta["last_modified"])
+    return ObjectInfo(key, storable_size_bytes(size_bytes, key), _etag(meta), storable_time_ns(time_ns))
 
 
 def _etag(answer: Any) -> str:

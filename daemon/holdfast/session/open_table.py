@@ -25,7 +25,7 @@ from holdfast.errors import TakeoverError
 
 _MAGIC = int.from_bytes(b"HFOPENS1", "little")
 _WORDS = 3
-_WORD_BYTES = 8
+_SLOT_BYTES = _WORDS * 8
 _FIRST_SLOTS = 1024
 _NUMBER_BITS = 40
 NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -62,18 +62,25 @@ def version_mark(etag: str) -> int:
     return zlib.crc32(etag.encode()) & (1 << _VERSION_BITS) - 1 or 1
 
 
+def _foreign(path: Path) -> TakeoverError:
+    return TakeoverError(f"{path} is no table of open files of this version")
+
+
 class OpenTable:
     """The table in the file ``path``, which is created if missing. Raises ``TakeoverError`` if it is not such a table."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(self._fd).st_size
-        self._map(size or (_FIRST_SLOTS + 1) * _WORDS * _WORD_BYTES)
+        if size % _SLOT_BYTES:
+            os.close(self._fd)
+            raise _foreign(path)
+        self._map(size or (_FIRST_SLOTS + 1) * _SLOT_BYTES)
         if not size:
             self._words[0] = _MAGIC
         elif self._words[0] != _MAGIC:
             self.close()
-            raise TakeoverError(f"{path} is no table of open files of this version")
+            raise _foreign(path)
         self._free = [slot for slot in range(self._slots, 0, -1) if not self._words[slot * _WORDS]]
 
     def add(self, node_id: int, backing_id: int, *, writes: bool, exclusive: bool) -> int:
@@ -130,11 +137,11 @@ class OpenTable:
         os.posix_fallocate(self._fd, 0, size_bytes)  # a store into a hole of a full tmpfs would kill the process
         self._mapped = mmap.mmap(self._fd, size_bytes)
         self._words = memoryview(self._mapped).cast("@Q")
-        self._slots = size_bytes // (_WORDS * _WORD_BYTES) - 1
+        self._slots = size_bytes // _SLOT_BYTES - 1
 
     def _grow(self) -> None:
         before, words, mapped = self._slots, self._words, self._mapped
-        self._map((2 * before + 1) * _WORDS * _WORD_BYTES)
+        self._map((2 * before + 2) * _SLOT_BYTES)
         words.release()
         mapped.close()
         self._free.extend(range(self._slots, before, -1))

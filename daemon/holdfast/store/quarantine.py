@@ -96,7 +96,7 @@ class Quarantine:
         with open(fd) as file:
             try:
                 return dict(json.load(file))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, RecursionError):
                 return {}
 
 

@@ -174,11 +174,15 @@ def _read_part(
 ) -> tuple[ObjectInfo, Fingerprint]:
     """GET the bytes ``start`` to ``end`` into ``fd``; return the object's info and the fingerprint of these bytes."""
     body = store.read(key, start, end, known.etag)
+    if known.etag not in ("", body.info.etag):
+        raise ObjectChangedError(f"GET {key}: the store answers with another version than it was asked for")
     if body.info.size_bytes != known.size_bytes:
         raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")
     hasher = Hasher(known.size_bytes) if end - start == known.size_bytes else ChunkHasher()
     offset = start
     for buffer in body.buffers:
+        if offset + len(buffer) > end:  # it would overwrite what was checked
+            raise RemoteUnavailableError(f"GET {key}: the store sends more than {end - start} bytes")
         hasher.update(buffer)
         _write_all(fd, buffer, offset)
         offset += len(buffer)

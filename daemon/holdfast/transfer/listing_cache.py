@@ -24,6 +24,8 @@ from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 500_000
+_LONGEST_NAME_BYTES = 255
+"""NAME_MAX of Linux. A store may have longer ones, which can't be opened here, and make the kernel refuse the listing."""
 _LONG_LISTING = 2000  # names: they take 2 ms to pack
 _LARGE = 5000
 _LARGE_FOR_ONE = 1000  # one page of S3's LIST: beyond it, a LIST takes at least as many requests as asking about one name
@@ -209,11 +211,14 @@ class CachedListing:
 
 
 def _packed(listing: DirectoryListing) -> dict[bytes, bytes | None]:
+    """Return the names that files here can have, with what is kept of each."""
     names: dict[bytes, bytes | None] = {
         name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
         for name, info in listing.objects.items()
     }
     names.update((name.encode(), None) for name in listing.directories)
+    if max(map(len, names), default=0) > _LONGEST_NAME_BYTES:
+        names = {name: packed for name, packed in names.items() if len(name) <= _LONGEST_NAME_BYTES}
     return names
 
 

@@ -30,6 +30,7 @@ class PartialFetch:
         self.fingerprint: Fingerprint | None = None
         """What the bytes were checked against; None until that is known."""
         self.expected: Fingerprint | None = None
+        self._expected_is_known = False
         self.detached = False
         """The name is gone: finish for those who read the file, but don't place it in the tree."""
         self.reported = False
@@ -97,8 +98,16 @@ class PartialFetch:
         """Compare the bytes of ``part`` with the store's digest; False when they differ. If they match, it becomes readable.
 
         ``found`` is the fingerprint of the whole file if that is one part, otherwise it holds the digest of this chunk only.
+        Raises ``ObjectChangedError`` if an earlier part that matched came with another digest of the whole.
         """
-        self.expected = expected
+        if self._expected_is_known and expected != self.expected:
+            raise ObjectChangedError(f"GET {self.target.key}: its digest is another one than a moment ago")
+        if not self._matches(part, found, expected):
+            return False
+        self.expected, self._expected_is_known = expected, True
+        return True
+
+    def _matches(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
         if chunk_count(self.known.size_bytes) == 1:
             if expected is not None and expected.digest != found.digest:
                 return False

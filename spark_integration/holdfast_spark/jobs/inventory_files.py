@@ -1,11 +1,14 @@
 """An inventory as it lies there: ``objects/``, what the store held, and ``about/``, one row on the whole, written last.
 
 Both are Parquet, on any file system that Spark knows. Without ``about/`` an inventory is not complete: a job that was cut
-off leaves none, so that its part is not taken for the whole.
+off leaves none, so that its part is not taken for the whole. Others may be able to write there: columns of other types are
+refused, and rows that describe no object are left out. No job believes an inventory before it deletes or reads: a daemon
+lists the store once more, and an object is read by the version that the row names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
@@ -13,9 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast.errors import ConfigurationError
+from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.datasource import register
 from holdfast_spark.stores import StoreAddress
 
+_ABOUT = {"store": "string", "prefix": "string", "began_ns": "bigint"}
+_COUNTS = ("objects", "directories", "size_bytes")
+_NO_KEY = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]"
+"""An empty part, ``.`` or ``..``, or a control character (``holdfast.remote.keys``)."""
 OBJECTS_PER_FILE = 10_000
 """A scrub that is cut off repeats no more than one file of an inventory."""
 
@@ -38,7 +46,9 @@ class Inventory:
         self.path = path.rstrip("/")
         self._spark = spark
         try:
-            row = spark.read.parquet(f"{self.path}/about").select(*About._fields).first()
+            about = spark.read.parquet(f"{self.path}/about").select(*About._fields)
+            _check_types(path, about, {**_ABOUT, **dict.fromkeys(_COUNTS, "bigint")})
+            row = about.first()
         except AnalysisException:
             row = None
         if row is None:
@@ -54,8 +64,13 @@ class Inventory:
 
     @property
     def objects(self) -> DataFrame:
-        """What the store held: ``arrow_forms.OBJECTS``."""
-        return self._spark.read.parquet(f"{self.path}/objects")
+        """What the store held: ``arrow_forms.OBJECTS``. Raises ``ConfigurationError`` when these are other rows."""
+        try:
+            found = self._spark.read.parquet(f"{self.path}/objects")
+        except AnalysisException as problem:
+            raise ConfigurationError(f"{self.path}/objects can't be read as Parquet: {problem.getCondition()}") from None
+        _check_types(self.path, found, OBJECTS.columns)
+        return described(found)
 
     def listed(self, root: str) -> DataFrame:
         """Return what lay below ``root``: ``arrow_forms.LISTED``. Raises ``ConfigurationError`` when that was not listed."""
@@ -70,6 +85,19 @@ class Inventory:
             "etag",
             "is_directory",
         )
+
+
+def described(objects: DataFrame) -> DataFrame:
+    """Return those rows of ``OBJECTS`` that can describe an object or a directory."""
+    return objects.select(*OBJECTS.columns).dropna().where(~f.col("key").rlike(_NO_KEY) & (f.col("size_bytes") >= 0))
+
+
+def _check_types(path: str, found: DataFrame, wanted: Mapping[str, str]) -> None:
+    there = dict(found.dtypes)
+    for name, kind in wanted.items():
+        if there.get(name) != kind:
+            is_there = there.get(name, "missing")
+            raise ConfigurationError(f"{path} is no inventory: its column {name} is {is_there}, not {kind}")
 
 
 def take(spark: SparkSession, address: StoreAddress, prefix: str, path: str, parts: int) -> Inventory:

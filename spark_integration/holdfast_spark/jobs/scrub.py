@@ -20,7 +20,7 @@ from holdfast.errors import ConfigurationError
 from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.jobs.digest_checks import CHECKED, Checker, Outcome
 from holdfast_spark.jobs.formatting import counted, size, table
-from holdfast_spark.jobs.inventory_files import OBJECTS_PER_FILE, Inventory
+from holdfast_spark.jobs.inventory_files import OBJECTS_PER_FILE, Inventory, described
 from holdfast_spark.jobs.job_command import add_store_and_inventory, parser_of, positive, run, store_and_inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.stores import PRIVATE
@@ -81,7 +81,7 @@ def _start(spark: SparkSession, inventory: Inventory, checker: Checker, tasks: i
     rows = inventory.about.objects + inventory.about.directories
     at_once = max(1, OBJECTS_PER_FILE * files // max(1, rows))
     source = spark.readStream.schema(OBJECTS.ddl).option("maxFilesPerTrigger", at_once)
-    objects = source.parquet(f"{inventory.path}/objects").where(
+    objects = described(source.parquet(f"{inventory.path}/objects")).where(
         ~f.col("is_directory") & ~f.col("key").startswith(f"{PRIVATE}/")
     )
     checked = objects.repartition(tasks).mapInArrow(checker.check, CHECKED.ddl)

@@ -94,7 +94,7 @@ class Division:
             Tree(layout, kind) for layout, kind in zip(formats.trees, formats.manifests, strict=True)
         ]
         self.staged: list[Listed] = []
-        self._above: dict[bytes, LocationListing | None] = {b"": None, **self.locations}
+        self._above: dict[bytes, LocationListing | None] = {}
         for listed in listing:
             location = self._location_above(listed.name.rpartition(b"/")[0])
             if location is not None:
@@ -103,14 +103,16 @@ class Division:
                 self._add(listed, part_of(listed, formats))
 
     def _location_above(self, directory: bytes) -> LocationListing | None:
-        """Return the innermost location above a directory; each directory is looked up once."""
-        passed = []
-        while directory not in self._above:
-            passed.append(directory)
-            directory = directory.rpartition(b"/")[0]
-        location = self._above[directory]
-        self._above.update(dict.fromkeys(passed, location))
-        return location
+        """Return the innermost location above a directory; each directory is looked up once.
+
+        The directories above it are not kept: a name of a thousand components would take as much memory as a thousand names.
+        """
+        if directory not in self._above:
+            above = directory
+            while above and above not in self.locations:
+                above = above.rpartition(b"/")[0]
+            self._above[directory] = self.locations.get(above)
+        return self._above[directory]
 
     def _add(self, listed: Listed, placed: Placed) -> None:
         if placed.part is Part.TREE:

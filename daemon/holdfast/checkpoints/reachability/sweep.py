@@ -38,12 +38,16 @@ def plan_empty_directories(listing: Iterable[Listed], superfluous: list[tuple[Li
     """Plan to remove those of the superfluous directories in which nothing stays."""
     names = {listed.name for listed, _ in superfluous}
     occupied: set[bytes] = set()
-    for listed in listing:
-        if not builder.goes(listed.name) and listed.name not in names:
-            directory = listed.name.rpartition(b"/")[0]
-            while directory and directory not in occupied:
+    seen: set[bytes] = set()
+    for listed in listing if names else ():
+        directory = listed.name.rpartition(b"/")[0]
+        if directory in seen or builder.goes(listed.name) or listed.name in names:
+            continue
+        seen.add(directory)
+        while directory and directory not in occupied:
+            if directory in names:  # not the others: a deep name would take as much memory as many names
                 occupied.add(directory)
-                directory = directory.rpartition(b"/")[0]
+            directory = directory.rpartition(b"/")[0]
     for listed, what_for in superfluous:
         if listed.name not in occupied:
             builder.add(listed, Reason.EMPTY_DIRECTORY, what_for, Phase.DIRECTORY)

@@ -145,7 +145,7 @@ def read_plan(stream: BinaryIO) -> StoredPlan:
         if header.holdfast_plan != FORMAT:
             raise PlanError(f"this plan has format {header.holdfast_plan}, this Holdfast reads format {FORMAT}")
         items = tuple(_checked(_decode_item(line)) for line in iter(lambda: stream.readline(_LONGEST_LINE_BYTES), b""))
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError) as problem:
         raise PlanError(f"this is no plan of Holdfast's, or a damaged one: {problem}") from None
     if len(items) != header.count:
         raise PlanError(f"the plan {header.id} is cut off: {len(items)} of {header.count} entries are there")

@@ -72,10 +72,10 @@ class PlanStore:
         return sorted(file.stem for file in self._directory.glob("*.plan") if _ID.fullmatch(file.stem))
 
     def outcome(self, plan_id: str) -> Outcome:
-        """Return how far a plan is."""
+        """Return how far a plan is; what can't be read has not begun."""
         try:
             return _decode_outcome(self._file(plan_id, "outcome").read_bytes())
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Outcome()
 
     def note(self, plan_id: str, outcome: Outcome) -> None:

@@ -108,7 +108,7 @@ class Handles:
             return
         if tag not in (Tag.OPERATOR, Tag.MERGED_OPERATOR):
             raise self._unknown("operator", tag)
-        for _ in range(data.count(2 + 1 + 4)):
+        for _ in data.items(2 + 1 + 4):
             data.skip_text()
             data.skip(1)  # distribution mode
             data.skip_longs()
@@ -151,7 +151,7 @@ class Handles:
             data.skip(8)  # checkpointed size
         self.stream(depth + 1)
         for _ in range(2):  # shared, private
-            for _ in range(data.count(_SHORTEST_NAMED_HANDLE_BYTES)):
+            for _ in data.items(_SHORTEST_NAMED_HANDLE_BYTES):
                 data.skip_text()
                 self.stream(depth + 1)
         if tag == Tag.INCREMENTAL_2:
@@ -161,7 +161,7 @@ class Handles:
         data = self._data
         data.skip(4 + 4 + 8)  # key groups, checkpointed size
         for _ in range(2):  # materialized, not materialized
-            for _ in range(data.count(_SHORTEST_HANDLE_BYTES)):
+            for _ in data.items(_SHORTEST_HANDLE_BYTES):
                 self.keyed(depth + 1)
         data.skip(8)  # materialization id
         if tag == Tag.CHANGELOG_2:
@@ -171,7 +171,7 @@ class Handles:
     def _changelog_inline(self) -> None:
         data = self._data
         data.skip(4 + 4 + 8 + 8)  # key groups, from, to
-        for _ in range(data.count(4 + 4)):
+        for _ in data.items(4 + 4):
             data.skip(4)  # key group
             data.skip(data.count(1))
         data.skip_text()  # handle id
@@ -179,7 +179,7 @@ class Handles:
     def _changelog_files(self, tag: int, depth: int) -> None:
         data = self._data
         data.skip(4 + 4)  # key groups
-        for _ in range(data.count(8 + _SHORTEST_HANDLE_BYTES)):
+        for _ in data.items(8 + _SHORTEST_HANDLE_BYTES):
             data.skip(8)  # offset
             self.stream(depth + 1)
         data.skip(8 + 8)  # sizes

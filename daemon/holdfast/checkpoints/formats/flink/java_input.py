@@ -1,7 +1,8 @@
 """Java's ``DataInput`` over a stream of known length, for untrusted bytes.
 
 Big-endian numbers, and texts in modified UTF-8 behind a length of two bytes. Nothing is read or skipped that is not there:
-every count is checked against the bytes that are left before anything is allocated for it. Holds one buffer of 64 KiB.
+every count is checked against the bytes that are left before anything is allocated for it, and the items of all lists
+together against a bound of time. Holds one buffer of 64 KiB.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import struct
 from holdfast.checkpoints.manifests import BrokenError, Readable, Trouble
 
 _BUFFER_BYTES = 64 * 1024
+_MOST_ITEMS = 2**21
+"""One takes up to 10 µs to read. A job of parallelism 1000 that is exchanged all to all has a million channels."""
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
@@ -24,6 +27,7 @@ class JavaInput:
         self._unread_bytes = size_bytes
         self._buffer = b""
         self._at = 0
+        self._items = 0
 
     @property
     def left_bytes(self) -> int:
@@ -69,6 +73,14 @@ class JavaInput:
         """Return Java's ``long``."""
         number: int = _LONG.unpack(self.take(8))[0]
         return number
+
+    def items(self, item_bytes: int, none: int = 0) -> range:
+        """Return the positions of a counted list whose items are to be read one by one; see ``count``."""
+        number = self.count(item_bytes, none)
+        self._items += number
+        if self._items > _MOST_ITEMS:
+            raise BrokenError(Trouble.TOO_LARGE, f"more than {_MOST_ITEMS} items at byte {self.position_bytes}")
+        return range(number)
 
     def count(self, item_bytes: int, none: int = 0) -> int:
         """Return a number of items, each of which takes at least ``item_bytes``: no more than can be there.

@@ -24,6 +24,8 @@ _PROPERTIES_FROM = 4
 _TYPED_CHANNELS_FROM = 6
 _LARGEST_BYTES = 2**30
 """State of at most 20 kB a handle stands inline; above this size it is not metadata that makes it large."""
+_LARGEST_PROPERTIES_BYTES = 2**16
+"""They have a kilobyte in all versions of Flink."""
 _SHORTEST_OPERATOR_BYTES = 8 + 8 + 4 + 4 + 1 + 4
 _SHORTEST_SUBTASK_BYTES = 4
 _FINISHED = -1
@@ -59,13 +61,17 @@ def _read(data: JavaInput) -> FlinkMetadata:
     checkpoint = data.int64()
     if checkpoint < 0:
         raise BrokenError(Trouble.MALFORMED, f"checkpoint {checkpoint}")
-    for _ in range(data.count(4 + 4)):
+    for _ in data.items(4 + 4):
         _skip_master_state(data)
     references = References()
     body = _Body(data, Handles(data, references), version)
-    for _ in range(data.count(_SHORTEST_OPERATOR_BYTES)):
+    for _ in data.items(_SHORTEST_OPERATOR_BYTES):
         body.operator()
     if version >= _PROPERTIES_FROM:
+        if data.left_bytes > _LARGEST_PROPERTIES_BYTES:
+            raise BrokenError(
+                Trouble.TRAILING, f"{data.left_bytes} bytes after the operators, at byte {data.position_bytes}"
+            )
         skip_object(data)
     if data.left_bytes:
         raise BrokenError(Trouble.TRAILING, f"{data.left_bytes} bytes after the end, at byte {data.position_bytes}")
@@ -95,12 +101,12 @@ class _Body:
         data.skip(8 + 8 + 4 + 4)  # id, parallelism, maximum parallelism
         if self._version == 2:
             data.skip(4)  # length of the chain, unused
-            for _ in range(data.count(_SHORTEST_SUBTASK_BYTES)):
+            for _ in data.items(_SHORTEST_SUBTASK_BYTES):
                 data.skip(4)
                 self._subtask_of_version_2()
             return
         self._handles.stream()  # the coordinator's
-        for _ in range(data.count(_SHORTEST_SUBTASK_BYTES, _FINISHED)):
+        for _ in data.items(_SHORTEST_SUBTASK_BYTES, _FINISHED):
             if data.int32() >= 0:  # a negative one has finished
                 self._subtask()
 
@@ -116,7 +122,7 @@ class _Body:
         if self._version >= _TYPED_CHANNELS_FROM:
             channel = self._handles.typed_channel
         for _ in range(2):  # input channels, result partitions
-            for _ in range(self._data.count(1)):
+            for _ in self._data.items(1):
                 channel()
 
     def _states(self) -> None:

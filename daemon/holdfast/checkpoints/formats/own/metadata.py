@@ -16,6 +16,8 @@ from holdfast.checkpoints.references import Reference, ReferenceKind
 
 VERSION = 1
 FIRST_BYTE = b"{"
+_NOT_IN_NAMES = frozenset({"", ".", ".."})
+"""A name with such a part could lead out of the job's directory, in which files are restored from and deleted."""
 _LARGEST_BYTES = 16 * 2**20
 """100,000 files."""
 
@@ -80,6 +82,6 @@ def _read(stream: Readable, size_bytes: int) -> OwnMetadata:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of Holdfast's metadata; {VERSION} can be read")
     metadata = _decode_metadata(text)
     for file in metadata.files:
-        if file.name.endswith("/") or not file.name:
+        if "\0" in file.name or not _NOT_IN_NAMES.isdisjoint(file.name.split("/")):
             raise BrokenError(Trouble.MALFORMED, f"metadata names {file.name[:80]!r}")
     return OwnMetadata(metadata.checkpoint, tuple(metadata.files))

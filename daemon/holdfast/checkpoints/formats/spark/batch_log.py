@@ -15,7 +15,7 @@ from holdfast.checkpoints.json_manifests import decoder
 from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
 
 _LARGEST_BYTES = 32 * 2**20
-"""A commit has 40 bytes for each store: this is 100,000 partitions of eight."""
+"""A commit has 40 bytes for each store, and as many stores as ``json_manifests`` takes values."""
 _NEWEST_COMMIT = 3
 _NEWEST_OFFSETS = 2
 _VERSION = re.compile(rb"v([0-9]{1,4})\s*")
@@ -56,8 +56,8 @@ _decode_offsets = decoder(_Offsets, "offsets")
 def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unreadable:
     """Read a commit of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
-        version, lines = _lines(stream, size_bytes, _NEWEST_COMMIT)
-        ids = _decode_commit(lines[0] or b"{}").unique_ids
+        version, first, _ = _lines(stream, size_bytes, _NEWEST_COMMIT)
+        ids = _decode_commit(first or b"{}").unique_ids
         if ids is None:
             return SparkCommit(version, None)
         by_partition = {
@@ -73,27 +73,27 @@ def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unread
 def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unreadable:
     """Read an offsets file of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
-        version, lines = _lines(stream, size_bytes, _NEWEST_OFFSETS)
-        return SparkOffsets(version, _decode_offsets(lines[0] or b"{}").settings, len(lines) - 1)
+        version, first, more = _lines(stream, size_bytes, _NEWEST_OFFSETS)
+        return SparkOffsets(version, _decode_offsets(first or b"{}").settings, more)
     except BrokenError as broken:
         return broken.result
 
 
-def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, list[bytes]]:
-    """Return the version, and the lines after it, of which there is at least one, perhaps empty."""
+def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, int]:
+    """Return the version, the line after it, which may be empty, and how many lines follow."""
     if size_bytes > _LARGEST_BYTES:
         raise BrokenError(Trouble.TOO_LARGE, f"a log entry of {size_bytes} bytes")
     text = stream.read(size_bytes)
     if len(text) < size_bytes or not text:  # a power cut leaves empty ones: Spark does not sync them
         raise BrokenError(Trouble.TRUNCATED, f"a log entry of {len(text)} bytes")
-    first, _, rest = text.partition(b"\n")
-    match = _VERSION.fullmatch(first)
+    head, _, rest = text.partition(b"\n")
+    match = _VERSION.fullmatch(head)
     if match is None:
-        raise BrokenError(Trouble.FOREIGN, f"a log entry that begins with {first[:20]!r}")
+        raise BrokenError(Trouble.FOREIGN, f"a log entry that begins with {head[:20]!r}")
     version = int(match[1])
     if not 1 <= version <= newest:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of a log entry; up to {newest} can be read")
-    return version, rest.split(b"\n")
+    return version, rest.partition(b"\n")[0], rest.count(b"\n")
 
 
 def _operator(text: str) -> int:
