@@ -246,6 +246,54 @@ def test_who_is_root_in_a_namespace_of_his_own_is_himself_here(node: Node) -> No
         assert tried.stderr.count(b"No such file") == 2, tried
 
 
+def test_directories_of_ones_own_move_in_and_out(node: Node) -> None:
+    """Nothing is gained here: what a user has made moves between his directories, as it does for root."""
+    home = workdir_of(node, MALLORY, "driver_m")
+    base = home / "localState"
+
+    def use() -> None:
+        (home / "tmp/made").mkdir()
+        (home / "tmp/made/file").write_bytes(b"own")
+        os.rename(home / "tmp/made", base / "moved")
+        (base / "moved/more").mkdir()
+        os.rename(base / "moved", base / "renamed")
+        os.rename(base / "renamed", home / "tmp/back")
+        assert sorted(os.listdir(home / "tmp/back")) == ["file", "more"]
+        assert (home / "tmp/back/file").read_bytes() == b"own"
+
+    MALLORY.do(use)
+
+
+def test_a_closed_directory_stays_closed_when_copies_are_evicted_and_the_daemon_is_killed(
+    make_node: NodeFactory,
+) -> None:
+    """Mallory fills the cache, or waits for a restart, until nothing of Alice's directory is left but its objects."""
+    node = make_node().start()
+    path = put(node.checkpoints / "secret/state", SECRET, ALICE)
+    evict(node, path)
+    node.kill()
+    node.start()
+    home = workdir_of(node, MALLORY, "driver_m")
+
+    def attack() -> None:
+        assert refused((home / "localState/secret/state").stat) == errno.ENOENT
+        assert refused(path.stat) == errno.EACCES
+
+    MALLORY.do(attack)
+    assert path.parent.stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_mode_of_a_file_lasts_until_its_copy_is_evicted(make_node: NodeFactory) -> None:
+    """What does not hold: modes of files are not kept with objects, so a 0600 of Alice's ends with her copy."""
+    node = make_node().start()
+    path = put(node.checkpoints / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
+    home = workdir_of(node, MALLORY, "driver_m")
+    MALLORY.do(lambda: refused((home / "localState/open/state").read_bytes))
+    evict(node, path)
+    assert path.stat().st_mode & 0o7777 == 0o644
+    MALLORY.do(lambda: (home / "localState/open/state").read_bytes())
+
+
 # --- two teams --------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.fs.inodes.caller import Caller
@@ -50,21 +51,21 @@ class ObjectRights:
 
     def may_search(self, place: ZonePath, caller: Caller) -> bool:
         """Say whether the caller may look up names in the store's directory behind ``place``."""
-        return caller.uid == 0 or _may_search(self._directories(place), caller)
+        return caller.uid == 0 or _Asking(caller).may_search(self._directories(place))
 
     def may_list(self, place: ZonePath, caller: Caller) -> bool:
         """Say whether the caller may list the store's directory behind ``place``."""
         if caller.uid == 0:
             return True
-        directories = self._directories(place)
-        return _may_search(directories, caller) and _allows(directories[-1], READ, caller)
+        asking, directories = _Asking(caller), self._directories(place)
+        return asking.may_search(directories) and asking.may(directories[-1], READ)
 
     def may_access(self, place: ZonePath, name: bytes, wanted: int, caller: Caller) -> bool:
         """Say whether the caller may do what is ``wanted`` (``READ | WRITE``) with the object of this name."""
         if caller.uid == 0:
             return True
-        directories = self._directories(place)
-        return _may_search(directories, caller) and _allows(self._object(place, name, directories[-1]), wanted, caller)
+        asking, directories = _Asking(caller), self._directories(place)
+        return asking.may_search(directories) and asking.may(self._object(place, name, directories[-1]), wanted)
 
     def may_put(self, place: ZonePath, name: bytes, caller: Caller) -> bool:
         """Say whether the caller may create or replace the object of this name.
@@ -74,12 +75,12 @@ class ObjectRights:
         """
         if caller.uid == 0:
             return True
-        directories = self._directories(place)
-        if not _may_search(directories, caller):
+        asking, directories = _Asking(caller), self._directories(place)
+        if not asking.may_search(directories):
             return False
         owner = self._object(place, name, directories[-1]).st_uid
         nearest = next(directory for directory in reversed(directories) if directory.is_local)
-        return all(_may_put_into(directory, owner, caller) for directory in (nearest, directories[-1]))
+        return all(asking.may_put_into(directory, owner) for directory in (nearest, directories[-1]))
 
     def are_open_to_all(self, place: ZonePath) -> bool:
         """Say whether everybody may look up names in the store's directory behind ``place``."""
@@ -127,25 +128,29 @@ def _implied_directory(ownership: Ownership, above: _Owned | os.stat_result) -> 
     return _Owned(*ownership.owner(above), ownership.directory_mode, is_local=False)
 
 
-def _may_search(directories: list[_Owned], caller: Caller) -> bool:
-    return all(_allows(directory, SEARCH, caller) for directory in directories)
+class _Asking:
+    """The caller, for the time of one question: its supplementary groups are read once, and only if they matter."""
 
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
-def _may_put_into(directory: _Owned, owner_of_object: int, caller: Caller) -> bool:
-    if not _allows(directory, WRITE | SEARCH, caller):
-        return False
-    return not directory.st_mode & stat_module.S_ISVTX or caller.uid in (directory.st_uid, owner_of_object)
+    @cached_property
+    def _groups(self) -> frozenset[int]:
+        return supplementary_groups(self._caller.pid, self._caller.uid, self._caller.gid) | {self._caller.gid}
 
+    def may_search(self, directories: list[_Owned]) -> bool:
+        return all(self.may(directory, SEARCH) for directory in directories)
 
-def _allows(file: _Owned, wanted: int, caller: Caller) -> bool:
-    """Decide as path_resolution(7) does: the class of the caller is the first one that fits."""
-    if caller.uid == file.st_uid:
-        return file.st_mode >> 6 & wanted == wanted
-    of_group, of_others = file.st_mode >> 3 & wanted == wanted, file.st_mode & wanted == wanted
-    if of_group == of_others:
-        return of_others
-    return of_group if _is_member(caller, file.st_gid) else of_others
+    def may_put_into(self, directory: _Owned, owner_of_object: int) -> bool:
+        if not self.may(directory, WRITE | SEARCH):
+            return False
+        return not directory.st_mode & stat_module.S_ISVTX or self._caller.uid in (directory.st_uid, owner_of_object)
 
-
-def _is_member(caller: Caller, gid: int) -> bool:
-    return caller.gid == gid or gid in supplementary_groups(caller.pid, caller.uid, caller.gid)
+    def may(self, file: _Owned, wanted: int) -> bool:
+        """Decide as path_resolution(7) does: the first class counts that the caller is in."""
+        if self._caller.uid == file.st_uid:
+            return file.st_mode >> 6 & wanted == wanted
+        of_group, of_others = file.st_mode >> 3 & wanted == wanted, file.st_mode & wanted == wanted
+        if of_group == of_others:
+            return of_others
+        return of_group if file.st_gid in self._groups else of_others

@@ -68,13 +68,14 @@ class FallbackGuard:
     def check_take(self, place: ZonePath, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
         """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
 
-        A directory that stands for one of the store, and may hold copies, raises ``HoldsObjectsError``.
+        A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
         if not _is_guarded(place, caller):
             return
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
-            if not self._marks.is_held(stat.st_ino):
-                raise HoldsObjectsError(f"{os.fsdecode(name)} is a directory of the store; mv copies it")
+            inside = ZonePath(place.zone, place.child_path(name))
+            if not self._marks.is_held(stat.st_ino) and not self._rights.may_list(inside, caller):
+                raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
         elif self._is_object(place, name, 0 if stat is None else stat.st_ino):
             self._check_access(place, name, os.O_RDONLY, caller)
 
