@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -168,6 +169,31 @@ def test_a_copy_that_another_has_fetched_into_ones_own_directory_stays_closed(no
 
     MALLORY.do(attack)
     assert name.read_bytes() == SECRET
+
+
+def test_a_copy_is_known_as_one_when_the_index_is_lost(make_node: NodeFactory) -> None:
+    """Without the index nothing tells Mallory's copy from a file of her own, until it was compared with the store."""
+    node = make_node().start()
+    put(node.checkpoints / "secret/state", SECRET, ALICE)
+    home = workdir_of(node, MALLORY, "driver_m")
+    name = home / "localState/secret/state"
+    assert name.read_bytes() == SECRET
+    node.kill()
+    shutil.rmtree(node.store / "index")
+    node.start()
+
+    def attack() -> None:
+        for attempt in (
+            opened(name, os.O_RDONLY),
+            lambda: os.link(name, home / "tmp/linked"),
+            lambda: os.rename(name, home / "tmp/renamed"),
+            lambda: os.rename(name.parent, home / "tmp/directory"),
+            opened(name, os.O_RDONLY),
+        ):
+            refused(attempt)
+
+    MALLORY.do(attack)
+    assert os.listdir(home / "tmp") == []
 
 
 def test_a_copy_is_closed_when_the_directory_of_its_object_is(node: Node, fallback: str) -> None:

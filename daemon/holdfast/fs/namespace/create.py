@@ -132,7 +132,7 @@ class Creation:
         """Return the place of ``directory``, where the caller may create ``name``."""
         place = self._new.place_for(directory, name)
         if caller.uid and place.zone.remote is not None:
-            self._guard.check_create(directory, place, name, caller)
+            self._guard.check_create(directory, name, caller)
         return place
 
     def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:

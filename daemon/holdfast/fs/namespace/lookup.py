@@ -84,7 +84,7 @@ class Lookup:
             return None if stat is None else self._local(directory, place, name, None, stat)
         if self._visibility.is_reserved(place, name):
             return None
-        if caller.uid and self._guard.hides(place, name, stat, caller):
+        if caller.uid and not place.zone.is_store and self._guard.hides(directory, name, stat, caller):
             return None
         kind = self._policy.kind_of(place, name)
         if stat is None:

@@ -82,7 +82,7 @@ class Renaming:
         if self._policy.sends(here, old) or self._policy.sends(there, new):
             raise trio.WouldBlock
         if caller.uid and here.zone.remote is not None:
-            self._guard.check_take(here, old, stat, caller)
+            self._guard.check_take(source, old, stat, caller)
         self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None)
 
     async def rename(
@@ -90,10 +90,10 @@ class Renaming:
     ) -> None:
         """Rename the entry ``old`` in ``source``."""
         here, there = self._checked(source, target, flags)
-        self._guard.check_take(here, old, self._directories.stat(source, old), caller)
+        self._guard.check_take(source, old, self._directories.stat(source, old), caller)
         self._guard.check_put(there, new, caller)
         if flags & RENAME_EXCHANGE:
-            self._guard.check_take(there, new, self._directories.stat(target, new), caller)
+            self._guard.check_take(target, new, self._directories.stat(target, new), caller)
             self._exchange.exchange(source, old, target, new, here, there, attempt)
             return
         node = self._node_at(source, old, here)

@@ -18,6 +18,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.fs.remote_view.refusals import Refusals
 from holdfast.index import Index
+from holdfast.store import is_copy
 from holdfast.zones import ZonePath
 
 
@@ -36,11 +37,14 @@ class FallbackGuard:
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 
-    def hides(self, place: ZonePath, name: bytes, stat: os.stat_result | None, caller: Caller) -> bool:
+    def hides(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> bool:
         """Say whether a name does not exist for the caller; ``stat`` is that of the local entry, if there is one."""
+        place = self._directories.place(directory)
         if not _is_guarded(place, caller) or self._rights.may_search(place, caller):
             return False
-        return stat is None or not self._is_own(place, name, stat)
+        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
+            return not self._marks.is_held(stat.st_ino)
+        return self._is_object(directory, place, name, 0 if stat is None else stat.st_ino)
 
     def check_list(self, directory: Node, caller: Caller) -> None:
         """The caller is about to list a directory, which shows what was fetched into it."""
@@ -58,26 +62,23 @@ class FallbackGuard:
 
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
         """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it."""
-        if caller.uid == 0:
-            return
-        for parent, name in node.names():
-            place = self._directories.place(parent)
-            if _is_guarded(place, caller) and self._is_object(place, name, node.backing):
-                self._check_access(place, name, flags, caller)
+        if caller.uid:
+            for parent, name in node.names():
+                self._check_access(parent, name, node.backing, flags, caller)
 
-    def check_take(self, place: ZonePath, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
+    def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
         """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
 
         A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
-        if not _is_guarded(place, caller):
+        if stat is None or not stat_module.S_ISDIR(stat.st_mode):
+            self._check_access(directory, name, 0 if stat is None else stat.st_ino, os.O_RDONLY, caller)
             return
-        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
-            inside = ZonePath(place.zone, place.child_path(name))
-            if not self._marks.is_held(stat.st_ino) and not self._rights.may_list(inside, caller):
-                raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
-        elif self._is_object(place, name, 0 if stat is None else stat.st_ino):
-            self._check_access(place, name, os.O_RDONLY, caller)
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller) or self._marks.is_held(stat.st_ino):
+            return
+        if not self._rights.may_list(ZonePath(place.zone, place.child_path(name)), caller):
+            raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
 
     def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
         """The caller is about to make or replace an entry. If it will be an object, its directory must allow that."""
@@ -86,39 +87,41 @@ class FallbackGuard:
         if not self._rights.may_put(place, name, caller):
             raise self._refused(place, name, caller)
 
-    def check_create(self, directory: Node, place: ZonePath, name: bytes, caller: Caller) -> None:
+    def check_create(self, directory: Node, name: bytes, caller: Caller) -> None:
         """``check_put``, for a call that opens what is there already: a copy that the kernel was not told of."""
+        place = self._directories.place(directory)
         if not _is_guarded(place, caller):
             return
         self.check_put(place, name, caller)
         stat = self._directories.stat(directory, name)
-        if stat is not None and self._is_object(place, name, stat.st_ino):
-            self._check_access(place, name, os.O_RDWR, caller)
+        if stat is not None:
+            self._check_access(directory, name, stat.st_ino, os.O_RDWR, caller)
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _check_access(self, place: ZonePath, name: bytes, flags: int, caller: Caller) -> None:
+    def _check_access(self, directory: Node, name: bytes, inode: int, flags: int, caller: Caller) -> None:
+        """Raise an error if the caller may not open the object of a name; ``inode`` is that of the local file, or 0."""
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller):
+            return
         wanted = READ
         if place.zone.sends:
             reads, writes = flags & os.O_ACCMODE != os.O_WRONLY, flags & (os.O_ACCMODE | os.O_TRUNC)
             wanted = (READ if reads else 0) | (WRITE if writes else 0)
-        if not self._rights.may_access(place, name, wanted, caller):
-            raise self._refused(place, name, caller)
+        if self._rights.may_access(place, name, wanted, caller) or not self._is_object(directory, place, name, inode):
+            return
+        raise self._refused(place, name, caller)
 
-    def _is_own(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
-        """Say whether a local entry was made here, and shows nothing of the store."""
-        if stat_module.S_ISDIR(stat.st_mode):
-            return self._marks.is_held(stat.st_ino)
-        return not self._is_object(place, name, stat.st_ino)
-
-    def _is_object(self, place: ZonePath, name: bytes, inode: int) -> bool:
+    def _is_object(self, directory: Node, place: ZonePath, name: bytes, inode: int) -> bool:
         """Say whether a name is an object's, or will be; ``inode`` is that of the local file, or 0."""
         if self._policy.of(place, name).stays_here:
             return False
         if inode == 0 or place.zone.sends:
             return True
         entry = self._entries.get(inode)
-        return entry is not None and entry.name_at(place.child_path(name)) is not None
+        if entry is not None and entry.name_at(place.child_path(name)) is not None:
+            return True
+        return directory.backing != 0 and is_copy(name, self._directories.descriptor(directory))
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None
