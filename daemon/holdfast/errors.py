@@ -119,6 +119,13 @@ class StaleNodeError(HoldfastError):
     code = "stale-node"
 
 
+class AccessRefusedError(HoldfastError):
+    """The caller has no right to the object that a name in a working directory falls back to, or is sent to."""
+
+    errno = _errno.EACCES
+    code = "access-refused"
+
+
 class ZoneNotPermittedError(HoldfastError):
     """The zone does not allow this operation (a symlink among objects, a file in the root of the mount)."""
 

@@ -8,7 +8,9 @@ from typing import Protocol
 import trio
 
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
+from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
 from holdfast.fs.wiring.file_io import FileParts
 from holdfast.fs.wiring.namespace import NameParts
@@ -57,6 +59,7 @@ class FileSystem:
         self.passthrough_writes = files.passthrough_writes
         # about the stores
         self.revalidation = views.revalidation
+        self.guard = views.guard
         self.verifier = sending.verifier
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -85,6 +88,16 @@ class FileSystem:
                 await self.committer.commit(opened)
             finally:
                 self.files.release(opened)
+
+    def check_change(self, node: Node, changes: Changes, caller: Caller, *, is_open: bool) -> None:
+        """Check a change of attributes that fetches a file, or sends it. Raises ``AccessRefusedError``.
+
+        truncate(2) by a descriptor, ``is_open``, was allowed by its open.
+        """
+        if changes.size_bytes is not None and not is_open:
+            self.guard.check_open(node, os.O_WRONLY, caller)
+        elif node.backing == 0 and not node.is_directory:
+            self.guard.check_open(node, os.O_RDONLY, caller)
 
     async def sync_directory(self, node: Node) -> None:
         """fsync(2) of a directory: its names are on the disk, and deletions in it have been carried out in the store."""

@@ -24,6 +24,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_recovery import NodeRecovery, stat_by_path
 from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
@@ -66,7 +67,9 @@ class Foundation:
         self.parts = parts
         self.kernel = kernel
         self.locks = NodeLocks()
-        self.ttl = TimeToLive(config.remote)
+        owners = {name: remote.ownership for name, remote in parts.remotes.items()}
+        self.rights = ObjectRights(store.tree, owners)
+        self.ttl = TimeToLive(config.remote, self.rights)
         self.unlinks = PendingUnlinks(parts.session.unlinks, time.monotonic)
         self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, stat_by_path(store.tree))
         descriptors = DescriptorCache(kernel.directories)
@@ -78,7 +81,6 @@ class Foundation:
             earlier=self.recovery,
             left=lambda node: descriptors.forget(node.id),
         )
-        owners = {name: remote.ownership for name, remote in parts.remotes.items()}
         self.directories = Directories(self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, owners)
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)

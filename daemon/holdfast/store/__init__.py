@@ -1,6 +1,7 @@
 """The local store: one directory on one file system that contains everything this node keeps."""
 
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
+from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
@@ -25,7 +26,9 @@ __all__ = [
     "Trash",
     "Tree",
     "free_bytes",
+    "is_copy",
     "is_unsent",
+    "mark_copy",
     "mark_unsent",
     "rename_with_flags",
     "stamp_of",

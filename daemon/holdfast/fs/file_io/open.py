@@ -27,6 +27,7 @@ from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.index import Entries, EntryState
 from holdfast.telemetry import Counters
 
@@ -47,7 +48,9 @@ class Opening:
         locks: NodeLocks,
         entries: Entries,
         counters: Counters,
+        guard: FallbackGuard,
     ) -> None:
+        self._guard = guard
         self._files = files
         self._handing_out = handing_out
         self._misses = misses
@@ -66,13 +69,21 @@ class Opening:
         """Open a node for the kernel. Fetches a file that is not here; a large one can be read during the fetch.
 
         Raises ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError`` if there is no intact
-        copy, and ``RemoteError``.
+        copy, ``AccessRefusedError``, and ``RemoteError``.
         """
+        self._guard.check_open(node, flags, caller)
         opened = await self.acquire(node, flags)
+        try:
+            self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
+        except BaseException:
+            self._files.release(opened)
+            raise
         return self._hand_out(opened, flags, request, caller)
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
+        if caller.uid:
+            self._guard.check_open(node, flags, caller)
         opened = self._acquire_nowait(node, flags)
         return self._hand_out(opened, flags, request, caller)
 

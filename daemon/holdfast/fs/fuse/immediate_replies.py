@@ -136,16 +136,16 @@ class ImmediateReplies:
         return _entry(self._files.lookup.new(node, stat))
 
     def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return self._move(node_id, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1])
+        return self._move(node_id, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1], caller)
 
     def _rename2(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         target_id, flags = wire_format.RENAME2.unpack_from(body)
-        return self._move(node_id, target_id, flags, body[wire_format.RENAME2.size : -1])
+        return self._move(node_id, target_id, flags, body[wire_format.RENAME2.size : -1], caller)
 
-    def _move(self, source_id: int, target_id: int, flags: int, names: bytes) -> Answer:
+    def _move(self, source_id: int, target_id: int, flags: int, names: bytes, caller: Caller) -> Answer:
         source, target = self._nodes.get(source_id), self._nodes.get(target_id)
         old, _, new = names.partition(b"\0")
-        self._files.renaming.rename_nowait(source, old, target, new, flags)
+        self._files.renaming.rename_nowait(source, old, target, new, flags, caller)
         return 0
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -202,7 +202,10 @@ class ImmediateReplies:
     # --- directories -------------------------------------------------------------------------------------------------
 
     def _opendir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return self._listings.open(self._nodes.get(node_id))
+        node = self._nodes.get(node_id)
+        if caller.uid:
+            self._files.guard.check_list(node, caller)
+        return self._listings.open(node)
 
     def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, offset, size_bytes = wire_format.READ.unpack_from(body)

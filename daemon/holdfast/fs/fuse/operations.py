@@ -151,6 +151,7 @@ class Operations(pyfuse3.Operations):
         )
         if changes == Changes() and drops:  # the kernel is about to write by itself
             changes = self._files.attrs.without_privileges(node)
+        self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
         stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
@@ -177,11 +178,15 @@ class Operations(pyfuse3.Operations):
         if asked is not None:
             await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
         else:
-            await self._files.xattrs.set(self._node(inode), name, value, self._attempt())
+            node, attempt = self._node(inode), self._attempt()
+            self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
+            await self._files.xattrs.set(node, name, value, attempt)
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.xattrs.remove(self._node(inode), name, self._attempt())
+        node, attempt = self._node(inode), self._attempt()
+        self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
+        await self._files.xattrs.remove(node, name, attempt)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -228,6 +233,7 @@ class Operations(pyfuse3.Operations):
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         request = self._connection.request()
         node = self._node(inode)
+        self._files.guard.check_list(node, _caller(ctx))
         self._files.listings.open(node)
         if self._directories.is_ours(node):
             self._connection.answer(request, None, KEPT_LISTING)

@@ -12,6 +12,7 @@ import stat as stat_module
 import trio
 
 from holdfast.config import RemoteSection
+from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.zones import NameKind, ZoneKind, ZonePath
 
 FOREVER_SECONDS = 86_400.0
@@ -21,7 +22,8 @@ FOREVER_SECONDS = 86_400.0
 class TimeToLive:
     """All times to live in seconds, by directory and name."""
 
-    def __init__(self, settings: RemoteSection) -> None:
+    def __init__(self, settings: RemoteSection, rights: ObjectRights) -> None:
+        self._rights = rights
         self._metadata_seconds = settings.metadata_ttl_seconds
         self._fallback_seconds = settings.fallback_ttl_seconds
 
@@ -38,8 +40,13 @@ class TimeToLive:
     # --- the kernel's cache ----------------------------------------------------------------------------------------------
 
     def in_kernel(self, place: ZonePath) -> float:
-        """Return how long the kernel may cache the attributes of a directory and of its entries."""
-        return FOREVER_SECONDS if place.zone.remote is None else self._metadata_seconds
+        """Return how long the kernel may cache the attributes of a directory and of its entries.
+
+        All users share its cache. So what only some may see of a store, in a working directory, is not cached at all.
+        """
+        if place.zone.remote is None:
+            return FOREVER_SECONDS
+        return self._metadata_seconds if self._is_for_all(place) else 0.0
 
     def of_name_in_kernel(self, place: ZonePath, kind: NameKind | None, mode: int) -> float:
         """Return how long the kernel may cache a name in ``place`` that leads to a local file with ``mode``.
@@ -47,7 +54,7 @@ class TimeToLive:
         ``kind`` is None in zones without a store. Temporary names get a short time, because the kernel keeps a name's
         time-out over a rename to a name of another kind.
         """
-        if kind is not None and kind.policy.lasts and not stat_module.S_ISDIR(mode):
+        if kind is not None and kind.policy.lasts and not stat_module.S_ISDIR(mode) and self._is_for_all(place):
             return FOREVER_SECONDS
         return self.in_kernel(place)
 
@@ -63,3 +70,7 @@ class TimeToLive:
         if kind is None or kind.policy.stays_here:
             return self.in_kernel(place)
         return 0.0
+
+    def _is_for_all(self, place: ZonePath) -> bool:
+        """Say whether the kernel's own checks are enough, for all users, in a zone with a store."""
+        return place.zone.is_store or self._rights.are_open_to_all(place)

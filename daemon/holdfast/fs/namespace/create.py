@@ -24,6 +24,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
@@ -59,7 +60,9 @@ class Creation:
         copies: CachedCopies,
         fetcher: Fetcher,
         handing_out: HandOut,
+        guard: FallbackGuard,
     ) -> None:
+        self._guard = guard
         self._new = new
         self._directories = directories
         self._nodes = nodes
@@ -79,16 +82,17 @@ class Creation:
     ) -> MadeFile:
         """open(2) with O_CREAT, for a name that the kernel takes to be free.
 
-        Raises ``WriteOnceError`` if the store has the name and it is write-once or O_EXCL is set.
+        Raises ``WriteOnceError`` if the store has the name and it is write-once or O_EXCL is set, and
+        ``AccessRefusedError``.
         """
-        place = self._new.place_for(directory, name)
+        place = self._place_for(directory, name, caller)
         if self._asks_first(place, name, flags):
             await self._check_free(place, name)
         return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
 
     def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
         """``file`` if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
-        place = self._new.place_for(directory, name)
+        place = self._place_for(directory, name, caller)
         if self._asks_first(place, name, flags):
             raise trio.WouldBlock
         return self._make_file(directory, place, name, mode, flags, request, caller, FIRST)
@@ -123,6 +127,13 @@ class Creation:
         opened.created(exclusive=exclusive, is_sent=is_sent)
         handle = self._handing_out.hand_out(opened, request, caller, reads_only=False, changes=True)
         return MadeFile(node, stat, handle)
+
+    def _place_for(self, directory: Node, name: bytes, caller: Caller) -> ZonePath:
+        """Return the place of ``directory``, where the caller may create ``name``."""
+        place = self._new.place_for(directory, name)
+        if caller.uid and place.zone.remote is not None:
+            self._guard.check_create(directory, name, caller)
+        return place
 
     def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:
         if not self._policy.sends(place, name):

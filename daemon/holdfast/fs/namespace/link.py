@@ -20,6 +20,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.zone_roots import check_not_root
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
 
@@ -38,7 +39,9 @@ class Linking:
         updates: EntryUpdates,
         check: DigestCheck,
         marks: NameMarks,
+        guard: FallbackGuard,
     ) -> None:
+        self._guard = guard
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
@@ -52,10 +55,16 @@ class Linking:
     async def link(
         self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST
     ) -> os.stat_result:
-        """Give ``node`` the name ``name`` in ``directory``; return its attributes. Raises ``RemoteError``."""
+        """Give ``node`` the name ``name`` in ``directory``; return its attributes.
+
+        Raises ``AccessRefusedError`` and ``RemoteError``.
+        """
         place = self._directories.place(directory)
         check_not_root(place)
+        self._guard.check_open(node, os.O_RDONLY, caller)
+        self._guard.check_put(place, name, caller)
         await self._local_files.make_local(node)
+        self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         _directory_of(node)
         sent = None
         if self._policy.sends(place, name):

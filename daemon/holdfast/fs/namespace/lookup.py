@@ -23,6 +23,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
@@ -50,6 +51,7 @@ class Lookup:
         ttl: TimeToLive,
         view: StoreView,
         visibility: Visibility,
+        guard: FallbackGuard,
         revalidation: Revalidation,
         hints: CreateHints,
         copies: ObjectCopies,
@@ -61,6 +63,7 @@ class Lookup:
         self._ttl = ttl
         self._view = view
         self._visibility = visibility
+        self._guard = guard
         self._revalidation = revalidation
         self._hints = hints
         self._copies = copies
@@ -80,6 +83,8 @@ class Lookup:
         if place.zone.remote is None:
             return None if stat is None else self._local(directory, place, name, None, stat)
         if self._visibility.is_reserved(place, name):
+            return None
+        if caller.uid and not place.zone.is_store and self._guard.hides(directory, name, stat, caller):
             return None
         kind = self._policy.kind_of(place, name)
         if stat is None:

@@ -18,6 +18,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.zones import ZoneMap, ZonePath
@@ -48,7 +49,9 @@ class Making:
         index: Index,
         updates: EntryUpdates,
         rules: DirectoryRules,
+        guard: FallbackGuard,
     ) -> None:
+        self._guard = guard
         self._new = new
         self._directories = directories
         self._nodes = nodes
@@ -92,6 +95,7 @@ class Making:
         place = self._new.place_for(directory, name)
         if place.zone.sends and not stat_module.S_ISREG(mode):
             raise ZoneNotPermittedError("object stores can't keep special files")
+        self._guard.check_put(place, name, caller)
         fd = self._directories.writable_descriptor(directory)
         attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
         return self._adopt_new(directory, place, name, mode, caller)

@@ -29,6 +29,7 @@ from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
 from holdfast.fs.namespace.zone_roots import check_not_root
+from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.retraction import Retraction
@@ -55,7 +56,9 @@ class Renaming:
         directory_renames: DirectoryRenames,
         exchange: Exchange,
         replay: RenameReplay,
+        guard: FallbackGuard,
     ) -> None:
+        self._guard = guard
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
@@ -70,7 +73,7 @@ class Renaming:
         self._exchange = exchange
         self._replay = replay
 
-    def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> None:
+    def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
         """``rename`` of a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
         here, there = self._checked(source, target, flags)
         stat = self._directories.stat(source, old)
@@ -78,6 +81,8 @@ class Renaming:
             raise trio.WouldBlock
         if self._policy.sends(here, old) or self._policy.sends(there, new):
             raise trio.WouldBlock
+        if caller.uid and here.zone.remote is not None:
+            self._guard.check_take(source, old, stat, caller)
         self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None)
 
     async def rename(
@@ -85,7 +90,10 @@ class Renaming:
     ) -> None:
         """Rename the entry ``old`` in ``source``."""
         here, there = self._checked(source, target, flags)
+        self._guard.check_take(source, old, self._directories.stat(source, old), caller)
+        self._guard.check_put(there, new, caller)
         if flags & RENAME_EXCHANGE:
+            self._guard.check_take(target, new, self._directories.stat(target, new), caller)
             self._exchange.exchange(source, old, target, new, here, there, attempt)
             return
         node = self._node_at(source, old, here)

@@ -94,6 +94,7 @@ class FileParts:
             base.locks,
             index.entries,
             parts.counters,
+            views.guard,
         )
         self.read_write = ReadWrite(self.files, arriving, base.room, self.handles)
         self.releasing = Releasing(

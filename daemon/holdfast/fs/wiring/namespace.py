@@ -58,6 +58,7 @@ class NameParts:
             base.ttl,
             base.view,
             views.visibility,
+            views.guard,
             views.revalidation,
             views.hints,
             object_copies,
@@ -92,6 +93,7 @@ class NameParts:
             base.copies,
             base.fetcher,
             files.handing_out,
+            views.guard,
         )
         self.making = Making(
             new,
@@ -104,6 +106,7 @@ class NameParts:
             parts.index,
             base.updates,
             rules,
+            views.guard,
         )
 
     def _remove(self, base: Foundation, views: ViewParts, sending: SendingParts) -> None:

@@ -41,6 +41,7 @@ class RenameParts:
             base.updates,
             files.check,
             base.parts.index.marks,
+            views.guard,
         )
         self.renaming = Renaming(
             base.directories,
@@ -56,6 +57,7 @@ class RenameParts:
             _directory_renames(base, views),
             _exchange(base),
             _replay(base, sending, files),
+            views.guard,
         )
 
 

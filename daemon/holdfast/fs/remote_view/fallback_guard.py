@@ -1,0 +1,135 @@
+"""Guard of ``localState`` and ``blobStorage``: what they show of a store, and send to it, is for those with rights there.
+
+It tells objects and their copies from a process's own files, and asks ``ObjectRights`` about the former. An object that
+the caller can't see at its own path does not exist for it here. A check takes place when a call names something; what is
+open stays usable. Callers with user 0, and names outside these zones, pass.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+
+from holdfast.errors import AccessRefusedError, HoldsObjectsError
+from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
+from holdfast.fs.remote_view.refusals import Refusals
+from holdfast.index import Index
+from holdfast.store import is_copy
+from holdfast.zones import ZonePath
+
+
+class FallbackGuard:
+    """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know of."""
+
+    def __init__(
+        self, rights: ObjectRights, directories: Directories, policy: NamePolicy, index: Index, refusals: Refusals
+    ) -> None:
+        self._rights = rights
+        self._directories = directories
+        self._policy = policy
+        self._entries = index.entries
+        self._marks = index.marks
+        self._refusals = refusals
+
+    # --- what a caller sees --------------------------------------------------------------------------------------------
+
+    def hides(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> bool:
+        """Say whether a name does not exist for the caller; ``stat`` is that of the local entry, if there is one."""
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller) or self._rights.may_search(place, caller):
+            return False
+        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
+            return not self._marks.is_held(stat.st_ino)
+        return self._is_object(directory, place, name, 0 if stat is None else stat.st_ino)
+
+    def check_list(self, directory: Node, caller: Caller) -> None:
+        """The caller is about to list a directory, which shows what was fetched into it."""
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller) or self._rights.may_list(place, caller):
+            return
+        if directory.backing and place.path == place.zone.prefix:
+            is_own = os.stat(self._directories.descriptor(directory)).st_uid == caller.uid
+        else:
+            is_own = directory.backing != 0 and self._marks.is_held(directory.backing)
+        if not is_own:
+            raise self._refused(place, b"", caller)
+
+    # --- what a caller reads and writes ----------------------------------------------------------------------------------
+
+    def check_open(self, node: Node, flags: int, caller: Caller) -> None:
+        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it."""
+        if caller.uid:
+            for parent, name in node.names():
+                self._check_access(parent, name, node.backing, flags, caller)
+
+    def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
+        """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
+
+        A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
+        """
+        if stat is None or not stat_module.S_ISDIR(stat.st_mode):
+            self._check_access(directory, name, 0 if stat is None else stat.st_ino, os.O_RDONLY, caller)
+            return
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller) or self._marks.is_held(stat.st_ino):
+            return
+        if not self._rights.may_list(ZonePath(place.zone, place.child_path(name)), caller):
+            raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
+
+    def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
+        """The caller is about to make or replace an entry. If it will be an object, its directory must allow that."""
+        if not _is_guarded(place, caller) or not self._policy.sends(place, name):
+            return
+        if not self._rights.may_put(place, name, caller):
+            raise self._refused(place, name, caller)
+
+    def check_create(self, directory: Node, name: bytes, caller: Caller) -> None:
+        """``check_put``, for a call that opens what is there already: a copy that the kernel was not told of."""
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller):
+            return
+        self.check_put(place, name, caller)
+        stat = self._directories.stat(directory, name)
+        if stat is not None:
+            self._check_access(directory, name, stat.st_ino, os.O_RDWR, caller)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _check_access(self, directory: Node, name: bytes, inode: int, flags: int, caller: Caller) -> None:
+        """Raise an error if the caller may not open the object of a name; ``inode`` is that of the local file, or 0."""
+        place = self._directories.place(directory)
+        if not _is_guarded(place, caller):
+            return
+        wanted = READ
+        if place.zone.sends:
+            reads, writes = flags & os.O_ACCMODE != os.O_WRONLY, flags & (os.O_ACCMODE | os.O_TRUNC)
+            wanted = (READ if reads else 0) | (WRITE if writes else 0)
+        if self._rights.may_access(place, name, wanted, caller) or not self._is_object(directory, place, name, inode):
+            return
+        raise self._refused(place, name, caller)
+
+    def _is_object(self, directory: Node, place: ZonePath, name: bytes, inode: int) -> bool:
+        """Say whether a name is an object's, or will be; ``inode`` is that of the local file, or 0."""
+        if self._policy.of(place, name).stays_here:
+            return False
+        if inode == 0 or place.zone.sends:
+            return True
+        entry = self._entries.get(inode)
+        if entry is not None and entry.name_at(place.child_path(name)) is not None:
+            return True
+        return directory.backing != 0 and is_copy(name, self._directories.descriptor(directory))
+
+    def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
+        assert place.zone.remote is not None
+        self._refusals.note(place.zone.remote, caller.uid)
+        return AccessRefusedError(
+            f"user {caller.uid} has no right to {os.fsdecode(place.key_of(name))} in {place.zone.remote}"
+        )
+
+
+def _is_guarded(place: ZonePath, caller: Caller) -> bool:
+    return caller.uid != 0 and place.zone.remote is not None and not place.zone.is_store

@@ -1,0 +1,29 @@
+"""The mark of a file that was fetched into a working directory: a copy of an object, not a file of its user.
+
+It is an extended attribute of the file itself, which users can neither see nor remove. So it is still known when the index,
+which tells copies in its entries, is lost. It stays when the file is changed: what is made of an object is not for everybody
+either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_MARK = "user.holdfast.copy"
+
+
+def mark_copy(fd: int) -> None:
+    """Mark the file. Raises ``OSError``."""
+    os.setxattr(fd, _MARK, b"")
+
+
+def is_copy(name: bytes, directory_fd: int) -> bool:
+    """Say whether the file of this name is marked; a symbolic link is not followed. Raises ``OSError``."""
+    try:
+        os.getxattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), _MARK, follow_symlinks=False)
+    except OSError as problem:
+        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
+            return False
+        raise
+    return True
