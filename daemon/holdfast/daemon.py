@@ -23,6 +23,7 @@ from holdfast import __version__, path_conflicts, supervisor
 from holdfast.config import LoadedConfig, LogSection, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
+from holdfast.telemetry import LineFormatter
 
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
@@ -157,7 +158,7 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
             raise _unwritable(file, section, loaded, str(problem.strerror)) from None
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(LineFormatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from holdfast.config.units import ByteSize
-from holdfast.remote.obstore_errors import printable
+from holdfast.text import printable
 
 console = Console(highlight=False, soft_wrap=True)
 

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of, on_one_line
+from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
 from holdfast.config.schema import Config
 from holdfast.config.stores_and_roles import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
+from holdfast.text import printable
 
 DEFAULT_FILE = Path("/etc/holdfast/holdfast.toml")
 _PREFIX = "HOLDFAST_"
@@ -41,7 +42,7 @@ class _Given(NamedTuple):
     written: Key
 
     def __str__(self) -> str:
-        return f"{on_one_line('.'.join(self.written))} ({self.source})"
+        return f"{printable('.'.join(self.written))} ({self.source})"
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):

@@ -1,0 +1,19 @@
+"""Text from others (names of files and processes, answers of stores) made fit for one line of a terminal or a log.
+
+Control characters, among them escape sequences and line breaks, and what reorders or hides text (bidirectional overrides,
+zero-width characters) are written as Python writes them in a literal.
+"""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with all that is no letter, digit, sign or plain space escaped."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return ``text`` like ``printable``, but with its line breaks."""
+    return "\n".join(printable(line) for line in text.split("\n"))
