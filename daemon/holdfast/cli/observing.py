@@ -51,13 +51,17 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         ),
         ("data", found.data_mode),
         ("end", "the mount outlives the daemon" if found.takeover == "takeover" else found.takeover),
-        ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
-        ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]
+    if not found.is_public:
+        rows.append(("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"))
+    where = f", in {found.store}" if found.store else ""
+    rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
         rows.append((name, f"{remote.url} ({state}{pending})"))
+    if found.is_public:
+        return rows
     counters = found.counters
     rows.append(("opens", f"{counters['hits']} found here, {counters['misses']} fetched"))
     rows.append(("moved", f"{size(counters['bytes_fetched'])} fetched, {size(counters['bytes_uploaded'])} sent"))

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import trio
@@ -112,7 +113,13 @@ class Workdirs:
 
     def all(self) -> list[Workdir]:
         """Return all working directories by path."""
-        return [self._describe(path, record) for path, record in self._records.all() if self._tree.exists(path)]
+        return list(self.listed())
+
+    def listed(self, after: bytes = b"", owner: int | None = None) -> Iterator[Workdir]:
+        """Yield the working directories with paths after ``after``, by path; only those of the user ``owner``, if given."""
+        for path, record in self._records.all():
+            if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
+                yield self._describe(path, record)
 
     # --- holders -----------------------------------------------------------------------------------------------------
 
