@@ -12,6 +12,7 @@ import json
 import logging
 import logging.handlers
 import os
+import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import NoReturn
 import trio
 
 from holdfast import __version__, path_conflicts, supervisor
-from holdfast.config import LoadedConfig, LogSection, load, settings_of
+from holdfast.config import LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 from holdfast.telemetry import LineFormatter
@@ -37,10 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = _parser().parse_args(arguments)
     faulthandler.enable()  # prints a traceback on a crash in C
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have credentials and files of users in it
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
-        loaded = load(options.config, os.environ, settings_of(options.set))
+        handed = {} if options.options_fd is None else handed_over(options.options_fd)
+        loaded = load(options.config, os.environ, {**handed, **settings_of(options.set)})
         path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
@@ -138,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"
     )
+    parser.add_argument("--options-fd", type=int, help="descriptor with the options of holdfast mount")
     parser.add_argument("--unit", default="", help="the name of the systemd unit that this daemon is")
     parser.add_argument("--version", action="version", version=f"holdfastd {__version__}")
     return parser
