@@ -25,6 +25,7 @@ from holdfast.config import LoadedConfig, LogSection, handed_over, load, setting
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 from holdfast.telemetry import LineFormatter
+from holdfast.text import PrintableStream, printable
 
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
@@ -99,7 +100,7 @@ class _Starter:
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
         if not self._report({"ready": False, "code": problem.code, "message": str(problem)}):
-            sys.stderr.write(f"holdfastd: {problem}\n")
+            sys.stderr.write(f"holdfastd: {printable(str(problem))}\n")
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:
@@ -195,6 +196,7 @@ def run() -> NoReturn:
     Everything is closed by then. Threads abandoned in the middle of a request to a store must not keep the process alive:
     shutting the interpreter down could wait for their native code for ever.
     """
+    sys.stderr = PrintableStream(sys.stderr)
     status = main()
     logging.shutdown()
     sys.stderr.flush()

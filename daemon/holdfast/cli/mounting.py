@@ -18,7 +18,7 @@ import typer
 from holdfast import mountpoint as mountpoints
 from holdfast import path_conflicts
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
-from holdfast.cli.output import console, print_json
+from holdfast.cli.output import print_json, say
 from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
@@ -85,7 +85,7 @@ def mount(
     if as_json:
         print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
     else:
-        console.print(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
+        say(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
 
 
 def umount(
@@ -109,7 +109,7 @@ def umount(
     if as_json:
         print_json({"mountpoint": path, "pid": pid})
     else:
-        console.print(f"unmounted {path}")
+        say(f"unmounted {path}")
 
 
 def restart(
@@ -133,7 +133,7 @@ def restart(
     if as_json:
         print_json({**started, "mountpoint": status.mountpoint})
     else:
-        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
+        say(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
 
 
 def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:

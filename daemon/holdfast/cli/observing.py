@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import console, counted, duration, moment, print_json, print_table, size
+from holdfast.cli.output import counted, duration, moment, print_json, print_table, say, size
 from holdfast.control.messages import EventInfo, Status
 
 
@@ -39,7 +39,7 @@ def events(
             if as_json:
                 print_json(event)
             else:
-                console.print(_line(event), markup=False)
+                say(_line(event))
 
 
 def _rows(found: Status) -> list[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """One connection of HTTP/1.1: requests in, answers of an ASGI application out, one after the other.
 
 The protocol is h11's. What this module adds are bounds, because anybody may be at the other end: of the size of a head, of
-the time that head and body may take to arrive, and of the time without progress after which an answer is given up. There is
-no pipelining: a connection on which more arrives than the request ends with the answer. A connection whose peer does not
-keep to the bounds, or is gone, is closed; the handler of its request is cancelled.
+the time that head and body may take to arrive, and of the time without progress after which an answer is given up. Of what
+is sent ahead of an answer no more is read than fits into a buffer. A connection whose peer does not keep to the bounds, or is
+gone, is closed; the handler of its request is cancelled.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Connection:
         if not self._is_body_read and not self._ends_here():
             return False
         is_done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-        return is_done and not self._is_last and not self._protocol.trailing_data[0]
+        return is_done and not self._is_last
 
     def _ends_here(self) -> bool:
         """Say whether a request that nobody has read has no body, or all of it is here. The connection ends otherwise."""
@@ -136,8 +136,9 @@ class Connection:
         A body that is malformed, late or cut off counts as the end of the connection. The handler bounds how much is kept.
         """
         if self._is_body_read:
-            while await self._read():
-                self._is_last = True  # it did not wait for the answer
+            if ahead := await self._read():
+                self._protocol.receive_data(ahead)  # the next request: it does not wait for the answer
+                await trio.sleep_forever()
             return {"type": "http.disconnect"}
         try:
             if self._protocol.they_are_waiting_for_100_continue:
