@@ -10,7 +10,6 @@ import faulthandler
 import gc
 import json
 import logging
-import logging.handlers
 import os
 import resource
 import sys
@@ -20,11 +19,11 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, path_conflicts, supervisor
+from holdfast import __version__, path_conflicts, private_places, supervisor
 from holdfast.config import LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
-from holdfast.telemetry import LineFormatter
+from holdfast.telemetry import LineFormatter, PrivateLogFile
 from holdfast.text import PrintableStream, printable
 
 _log = logging.getLogger("holdfast")
@@ -46,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         handed = {} if options.options_fd is None else handed_over(options.options_fd)
         loaded = load(options.config, os.environ, {**handed, **settings_of(options.set)})
         path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
+        private_places.check(loaded)
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
@@ -158,7 +158,7 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
         file = Path(section.file or f"{loaded.config.store.directory}.log")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            handler = logging.handlers.RotatingFileHandler(file, maxBytes=section.max_bytes, backupCount=1)
+            handler = PrivateLogFile(file, section.max_bytes)
         except OSError as problem:
             raise _unwritable(file, section, loaded, str(problem.strerror)) from None
     else:

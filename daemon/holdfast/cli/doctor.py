@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint, path_conflicts
+from holdfast import mountpoint, path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
 from holdfast.cli.output import counted, print_json, say, say_marked, size
 from holdfast.config import Config, LoadedConfig, ZoneSection, load
@@ -80,6 +80,7 @@ def _status_of(socket: Path) -> Status | None:
 def _places(loaded: LoadedConfig) -> Iterator[Finding]:
     try:
         path_conflicts.check(loaded, os.environ)
+        private_places.check(loaded)
     except ConfigurationError as problem:
         yield Finding("places", "fail", str(problem))
 

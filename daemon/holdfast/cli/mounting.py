@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import path_conflicts
+from holdfast import path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import print_json, say
 from holdfast.config import Config, hand_over, load, settings_of
@@ -71,6 +71,7 @@ def mount(
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
     path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
+    private_places.check(loaded)
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]

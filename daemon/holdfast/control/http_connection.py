@@ -2,8 +2,8 @@
 
 The protocol is h11's. What this module adds are bounds, because anybody may be at the other end: of the size of a head, of
 the time that head and body may take to arrive, and of the time without progress after which an answer is given up. Of what
-is sent ahead of an answer no more is read than fits into a buffer. A connection whose peer does not keep to the bounds, or is
-gone, is closed; the handler of its request is cancelled.
+is sent ahead of an answer no more is read than fits into a buffer. A connection whose peer does not keep to the bounds, or
+is gone, is closed; the handler of its request is cancelled.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class FileStore(RemoteStore):
         self.url = f"file://{root}"
         trial = root / staged_key()
         try:
-            trial.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)  # past the mount, objects have no owners
+            trial.parent.mkdir(mode=0o700, exist_ok=True)
             try:
                 trial.touch()
                 os.setxattr(trial, ATTRIBUTE, b"{}")

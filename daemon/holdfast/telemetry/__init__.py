@@ -3,5 +3,6 @@
 from holdfast.telemetry.counters import Counters
 from holdfast.telemetry.events import Event, EventLog
 from holdfast.telemetry.log_format import LineFormatter
+from holdfast.telemetry.private_files import PrivateLogFile
 
-__all__ = ["Counters", "Event", "EventLog", "LineFormatter"]
+__all__ = ["Counters", "Event", "EventLog", "LineFormatter", "PrivateLogFile"]

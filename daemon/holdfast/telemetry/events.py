@@ -19,12 +19,12 @@ import msgspec
 import trio
 
 from holdfast.telemetry.flood_guard import SUMMARY_SECONDS, FloodGuard, Subject
+from holdfast.telemetry.private_files import MODE, withdraw
 from holdfast.text import printable
 
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000
 _LONGEST_TEXT = 4096  # characters of a field: as long as a path can be
-_MODE = 0o640
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class EventLog:
         self._guard = FloodGuard()
         if file is not None:
             for each in (file, self._former):
-                _withdraw(each)
+                withdraw(each)
 
     def emit(self, kind: str, **fields: str | int | float | bool) -> None:
         """Record an event of ``kind`` (words with hyphens), or only count it if its subject causes too many.
@@ -110,7 +110,7 @@ class EventLog:
             return
         line = json.dumps({**event.fields, "time": event.time, "kind": event.kind}) + "\n"
         try:
-            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
+            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
             try:
                 os.write(fd, line.encode())
                 full = os.fstat(fd).st_size > self._max_bytes
@@ -132,15 +132,3 @@ def _subject(fields: Mapping[str, str | int | float | bool]) -> Subject:
     if "uid" in fields:
         return int(fields["uid"])
     return "/".join(str(fields.get("path", "")).split("/")[:2])
-
-
-def _withdraw(file: Path) -> None:
-    """Take the rights of others from a file that an earlier version wrote."""
-    try:
-        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return  # there is none, or it is not ours: ``_write`` reports it
-    try:
-        os.fchmod(fd, os.fstat(fd).st_mode & _MODE)
-    finally:
-        os.close(fd)
