@@ -44,10 +44,8 @@ def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
     config = loaded.config
     yield "store.directory", Path(config.store.directory)
     yield "control.socket", Path(config.control.socket).parent
-    if config.log.file:
+    if config.log.file:  # otherwise it is beside the store's directory, and no other user's file is taken for it
         yield "log.file", Path(config.log.file).parent
-    else:
-        yield "store.directory", Path(config.store.directory).parent  # the log is beside it
 
 
 def _problem(directory: Path, *, is_last: bool) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +108,22 @@ def test_a_directory_below_a_sticky_one_will_do(make_node: NodeFactory, workspac
     (workspace / "tmp").chmod(0o1777)
     (workspace / "tmp" / "log").mkdir()
     make_node(log__file=workspace / "tmp" / "log" / "holdfast.log").start()
+
+
+def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory, workspace: Path) -> None:
+    """Gain: in a directory like /tmp, whoever makes the file first may read all that root writes into it."""
+    shared = workspace / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    MALLORY.do(lambda: (shared / "store.log").write_bytes(b""))
+    node = make_node(store__directory=shared / "store")
+    command = [sys.executable, "-m", node.module, "--background"]
+    for key, value in node.settings.items():
+        command += ["--set", f"{key}={value}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "can't be written: " in ended.stderr
+    assert (shared / "store.log").read_bytes() == b""
 
 
 def test_only_root_speaks_to_the_keeper(make_node: NodeFactory) -> None:

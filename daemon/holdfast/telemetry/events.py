@@ -24,6 +24,7 @@ from holdfast.text import printable
 
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000
+_ROOT = 0
 _LONGEST_TEXT = 4096  # characters of a field: as long as a path can be
 
 
@@ -58,11 +59,11 @@ class EventLog:
     def emit(self, kind: str, **fields: str | int | float | bool) -> None:
         """Record an event of ``kind`` (words with hyphens), or only count it if its subject causes too many.
 
-        The subject is the user in the field ``uid``, else what the field ``path`` is in. Bytes of a file name that are not
-        UTF-8 are escaped.
+        The subject is the user in the field ``uid``, unless that is root, else what the field ``path`` is in. Bytes of a
+        file name that are not UTF-8 are escaped.
         """
         now = self._clock()
-        if self._guard.admits(kind, _subject(fields), now):
+        if fields.get("uid") == _ROOT or self._guard.admits(kind, _subject(fields), now):
             self._record(kind, now, fields)
 
     async def run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging.handlers
 import os
 from contextlib import suppress
@@ -31,4 +32,7 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         fd = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
-        return open(fd, self.mode, encoding=self.encoding, errors=self.errors)
+        if os.fstat(fd).st_uid not in (0, os.geteuid()):  # in a directory like /tmp: it would be theirs to read
+            os.close(fd)
+            raise PermissionError(errno.EPERM, "it belongs to another user", self.baseFilename)
+        return open(fd, "a", encoding=self.encoding, errors=self.errors)

@@ -56,8 +56,8 @@ class Workdirs:
         self._tree = WorkdirTree(base)
         self._nursery: trio.Nursery | None = None
         self._watched: dict[Process, trio.CancelScope] = {}
-        self._removed: list[bytes] = []
-        """Paths of removed directories that the kernel may still know."""
+        self._removed: list[tuple[bytes, int]] = []
+        """Paths of removed directories that the kernel may still know, and the uids of their owners."""
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -137,7 +137,13 @@ class Workdirs:
             acquisitions=old.acquisitions + 1 if old else 1,
         )
         self._records.put(path, record)
-        self._events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
+        self._events.emit(
+            "workdir-acquired",
+            path=os.fsdecode(path),
+            pid=process.pid,
+            command=process.command,
+            uid=self._tree.owner(path),
+        )
         self._watch(process)
         return self._describe(path, record)
 
@@ -189,7 +195,7 @@ class Workdirs:
         record.pid = 0
         record.released_seconds = time.time()
         self._records.put(path, record)
-        self._events.emit("workdir-released", path=os.fsdecode(path))
+        self._events.emit("workdir-released", path=os.fsdecode(path), uid=self._tree.owner(path))
         self._wake()
 
     def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
@@ -221,7 +227,7 @@ class Workdirs:
         if caller.pid or self._name_at(place) is None:
             return
         problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
-        self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
+        self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem, uid=caller.uid)
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
@@ -270,7 +276,8 @@ class Workdirs:
         try:
             await self._tree.invalidate_kernel()
             while self._removed:
-                self._events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
+                removed, uid = self._removed.pop(0)
+                self._events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
             await self._tree.empty_trash()
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)
@@ -295,8 +302,9 @@ class Workdirs:
         return math.inf
 
     def _remove(self, path: bytes) -> None:
+        owner = self._tree.owner(path)
         self._tree.remove(path)
-        self._removed.append(path)
+        self._removed.append((path, owner))
         self._records.discard(path)
 
     def _retain_seconds(self, role: str) -> float:
