@@ -68,7 +68,17 @@ def busy(node: Node) -> Node:
 def send(socket_path: Path, method: str, target: str, content: bytes = b"") -> tuple[int, bytes]:
     head = f"{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(content)}\r\n\r\n"
     reply, _, body = exchange(socket_path, head.encode() + content).partition(b"\r\n\r\n")
-    return int(reply.split()[1]), body
+    return int(reply.split()[1]), _whole(body) if b"chunked" in reply else body
+
+
+def _whole(body: bytes) -> bytes:
+    """Return what a body in chunks says (RFC 9112, 7.1)."""
+    parts = []
+    while (size_bytes := int(body.partition(b"\r\n")[0], 16)) > 0:
+        _, _, body = body.partition(b"\r\n")
+        parts.append(body[:size_bytes])
+        body = body[size_bytes + 2 :]
+    return b"".join(parts)
 
 
 @pytest.mark.parametrize("name", ["control.sock", "status.sock"])
