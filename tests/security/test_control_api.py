@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import NodeFactory
-from tests.support.hostile_clients import attacking, connected, exchange, get
+from tests.support.hostile_clients import attacking, connected, exchange, get, wait_closed
 from tests.support.node import Node
 from tests.support.privileges import ALICE, MALLORY
 
@@ -201,6 +202,54 @@ def test_what_one_team_does_changes_nothing_that_the_other_is_told(teams: Node) 
             ALICE.do(lambda number=number: (teams.mountpoint / "alices" / f"{number}").write_bytes(b"x"))  # type: ignore[misc]
         with attacking(MALLORY, attack) as after:
             assert after == before
+
+
+def test_a_member_of_the_group_acts_for_itself(node: Node) -> None:
+    """Gain: a directory of another user's, made or let go by somebody who only shares the control socket."""
+    os.chown(node.socket, -1, MALLORY.gid)
+    (node.work / "driver_roots").mkdir()
+
+    def attack() -> list[int]:
+        pid = os.getpid()
+        wanted = [{"uid": 0}, {"uid": ALICE.uid}, {"gid": 0}, {}]
+        bodies = [json.dumps({"role": "driver", "id": f"m{at}", "pid": pid, **each}) for at, each in enumerate(wanted)]
+        codes = [send(node.socket, "POST", "/v1/workdirs/acquire", body.encode())[0] for body in bodies]
+        for name in ("roots", "m3"):
+            body = json.dumps({"role": "driver", "id": name})
+            codes.append(send(node.socket, "POST", "/v1/workdirs/release", body.encode())[0])
+        return codes
+
+    with attacking(MALLORY, attack) as codes:
+        assert codes == [403, 403, 403, 200, 403, 200]
+    assert (node.work / "driver_m3").stat().st_uid == MALLORY.uid
+
+
+@pytest.mark.parametrize("name", ["control.sock", "status.sock"])
+def test_bytes_of_any_kind_are_no_fault(node: Node, name: str) -> None:
+    """Gain: as with requests of every shape, below HTTP (the fixture looks into the log)."""
+    path = node.socket.with_name(name)
+    pieces = [b"GET ", b"POST ", b"/v1/status", b" HTTP/1.1", b"\r\n", b"host: x", b"content-length: 5", b"\r\n\r\n", b"\0"]
+    pieces += [
+        b"transfer-encoding: chunked",
+        b"expect: 100-continue",
+        b"upgrade: h2c",
+        b"connection: keep-alive",
+        b"ffff",
+        b":",
+    ]
+
+    @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.sampled_from(pieces) | st.binary(max_size=10), max_size=15).map(b"".join))
+    def try_all(content: bytes) -> None:
+        with connected(path) as channel:
+            channel.sendall(content)
+            channel.shutdown(socket.SHUT_WR)
+            reply = wait_closed(channel)
+        assert not reply or reply.startswith(b"HTTP/1.1 ")
+        assert b"HTTP/1.1 5" not in reply.replace(b"HTTP/1.1 501", b"").replace(b"HTTP/1.1 505", b"")
+
+    try_all()
+    assert get(path, "/v1/status")[0] == 200
 
 
 def test_long_lists_come_in_pages(node: Node) -> None:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from holdfast.control.actions import Actions
 from holdfast.control.admission import Caps
+from holdfast.control.callers import Caller
 from holdfast.control.http_connection import CALLER, Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.inspect import Inspector
@@ -209,12 +210,15 @@ class ControlServer:
 
     async def _acquire(self, request: Request) -> Response:
         wanted = await body(request, AcquireRequest)
-        owner = (wanted.uid, wanted.gid)
+        owner = _owner_for(request.scope[CALLER], wanted)
         workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace)
         return reply(self._report.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:
         wanted = await body(request, ReleaseRequest)
+        caller = request.scope[CALLER]
+        if not caller.is_root and caller.uid != self._workdirs.owner(wanted.role, wanted.id):
+            raise WithheldError("only root may release a working directory of another user")
         return reply(self._report.workdir(self._workdirs.release(wanted.role, wanted.id)))
 
     async def _verify(self, request: Request) -> Response:
@@ -279,6 +283,15 @@ async def _required_path(request: Request) -> str:
     if path is None:
         raise ConfigurationError("the request's body: Object missing required field `path`")
     return path
+
+
+def _owner_for(caller: Caller, wanted: AcquireRequest) -> tuple[int, int]:
+    """Return uid and gid of a new working directory: of the caller, if that is not root. Raises ``WithheldError``."""
+    if caller.is_root:
+        return wanted.uid, wanted.gid
+    if wanted.uid not in (-1, caller.uid) or wanted.gid not in (-1, caller.gid, *caller.groups):
+        raise WithheldError("only root may acquire a working directory for another user")
+    return caller.uid, caller.gid if wanted.gid == -1 else wanted.gid
 
 
 def _event(event: Event) -> EventInfo:

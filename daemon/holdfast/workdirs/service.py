@@ -111,6 +111,10 @@ class Workdirs:
             self._process_gone(path, record)
         return self._describe(path, record)
 
+    def owner(self, role: str, resource_id: str) -> int:
+        """Return the uid of the owner of a directory; -1 if there is none. Raises ``ConfigurationError`` for a bad name."""
+        return self._tree.owner(self._path_of(WorkdirName.checked(role, resource_id)))
+
     def all(self) -> list[Workdir]:
         """Return all working directories by path."""
         return list(self.listed())
