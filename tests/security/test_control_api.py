@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,27 @@ def test_what_one_team_does_changes_nothing_that_the_other_is_told(teams: Node) 
             ALICE.do(lambda number=number: (teams.mountpoint / "alices" / f"{number}").write_bytes(b"x"))  # type: ignore[misc]
         with attacking(MALLORY, attack) as after:
             assert after == before
+
+
+def test_a_deep_tree_is_no_fault(node: Node) -> None:
+    """Gain: whoever makes 1,500 directories one in the other makes an administrator's commands fail above them."""
+    top = node.checkpoints / "deep"
+    top.mkdir()
+    fd = os.open(top, os.O_RDONLY)
+    try:
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=fd)
+            below = os.open("d", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    finally:
+        os.close(fd)
+    with node.client() as client:
+        assert [step.finished for step in client.prefetch(str(top))] == [True]
+        assert [step.finished for step in client.verify(str(top))] == [True]
+        assert [step.finished for step in client.evict(str(top))] == [True]
+    node.stop()
+    subprocess.run(["rm", "-rf", str(node.store)], check=True)  # Python's own rmtree goes by recursion
 
 
 def test_a_member_of_the_group_acts_for_itself(node: Node) -> None:
