@@ -14,6 +14,7 @@ import array
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -215,6 +216,7 @@ def _say(text: str) -> None:
 
 def main() -> int:
     """Run the command given after the options."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has the credentials that its daemons get
     parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")

@@ -119,7 +119,7 @@ def test_what_the_daemon_starts_does_not_get_its_credentials(place: Path) -> Non
 
 def test_a_daemon_that_crashes_leaves_no_core_file(place: Path) -> None:
     """Gain: a core file has the credentials, and pieces of everybody's files."""
-    mounted(place)
+    mounted(place, "--supervise")
     for pid in processes_of(place):
         assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
 

@@ -70,6 +70,7 @@ class HttpServer:
                     await trio.sleep(_REFUSED_PAUSE_SECONDS)
 
     async def _accept(self) -> socket.socket:
+        was_exhausted = False
         while True:
             await trio.lowlevel.wait_readable(self._listener)
             try:
@@ -79,7 +80,9 @@ class HttpServer:
             except OSError as problem:
                 if problem.errno not in _EXHAUSTED:
                     raise
-                _log.warning("can't accept a connection on %s: %s", self._terms.name, problem.strerror)
+                if not was_exhausted:
+                    _log.warning("can't accept connections on %s: %s", self._terms.name, problem.strerror)
+                was_exhausted = True
                 await trio.sleep(_EXHAUSTED_PAUSE_SECONDS)
                 continue
             connection.setblocking(False)
