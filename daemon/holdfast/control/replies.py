@@ -6,7 +6,8 @@ import errno
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -68,6 +69,19 @@ def reply(message: object, then: Callable[[], None] | None = None) -> Response:
 async def _at_once(function: Callable[[], None]) -> None:
     """Call ``function`` on the event loop; Starlette would run a plain function in a thread."""
     function()
+
+
+def listed(messages: Iterator[Message]) -> Response:
+    """Return a reply with a list of messages, each page of it encoded when the one before has been taken."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        before = b"["
+        while page := list(islice(messages, LARGEST_PAGE)):
+            yield before + msgspec.json.encode(page)[1:-1]
+            before = b","
+        yield b"]" if before == b"," else b"[]"
+
+    return StreamingResponse(parts(), media_type="application/json")
 
 
 async def stream(progress: AsyncIterator[Message]) -> Response:

@@ -27,7 +27,7 @@ from holdfast.control.messages import (
 )
 from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths, shown
-from holdfast.control.replies import body, content, number, reply, required_path, stream
+from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
 from holdfast.errors import OutsideMountError, PlanError
 from holdfast.maintenance import Upkeep
 
@@ -56,18 +56,16 @@ class SweepRoutes:
         path = required_path(request)
         zone, root = self._place(path, self._sweeps.zones)
         found = await self._sweeps.census(zone, root)
-        return reply(
-            [
-                CheckpointInfo(
-                    path=self._absolute(zone, root, each.name.decode()),
-                    what=each.what,
-                    complete=each.is_complete,
-                    files=each.files,
-                    size_bytes=each.size_bytes,
-                    modified=each.newest_ns / 1e9,
-                )
-                for each in found
-            ]
+        return listed(
+            CheckpointInfo(
+                path=self._absolute(zone, root, each.name.decode()),
+                what=each.what,
+                complete=each.is_complete,
+                files=each.files,
+                size_bytes=each.size_bytes,
+                modified=each.newest_ns / 1e9,
+            )
+            for each in found
         )
 
     async def _plans(self, request: Request) -> Response:
