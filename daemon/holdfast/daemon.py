@@ -10,8 +10,8 @@ import faulthandler
 import gc
 import json
 import logging
-import logging.handlers
 import os
+import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,12 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, path_conflicts, supervisor
-from holdfast.config import LoadedConfig, LogSection, load, settings_of
+from holdfast import __version__, path_conflicts, private_places, supervisor
+from holdfast.config import LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
+from holdfast.telemetry import LineFormatter, PrivateLogFile
+from holdfast.text import PrintableStream, printable
 
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
@@ -36,11 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = _parser().parse_args(arguments)
     faulthandler.enable()  # prints a traceback on a crash in C
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have credentials and files of users in it
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
-        loaded = load(options.config, os.environ, settings_of(options.set))
+        handed = {} if options.options_fd is None else handed_over(options.options_fd)
+        loaded = load(options.config, os.environ, {**handed, **settings_of(options.set)})
         path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
+        private_places.check(loaded)
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
@@ -95,7 +100,7 @@ class _Starter:
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
         if not self._report({"ready": False, "code": problem.code, "message": str(problem)}):
-            sys.stderr.write(f"holdfastd: {problem}\n")
+            sys.stderr.write(f"holdfastd: {printable(str(problem))}\n")
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:
@@ -137,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"
     )
+    parser.add_argument("--options-fd", type=int, help="descriptor with the options of holdfast mount")
     parser.add_argument("--unit", default="", help="the name of the systemd unit that this daemon is")
     parser.add_argument("--version", action="version", version=f"holdfastd {__version__}")
     return parser
@@ -152,12 +158,12 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
         file = Path(section.file or f"{loaded.config.store.directory}.log")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            handler = logging.handlers.RotatingFileHandler(file, maxBytes=section.max_bytes, backupCount=1)
+            handler = PrivateLogFile(file, section.max_bytes)
         except OSError as problem:
             raise _unwritable(file, section, loaded, str(problem.strerror)) from None
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(LineFormatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -190,6 +196,7 @@ def run() -> NoReturn:
     Everything is closed by then. Threads abandoned in the middle of a request to a store must not keep the process alive:
     shutting the interpreter down could wait for their native code for ever.
     """
+    sys.stderr = PrintableStream(sys.stderr)
     status = main()
     logging.shutdown()
     sys.stderr.flush()

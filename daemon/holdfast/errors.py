@@ -98,6 +98,13 @@ class WithheldError(HoldfastError):
     code = "withheld"
 
 
+class RequestTooLargeError(HoldfastError):
+    """A request to a control socket has a body larger than what is read there."""
+
+    errno = _errno.EFBIG
+    code = "request-too-large"
+
+
 class NameTooLongError(HoldfastError):
     """A path given to a command has a name that no file can have."""
 

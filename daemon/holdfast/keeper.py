@@ -14,6 +14,7 @@ import array
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -38,10 +39,11 @@ _KILLED = 128  # plus the signal's number: the exit status that shells use
 class Keeper:
     """Runs ``command``, the daemon of the mount at ``path``; the notification socket is made in ``directory``."""
 
-    def __init__(self, command: list[str], directory: Path, path: str, ready_fd: int | None) -> None:
+    def __init__(self, command: list[str], directory: Path, path: str, ready_fd: int | None, options_fd: int | None) -> None:
         self._command = command
         self._path = path
         self._ready_fd = ready_fd
+        self._options_fd = options_fd
         self._held: dict[str, int] = {}
         self._stopping = False
         self._was_ready = False
@@ -49,7 +51,11 @@ class Keeper:
         _remove_dead_sockets(directory)
         self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._messages.bind(self._address)
+        umask = os.umask(0o177)  # whoever may write to it can have mounts held
+        try:
+            self._messages.bind(self._address)
+        finally:
+            os.umask(umask)
         self._woken, waker = socket.socketpair()
         self._woken.setblocking(False)
         waker.setblocking(False)
@@ -86,6 +92,8 @@ class Keeper:
 
     def _start(self) -> int:
         command = list(self._command)
+        if self._options_fd is not None:
+            command += ["--options-fd", str(self._options_fd)]
         if self._ready_fd is not None:
             command += ["--ready-fd", str(self._ready_fd)]
         pid = os.fork()
@@ -107,8 +115,9 @@ class Keeper:
                 environment["LISTEN_PID"] = str(os.getpid())
                 environment["LISTEN_FDS"] = str(len(self._held))
                 environment["LISTEN_FDNAMES"] = ":".join(self._held)
-            if self._ready_fd is not None:
-                os.set_inheritable(self._ready_fd, True)
+            for inherited in (self._ready_fd, self._options_fd):
+                if inherited is not None:
+                    os.set_inheritable(inherited, True)
             os.execvpe(command[0], command, environment)
         finally:
             os._exit(127)
@@ -207,23 +216,30 @@ def _say(text: str) -> None:
 
 def main() -> int:
     """Run the command given after the options."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has the credentials that its daemons get
     parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
     parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")
+    parser.add_argument("--options-fd", type=int, help="goes to every daemon")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    ready_fd = options.ready_fd
-    if ready_fd is not None:
-        ready_fd = fcntl.fcntl(options.ready_fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-        os.close(options.ready_fd)
+    ready_fd, options_fd = (_out_of_the_way(fd) for fd in (options.ready_fd, options.options_fd))
     try:
         options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd)
+        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd, options_fd)
     except OSError as problem:
         _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
         return 1
     return keeper.run()
+
+
+def _out_of_the_way(fd: int | None) -> int | None:
+    if fd is None:
+        return None
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+    os.close(fd)
+    return moved
 
 
 def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from holdfast.child_environment import for_child
 from holdfast.errors import MountpointError
 
 FILE_SYSTEM = "fuse.holdfast"
@@ -141,7 +142,11 @@ def life(path: str) -> Life:
     nowhere = subprocess.DEVNULL  # readers of this process's output must not wait for a child that can't end
     try:
         asking = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _ASK, path], stdin=nowhere, stdout=nowhere, stderr=nowhere
+            [sys.executable, "-I", "-S", "-c", _ASK, path],
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            env=for_child(os.environ),
         )
     except OSError as problem:
         raise MountpointError(f"can't start a process that asks the mount at {path}: {problem.strerror}") from None
@@ -214,7 +219,7 @@ def _fusermount(path: str, flags: int) -> None:
     if helper is None:
         raise MountpointError("fusermount3 is missing (Debian package fuse3); without it only root can unmount")
     command = [helper, "-u", *(["-z"] if flags & _MNT_DETACH else []), path]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=for_child(os.environ))
     if result.returncode != 0:
         raise MountpointError(f"can't unmount {path}: {result.stderr.strip()}")
 

@@ -11,6 +11,8 @@ import socket
 import subprocess
 from collections.abc import Mapping, MutableMapping
 
+from holdfast.child_environment import for_child
+
 RESTART_STATUS = 75
 """Exit status of a daemon that asks to be started again: EX_TEMPFAIL of sysexits.h."""
 FIRST_DESCRIPTOR = 3
@@ -82,7 +84,12 @@ class ServiceManager:
         """Return the output of systemctl; empty when it fails to run."""
         try:
             return subprocess.run(
-                ["systemctl", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
+                ["systemctl", *arguments],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+                env=for_child(os.environ),
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return ""

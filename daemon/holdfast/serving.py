@@ -110,6 +110,7 @@ class Serving:
         parts, workdirs = self._parts, self._workdirs
         upkeep = Upkeep(self._base, workdirs)
         async with trio.open_nursery() as background:
+            background.start_soon(parts.events.run)
             await background.start(self._base.fetcher.run)
             takeover = Takeover(self._base, self._files)
             if self._is_inherited:

@@ -110,7 +110,7 @@ def test_a_full_run_directory(make_node: NodeFactory) -> None:
     node = make_node()
     refusals: list[str] = []
     for pages in range(2, 100):
-        with mounted("tmpfs", node.socket.parent, "-o", f"size={pages * os.sysconf('SC_PAGE_SIZE')}"):
+        with mounted("tmpfs", node.socket.parent, "-o", f"mode=755,size={pages * os.sysconf('SC_PAGE_SIZE')}"):
             try:
                 node.start()
             except StartError as problem:
@@ -160,7 +160,7 @@ def test_a_store_on_tmpfs(make_node: NodeFactory, workspace: Path) -> None:
 
 def test_a_store_that_is_not_writable(make_node: NodeFactory) -> None:
     node = make_node()
-    os.chown(node.directory, 65534, 65534)
+    node.directory.chmod(0o555)
     may_not = "-dac_override,-dac_read_search,-fowner"
     result = run_daemon(node, "setpriv", f"--inh-caps={may_not}", f"--bounding-set={may_not}")
     assert result.returncode == 1

@@ -1,12 +1,23 @@
-"""Programs that run until the test has seen enough."""
+"""Programs: the holdfast command, and some that run until the test has seen enough."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def holdfast(*arguments: object, environment: Mapping[str, str] | None = None, status: int = 0) -> str:
+    """Run the command; return what it prints, also on stderr."""
+    command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
+    said = result.stdout + result.stderr
+    assert result.returncode == status, said
+    return said
 
 
 def copied_program(path: Path) -> bytes:

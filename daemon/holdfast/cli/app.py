@@ -10,6 +10,7 @@ from holdfast import __version__
 from holdfast.cli import checkpoints, configuration, doctor, entries, mounting, observing, workdirs
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
+from holdfast.text import PrintableStream
 
 app = typer.Typer(
     name="holdfast",
@@ -42,6 +43,7 @@ def _options(
 
 def main() -> None:
     """Run the command. A Holdfast error prints one line on stderr and exits with status 1."""
+    sys.stderr = PrintableStream(sys.stderr)
     try:
         app(prog_name="holdfast")
     except HoldfastError as problem:

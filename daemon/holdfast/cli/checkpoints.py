@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, moment, print_found, print_json, print_table, size
+from holdfast.cli.output import console, moment, print_found, print_json, print_table, say, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
 from holdfast.errors import ConfigurationError
@@ -148,7 +148,7 @@ def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, 
         if as_json:
             print_json(plan)
         elif plan.count:
-            console.print(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out", markup=False)
+            say(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out")
         return
     at_terminal = asks and not as_json and sys.stdin.isatty()
     if plan.count and at_terminal:
@@ -171,7 +171,7 @@ def _execute(daemon: ControlClient, plan: PlanInfo, *, at_once: bool, as_json: b
         for number, what in ((last.gone, "gone before"), (last.in_use, "in use here, and left"))
         if number
     ]
-    console.print("; ".join([f"removed {_entries(last.removed)}, {size(last.removed_bytes)}", *others]), markup=False)
+    say("; ".join([f"removed {_entries(last.removed)}, {size(last.removed_bytes)}", *others]))
 
 
 def _print(plan: PlanInfo) -> None:
@@ -179,14 +179,12 @@ def _print(plan: PlanInfo) -> None:
     rows = [(item.path.removeprefix(prefix), item.why, size(item.size_bytes)) for item in plan.items]
     print_table(("what", "why", "size"), rows, f"nothing to remove below {plan.path}")
     if plan.count > len(plan.items):
-        console.print(f"… and {plan.count - len(plan.items)} more", markup=False)
+        say(f"… and {plan.count - len(plan.items)} more")
     if plan.count:
         reasons = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in sorted(plan.by_reason.items()))
-        console.print(
-            f"plan {plan.id} ({plan.state}): {_entries(plan.count)}, {size(plan.size_bytes)}: {reasons}", markup=False
-        )
+        say(f"plan {plan.id} ({plan.state}): {_entries(plan.count)}, {size(plan.size_bytes)}: {reasons}")
     for kept in plan.kept:
-        console.print(f"kept: {Path(kept.path)}: {kept.why}", markup=False)
+        say(f"kept: {Path(kept.path)}: {kept.why}")
 
 
 def _entries(number: int) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint, path_conflicts
+from holdfast import mountpoint, path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
-from holdfast.cli.output import console, counted, print_json, size
+from holdfast.cli.output import counted, print_json, say, say_marked, size
 from holdfast.config import Config, LoadedConfig, ZoneSection, load
 from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError, StoreInUseError
@@ -48,9 +48,9 @@ def doctor(
     else:
         colours = {"ok": "green", "warn": "yellow", "fail": "red"}
         for finding in findings:
-            console.print(f"[{colours[finding.level]}]{finding.level:>4}[/]  {finding.check:<12} {finding.found}")
+            say_marked(f"{finding.level:>4}", colours[finding.level], f"  {finding.check:<12} {finding.found}")
             if finding.mend:
-                console.print(f"      {'':<12} → {finding.mend}", markup=False)
+                say(f"      {'':<12} → {finding.mend}")
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(1)
 
@@ -80,6 +80,7 @@ def _status_of(socket: Path) -> Status | None:
 def _places(loaded: LoadedConfig) -> Iterator[Finding]:
     try:
         path_conflicts.check(loaded, os.environ)
+        private_places.check(loaded)
     except ConfigurationError as problem:
         yield Finding("places", "fail", str(problem))
 

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextCol
 from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, counted, moment, print_found, print_json, size
+from holdfast.cli.output import console, counted, moment, print_found, print_json, say, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
@@ -67,9 +67,9 @@ def why(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = Fal
     if as_json:
         print_json(explanation)
     else:
-        console.print(explanation.path, markup=False)
+        say(explanation.path)
         for reason in explanation.reasons:
-            console.print(f"  {reason}", markup=False)
+            say(f"  {reason}")
 
 
 def verify(
@@ -120,7 +120,7 @@ def _done(sentence: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"done": sentence})
     else:
-        console.print(sentence, markup=False)
+        say(sentence)
 
 
 def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Progress]:
@@ -150,11 +150,8 @@ def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -
         print_json({"done": last.done, "total": last.total, "bytes": last.bytes_done, "problems": problems})
         return len(problems)
     for step in problems:
-        console.print(f"{step.path}: {step.problem}", markup=False)
-    console.print(
-        f"{did} {last.done} of {counted(last.total, 'file')}, {size(last.bytes_done)}; {counted(len(problems), 'problem')}",
-        markup=False,
-    )
+        say(f"{step.path}: {step.problem}")
+    say(f"{did} {last.done} of {counted(last.total, 'file')}, {size(last.bytes_done)}; {counted(len(problems), 'problem')}")
     return len(problems)
 
 

@@ -16,10 +16,10 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import path_conflicts
+from holdfast import path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
-from holdfast.cli.output import console, print_json
-from holdfast.config import Config, load, settings_of
+from holdfast.cli.output import print_json, say
+from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError
@@ -71,21 +71,22 @@ def mount(
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
     path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
+    private_places.check(loaded)
     command = [sys.executable, "-m", "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
     if config:
         command += ["--config", str(config.absolute())]
-    for key, value in options.items():
-        if value is not None:
-            command += ["--set", f"{key}={value}"]
+    options_fd = hand_over({key: value for key, value in options.items() if value is not None})
+    at = command.index("--") if supervise else None
     if foreground:
-        os.execv(sys.executable, command)
-    started = _start([*command, "--background"], at=command.index("--") if supervise else None)
+        os.set_inheritable(options_fd, True)
+        os.execv(sys.executable, _inserted(command, ["--options-fd", str(options_fd)], at))
+    started = _start([*command, "--background"], options_fd, at)
     if as_json:
         print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
     else:
-        console.print(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
+        say(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
 
 
 def umount(
@@ -109,7 +110,7 @@ def umount(
     if as_json:
         print_json({"mountpoint": path, "pid": pid})
     else:
-        console.print(f"unmounted {path}")
+        say(f"unmounted {path}")
 
 
 def restart(
@@ -133,7 +134,7 @@ def restart(
     if as_json:
         print_json({**started, "mountpoint": status.mountpoint})
     else:
-        console.print(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
+        say(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
 
 
 def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:
@@ -166,9 +167,12 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
         raise HoldfastError(
             f"the daemon {status.pid} runs under another supervisor; restart it there (systemctl restart holdfastd)"
         )
+    options_fd = _options_of(status.pid, command)
     (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
     _wait_end(status.pid)
-    return _start(_without_ready_fd(command))
+    for option in ("--ready-fd", "--options-fd"):
+        command = _without(option, command)
+    return _start(command, options_fd)
 
 
 def _keeper(config: Config) -> list[str]:
@@ -179,23 +183,24 @@ def _keeper(config: Config) -> list[str]:
     return [*keeper, "--"]
 
 
-def _start(command: list[str], at: int | None = None) -> dict[str, object]:
+def _start(command: list[str], options_fd: int, at: int | None = None) -> dict[str, object]:
     """Start the daemon in the background; return its ready message. Raises ``HoldfastError`` with its reason.
 
-    ``at`` is the position in the command for the option that names the pipe; None: at the end.
+    ``options_fd`` has its options (``config.handed_over``) and is closed. ``at`` is the position in the command for the
+    options that name descriptors; None: at the end.
     """
     reader, writer = os.pipe()
-    option = ["--ready-fd", str(writer)]
     with open(reader) as channel:
         process = subprocess.Popen(
-            [*command, *option] if at is None else [*command[:at], *option, *command[at:]],
-            pass_fds=[writer],
+            _inserted(command, ["--ready-fd", str(writer), "--options-fd", str(options_fd)], at),
+            pass_fds=[writer, options_fd],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         os.close(writer)
+        os.close(options_fd)
         ready, _, _ = select.select([channel], [], [], _START_SECONDS)
         line = channel.readline() if ready else ""
     if not line:
@@ -218,11 +223,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its keeper
 
 
-def _without_ready_fd(command: list[str]) -> list[str]:
-    if "--ready-fd" not in command:  # a keeper has restarted it, with nobody waiting
+def _inserted(command: list[str], options: list[str], at: int | None) -> list[str]:
+    """Return the command with options at a position; None: at the end."""
+    return [*command, *options] if at is None else [*command[:at], *options, *command[at:]]
+
+
+def _without(option: str, command: list[str]) -> list[str]:
+    if option not in command:
         return command
-    at = command.index("--ready-fd")
+    at = command.index(option)
     return command[:at] + command[at + 2 :]
+
+
+def _options_of(pid: int, command: list[str]) -> int:
+    """Return a descriptor with the options that the daemon ``pid`` was started with."""
+    if "--options-fd" not in command:  # an earlier version started it
+        return hand_over({})
+    return os.open(f"/proc/{pid}/fd/{command[command.index('--options-fd') + 1]}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _daemon_of(path: str, socket: Path) -> int | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import console, counted, duration, moment, print_json, print_table, size
+from holdfast.cli.output import counted, duration, moment, print_json, print_table, say, size
 from holdfast.control.messages import EventInfo, Status
 
 
@@ -39,7 +39,7 @@ def events(
             if as_json:
                 print_json(event)
             else:
-                console.print(_line(event), markup=False)
+                say(_line(event))
 
 
 def _rows(found: Status) -> list[tuple[str, str]]:
@@ -51,13 +51,17 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         ),
         ("data", found.data_mode),
         ("end", "the mount outlives the daemon" if found.takeover == "takeover" else found.takeover),
-        ("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"),
-        ("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free, in {found.store}"),
     ]
+    if not found.is_public:
+        rows.append(("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"))
+    where = f", in {found.store}" if found.store else ""
+    rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
         rows.append((name, f"{remote.url} ({state}{pending})"))
+    if found.is_public:
+        return rows
     counters = found.counters
     rows.append(("opens", f"{counters['hits']} found here, {counters['misses']} fetched"))
     rows.append(("moved", f"{size(counters['bytes_fetched'])} fetched, {size(counters['bytes_uploaded'])} sent"))

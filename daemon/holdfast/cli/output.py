@@ -1,8 +1,13 @@
-"""Output: tables for people, JSON for programs, one line for an error."""
+"""Output: tables for people, JSON for programs, one line for an error.
+
+All that a command prints goes through here, because it may have names in it that a hostile user chose: nothing that a
+terminal would obey is printed, neither in text nor in JSON.
+"""
 
 from __future__ import annotations
 
 import datetime
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,16 +15,28 @@ from typing import Any
 import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.text import Text
 
 from holdfast.config.units import ByteSize
-from holdfast.remote.obstore_errors import printable
+from holdfast.text import printable
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, emoji=False)
+
+
+def say(sentence: str, style: str | None = None) -> None:
+    """Print ``sentence`` on one line."""
+    console.print(printable(sentence), markup=False, style=style)
+
+
+def say_marked(mark: str, style: str, sentence: str) -> None:
+    """Print ``mark`` in ``style`` and ``sentence`` on one line."""
+    console.print(Text(mark, style).append(printable(sentence), "default"))
 
 
 def print_json(message: object) -> None:
     """Print a message, or a list of them, as JSON. Flushes, because readers of a stream wait for each message."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(message), indent=2).decode() + "\n")
+    text = msgspec.json.format(msgspec.json.encode(message), indent=2).decode()
+    sys.stdout.write("\n".join(map(_escaped, text.split("\n"))) + "\n")
     sys.stdout.flush()
 
 
@@ -27,13 +44,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
     """Print rows under column titles; ``empty`` if there are none. Each row is one line at any terminal width."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     if not cells:
-        console.print(empty)
+        say(empty)
         return
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     if any(columns):
-        console.print(_line(columns, widths), markup=False, style="bold")
+        say(_line(columns, widths), "bold")
     for row in cells:
-        console.print(_line(row, widths), markup=False)
+        say(_line(row, widths))
 
 
 def print_found(
@@ -46,13 +63,20 @@ def print_found(
         print_table(columns, rows, empty)
 
 
+def _escaped(json_line: str) -> str:
+    """Return a line of JSON with the escapes of JSON for what is not printable: it stands within strings only."""
+    if json_line.isprintable():
+        return json_line
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in json_line)
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def fail(message: str) -> None:
     """Print an error on one line of stderr."""
-    print(f"holdfast: {message}", file=sys.stderr)
+    print(f"holdfast: {printable(message)}", file=sys.stderr)
 
 
 def size(size_bytes: int) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import console, moment, print_found, print_json
+from holdfast.cli.output import moment, print_found, print_json, say
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 
@@ -52,9 +52,9 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
     if as_json:
         print_json(found)
     elif found.holder:
-        console.print(f"{found.path} is released as soon as this ends: {found.holder}", markup=False)
+        say(f"{found.path} is released as soon as this ends: {found.holder}")
     else:
-        console.print(f"released {found.path}; kept until {moment(found.expires)}", markup=False)
+        say(f"released {found.path}; kept until {moment(found.expires)}")
 
 
 @app.command("ls")

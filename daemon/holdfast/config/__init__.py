@@ -1,5 +1,6 @@
 """Configuration: the settings (``schema``), and the sources of their values (``sources``)."""
 
+from holdfast.config.handed_over import hand_over, handed_over
 from holdfast.config.schema import (
     CacheSection,
     Config,
@@ -37,6 +38,8 @@ __all__ = [
     "SweepSection",
     "WorkdirsSection",
     "ZoneSection",
+    "hand_over",
+    "handed_over",
     "load",
     "settings_of",
 ]

@@ -59,11 +59,6 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
 
 
-def on_one_line(text: str) -> str:
-    """Return ``text`` with what is no letter, digit, sign or blank written as in Python."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
-
-
 def is_list(kind: Any) -> bool:
     """Say whether values of ``kind`` are lists."""
     return get_origin(kind) is list

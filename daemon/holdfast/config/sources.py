@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of, on_one_line
+from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
 from holdfast.config.schema import Config
 from holdfast.config.stores_and_roles import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
+from holdfast.text import printable
 
 DEFAULT_FILE = Path("/etc/holdfast/holdfast.toml")
 _PREFIX = "HOLDFAST_"
@@ -41,7 +42,7 @@ class _Given(NamedTuple):
     written: Key
 
     def __str__(self) -> str:
-        return f"{on_one_line('.'.join(self.written))} ({on_one_line(self.source)})"
+        return f"{printable('.'.join(self.written))} ({printable(self.source)})"
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -98,7 +99,7 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or "." not in key:
-            raise ConfigurationError(f"--set {on_one_line(pair)}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
+            raise ConfigurationError(f"--set {printable(pair)}: write SECTION.KEY=VALUE, as in cache.max_bytes=20GiB")
         settings[key] = value
     return settings
 

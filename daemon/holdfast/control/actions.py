@@ -107,18 +107,32 @@ class Actions:
         """Remove a pin; False if exactly this path was not pinned."""
         return self._marks.unpin(self._paths.relative(path))
 
-    async def _remote_files(self, found: Found) -> AsyncIterator[Found]:
-        if not found.node.is_directory:
-            if stat_module.S_ISREG(found.stat.st_mode) and found.node.backing == 0 and self._is_fetched(found.node):
-                yield found
-            return
-        for name in sorted(await self._files.listings.names(found.node)):
-            child = self._files.listings.entry(found.node, name)
-            if child is not None:
-                async for file in self._remote_files(child):
-                    yield file
-                if child.node.is_directory or child.node.backing:
-                    self._nodes.release(child.node)
+    async def _remote_files(self, top: Found) -> AsyncIterator[Found]:
+        """Yield the files at or below ``top`` that are to be fetched. The caller releases their nodes, and that of ``top``.
+
+        By iteration: users make trees deeper than Python's stack.
+        """
+        waiting = [(top, False)]  # with a directory a second time, to be released, below what is in it
+        try:
+            while waiting:
+                found, is_done = waiting.pop()
+                if found.node.is_directory and not is_done:
+                    waiting.append((found, True))
+                    names = sorted(await self._files.listings.names(found.node), reverse=True)
+                    entries = (self._files.listings.entry(found.node, name) for name in names)
+                    waiting += [(entry, False) for entry in entries if entry is not None]
+                elif self._is_remote_file(found):
+                    yield found
+                elif found is not top:
+                    self._nodes.release(found.node)
+        finally:
+            for found, _ in waiting:
+                if found is not top:
+                    self._nodes.release(found.node)
+
+    def _is_remote_file(self, found: Found) -> bool:
+        node = found.node
+        return stat_module.S_ISREG(found.stat.st_mode) and node.backing == 0 and self._is_fetched(node)
 
     def _is_fetched(self, node: Node) -> bool:
         """Say whether the kind of the node's name is one that is fetched ahead."""

@@ -35,6 +35,8 @@ from holdfast.control.messages import (
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
 
 _T = TypeVar("_T")
+_PAGE = 1000  # entries: as many as the daemon gives at once
+_KEPT_SECONDS = 2.0  # less than the daemon keeps an idle connection
 _SECONDS = 150.0  # a cache miss may wait for the store until its deadline
 
 
@@ -51,7 +53,9 @@ class ControlClient:
 
     def __init__(self, socket: Path | str) -> None:
         self._socket = socket
-        transport = httpx.HTTPTransport(uds=str(socket), verify=False)  # no TLS here; skips reading all certificates
+        transport = httpx.HTTPTransport(
+            uds=str(socket), verify=False, limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS)
+        )  # no TLS here; skips reading all certificates
         self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=_SECONDS)
 
     def __enter__(self) -> ControlClient:
@@ -73,8 +77,12 @@ class ControlClient:
         return self._post("/v1/restart", Message(), Status)
 
     def workdirs(self) -> list[WorkdirInfo]:
-        """Return all working directories."""
-        return self._get("/v1/workdirs", list[WorkdirInfo])
+        """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""
+        found = page = self._get("/v1/workdirs", list[WorkdirInfo], limit=str(_PAGE))
+        while len(page) >= _PAGE:
+            page = self._get("/v1/workdirs", list[WorkdirInfo], after=page[-1].path, limit=str(_PAGE))
+            found = found + page
+        return found
 
     def acquire(self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1) -> WorkdirInfo:
         """Acquire a working directory for the process ``pid``, numbered as this process sees it."""
@@ -102,8 +110,12 @@ class ControlClient:
         return self._get("/v1/why", Explanation, path=path)
 
     def events(self, since: int = 0) -> list[EventInfo]:
-        """Return the events after number ``since``."""
-        return self._get("/v1/events", list[EventInfo], since=str(since))
+        """Return the events after number ``since``. Asks page by page."""
+        found = page = self._get("/v1/events", list[EventInfo], since=str(since), limit=str(_PAGE))
+        while len(page) >= _PAGE:
+            page = self._get("/v1/events", list[EventInfo], since=str(page[-1].number), limit=str(_PAGE))
+            found = found + page
+        return found
 
     def follow_events(self, since: int = 0) -> Iterator[EventInfo]:
         """Yield the events after number ``since`` as they come, without end."""

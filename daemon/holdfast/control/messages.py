@@ -29,30 +29,43 @@ class RemoteStatus(Message, frozen=True):
     pending_deletions: int
 
 
-class Status(Message, frozen=True):
-    """The daemon and its mount. ``unsent`` has some of the ``unsent_files``, and none on ``status.sock``."""
+class PublicStatus(Message, frozen=True):
+    """The daemon and its mount, as told to everybody on ``status.sock``: nothing that comes from what others do in it.
+
+    ``remotes`` has the stores whose zones the caller may search.
+    """
 
     pid: int
     version: str
     mountpoint: str
-    store: str
     data_mode: str
     takeover: str
-    kernel_requests: dict[str, int]
-    """FUSE requests by kind since this daemon started; empty without the C module."""
     uptime_seconds: float
     remotes: dict[str, RemoteStatus]
-    cached_bytes: int
-    cached_files: int
     max_bytes: int
     free_bytes: int
     min_free_bytes: int
-    known_nodes: int
-    fetching: int
-    unsent: list[str]
-    unsent_files: int
-    quarantined: int
-    counters: dict[str, Any]
+    is_public: bool = True
+
+
+class Status(PublicStatus, frozen=True):
+    """The daemon and its mount. ``unsent`` has some of the ``unsent_files``.
+
+    What ``PublicStatus`` does not have is empty if ``is_public``.
+    """
+
+    is_public: bool = False
+    store: str = ""
+    kernel_requests: dict[str, int] = {}
+    """FUSE requests by kind since this daemon started; empty without the C module."""
+    cached_bytes: int = 0
+    cached_files: int = 0
+    known_nodes: int = 0
+    fetching: int = 0
+    unsent: list[str] = []
+    unsent_files: int = 0
+    quarantined: int = 0
+    counters: dict[str, Any] = {}
     not_configured: dict[str, int] = {}
     """Zones that are no longer configured, with the number of their unsent files."""
 

@@ -6,20 +6,31 @@ import errno
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
 from starlette.background import BackgroundTask
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.control.messages import Failure, Message
 from holdfast.control.paths import shown
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError, RequestTooLargeError
 
 _log = logging.getLogger("holdfast.control")
-_HTTP_STATUS = {errno.ENOENT: 404, errno.EINVAL: 400, errno.ENAMETOOLONG: 400, errno.EACCES: 403}  # others: 409
+_HTTP_STATUS = {
+    errno.ENOENT: 404,
+    errno.EINVAL: 400,
+    errno.ENAMETOOLONG: 400,
+    errno.EACCES: 403,
+    errno.EFBIG: 413,
+}  # others: 409
+LARGEST_PAGE = 1000
+_LARGEST_MESSAGE_BYTES = 65_536
+_LONGEST_NUMBER = 18  # digits: below 2**63
 M = TypeVar("M", bound=Message)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -34,6 +45,8 @@ def guarded(handler: Handler) -> Handler:
             return failure(problem)
         except OSError as problem:
             return failure(HoldfastError(str(problem)))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
         except Exception:  # noqa: BLE001 the boundary of the control socket
             _log.exception("%s failed: this is a fault of Holdfast's, please report it", request.url.path)
             return failure(HoldfastError("the daemon failed at this request; its log has the details"))
@@ -58,6 +71,19 @@ async def _at_once(function: Callable[[], None]) -> None:
     function()
 
 
+def listed(messages: Iterator[Message]) -> Response:
+    """Return a reply with a list of messages, each page of it encoded when the one before has been taken."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        before = b"["
+        while page := list(islice(messages, LARGEST_PAGE)):
+            yield before + msgspec.json.encode(page)[1:-1]
+            before = b","
+        yield b"]" if before == b"," else b"[]"
+
+    return StreamingResponse(parts(), media_type="application/json")
+
+
 async def stream(progress: AsyncIterator[Message]) -> Response:
     """Reply with one JSON line per step. An error before the first step is the whole reply; a later one is the last line."""
     first = await anext(progress)
@@ -74,10 +100,27 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
+async def no_such_route(request: Request, problem: Exception) -> Response:
+    """Reply to a path that is not served, or not with this method."""
+    assert isinstance(problem, HTTPException)
+    refusal = Failure(code="no-such-route", errno=errno.ENOSYS, message=f"{request.method}: {problem.detail}")
+    return Response(msgspec.json.encode(refusal), problem.status_code, problem.headers, media_type="application/json")
+
+
+async def content(request: Request, most_bytes: int) -> bytes:
+    """Return the body of the request. Raises ``RequestTooLargeError``."""
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > most_bytes:
+            raise RequestTooLargeError(f"the request's body has more than the {most_bytes} bytes allowed here")
+    return bytes(found)
+
+
 async def body(request: Request, kind: type[M]) -> M:
-    """Return the message in the request. Raises ``ConfigurationError`` if it is malformed."""
+    """Return the message in the request. Raises ``ConfigurationError`` if it is malformed, ``RequestTooLargeError``."""
     try:
-        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+        return msgspec.json.decode(await content(request, _LARGEST_MESSAGE_BYTES) or b"{}", type=kind)
     except msgspec.DecodeError as problem:
         raise ConfigurationError(f"the request's body: {problem}") from None
 
@@ -92,9 +135,14 @@ def required_path(request: Request) -> str:
 
 def number(text: str, name: str) -> int:
     """Return a number in a query. Raises ``ConfigurationError``."""
-    if not text.isdecimal():
-        raise ConfigurationError(f"the request's query: {name} must be a number, not {text!r}")
+    if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+        raise ConfigurationError(f"the request's query: {name} must be a number, not {text[:_LONGEST_NUMBER]!r}")
     return int(text)
+
+
+def page_size(request: Request, default: int) -> int:
+    """Return how many entries the reply may have: ``limit`` of the query, within bounds. Raises ``ConfigurationError``."""
+    return max(1, min(LARGEST_PAGE, number(request.query_params.get("limit", str(default)), "limit")))
 
 
 def _failure_of(problem: HoldfastError) -> Failure:

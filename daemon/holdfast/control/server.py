@@ -1,38 +1,78 @@
 """The routes, and the two sockets that serve them.
 
 ``control.sock`` (0660, of the control group) allows changes and shows file names. ``status.sock`` beside it (0666) tells
-everybody the daemon's state, but no names of files or objects, which its users may have no right to list. Rights are the
-file modes of the sockets: nothing is checked per request, because a request does not say who sent it.
+everybody the daemon's state, but nothing that others do: of the stores those whose zones the caller may search, of the
+working directories the caller's own, and no names of files or objects. Rights are the file modes of the sockets, and on
+``status.sock`` the user that the kernel names (``callers``).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import trio
-from hypercorn.config import Config as HypercornConfig
-from hypercorn.trio import serve
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.control.actions import Actions
+from holdfast.control.admission import Caps
+from holdfast.control.callers import Caller
+from holdfast.control.http_connection import CALLER, Bounds
+from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.inspect import Inspector
 from holdfast.control.listeners import listening
-from holdfast.control.messages import AcquireRequest, EventInfo, PathRequest, ReleaseRequest
-from holdfast.control.replies import body, guarded, number, reply, required_path, stream
+from holdfast.control.messages import (
+    AcquireRequest,
+    EntryInfo,
+    EntryPage,
+    EventInfo,
+    Explanation,
+    Message,
+    PathRequest,
+    Progress,
+    PublicStatus,
+    ReleaseRequest,
+    Status,
+    WorkdirInfo,
+)
+from holdfast.control.operations import Operation, openapi, routes
+from holdfast.control.replies import (
+    LARGEST_PAGE,
+    Handler,
+    body,
+    guarded,
+    no_such_route,
+    number,
+    page_size,
+    reply,
+    required_path,
+    stream,
+)
 from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
 from holdfast.workdirs import Workdirs
 
-_LARGEST_PAGE = 1000
+_PAGE = {"after": "string", "limit": "number"}
+_SHORTEST_PAUSE_SECONDS = 0.01
+_ON_CONTROL = Terms(
+    "control.sock",
+    Caps(total=128, each_user=64, for_root=32),
+    Bounds(stall_seconds=300.0, body_seconds=600.0),  # a plan made elsewhere is large
+)
+_ON_STATUS = Terms(
+    "status.sock",
+    Caps(total=64, each_user=16, for_root=16),
+    Bounds(stall_seconds=10.0),
+    pause_seconds=0.001,
+)
 
 
 class Restartable(Protocol):
@@ -75,47 +115,45 @@ class ControlServer:
         """
         status_socket = control_socket.with_name("status.sock")
         with listening(control_socket, 0o660, group) as control, listening(status_socket, 0o666, group) as status:
+            everything, public = self._operations(), self._public_operations()
+            withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
-                for routes, listener in ((self._all_routes(), control), (self._public_routes(), status)):
-                    config = HypercornConfig()
-                    config.bind = [f"fd://{os.dup(listener.fileno())}"]
-                    config.loglevel = "WARNING"
-                    config.graceful_timeout = 1.0
-                    await nursery.start(_serve, Starlette(routes=routes), config)
+                for served, listener, terms in (
+                    (routes(everything), control, _ON_CONTROL),
+                    ([*routes(public), withheld], status, _ON_STATUS),
+                ):
+                    nursery.start_soon(HttpServer(_application(served), listener, terms, self._events).run)
                 task_status.started()
 
-    def _public_routes(self) -> list[Route]:
-        served = [
-            Route("/v1/status", guarded(self._public_status)),
-            Route("/v1/workdirs", guarded(self._list_workdirs)),
-        ]
-        return [*served, Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])]
+    def _public_operations(self) -> dict[str, Operation]:
+        turns = Turns()
+        operations = {
+            "/v1/status": Operation(turns.in_turn(self._public_status), PublicStatus),
+            "/v1/workdirs": Operation(turns.in_turn(self._own_workdirs), list[WorkdirInfo], _PAGE),
+        }
+        return _with_description(operations)
 
-    def _all_routes(self) -> list[Route]:
-        reading = {
-            "/v1/status": self._status,
-            "/v1/workdirs": self._list_workdirs,
-            "/v1/entries": self._entries,
-            "/v1/entry": self._entry,
-            "/v1/why": self._why,
-            "/v1/events": self._list_events,
-            **self._sweeps.reading,
+    def _operations(self) -> dict[str, Operation]:
+        path = {"path": "string"}
+        page = {**path, "after": "string", "limit": "number"}
+        operations = {
+            "/v1/status": Operation(self._status, Status),
+            "/v1/workdirs": Operation(self._list_workdirs, list[WorkdirInfo], _PAGE),
+            "/v1/entries": Operation(self._entries, EntryPage, page, ("path",)),
+            "/v1/entry": Operation(self._entry, EntryInfo, path, ("path",)),
+            "/v1/why": Operation(self._why, Explanation, path, ("path",)),
+            "/v1/events": Operation(self._list_events, list[EventInfo], {"since": "number", "limit": "number"}),
+            "/v1/workdirs/acquire": Operation(self._acquire, WorkdirInfo, body=AcquireRequest),
+            "/v1/workdirs/release": Operation(self._release, WorkdirInfo, body=ReleaseRequest),
+            "/v1/verify": Operation(self._verify, Progress, body=PathRequest, streams=True),
+            "/v1/prefetch": Operation(self._prefetch, Progress, body=PathRequest, streams=True),
+            "/v1/evict": Operation(self._evict, Progress, body=PathRequest, streams=True),
+            "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
+            "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
+            **self._sweeps.operations,
+            "/v1/restart": Operation(self._restart, Status, body=Message),
         }
-        changing = {
-            "/v1/workdirs/acquire": self._acquire,
-            "/v1/workdirs/release": self._release,
-            "/v1/verify": self._verify,
-            "/v1/prefetch": self._prefetch,
-            "/v1/evict": self._evict,
-            "/v1/pin": self._pin,
-            "/v1/unpin": self._unpin,
-            **self._sweeps.changing,
-            "/v1/restart": self._restart,
-        }
-        return [
-            *(Route(path, guarded(handler)) for path, handler in reading.items()),
-            *(Route(path, guarded(handler), methods=["POST"]) for path, handler in changing.items()),
-        ]
+        return _with_description(operations)
 
     async def _withheld(self, request: Request) -> Response:
         raise WithheldError(
@@ -124,13 +162,11 @@ class ControlServer:
         )
 
     async def _public_status(self, request: Request) -> Response:
-        del request
-        status = await self._report.status()
-        remotes = {
-            name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
-            for name, remote in status.remotes.items()
-        }
-        return reply(msgspec.structs.replace(status, unsent=[], remotes=remotes))
+        return reply(self._report.public_status(request.scope[CALLER]))
+
+    async def _own_workdirs(self, request: Request) -> Response:
+        caller = request.scope[CALLER]
+        return await self._page_of_workdirs(request, None if caller.is_root else caller.uid)
 
     async def _status(self, request: Request) -> Response:
         del request
@@ -143,13 +179,15 @@ class ControlServer:
         return reply(status, then=self._daemon.restart)
 
     async def _list_workdirs(self, request: Request) -> Response:
-        del request
-        return reply(self._report.workdirs())
+        return await self._page_of_workdirs(request, None)
+
+    async def _page_of_workdirs(self, request: Request, owner: int | None) -> Response:
+        after = request.query_params.get("after", "")
+        return reply(await self._report.workdirs(after, page_size(request, LARGEST_PAGE), owner))
 
     async def _entries(self, request: Request) -> Response:
-        query = request.query_params
-        limit = max(1, min(_LARGEST_PAGE, number(query.get("limit", "200"), "limit")))
-        return reply(await self._inspector.page(required_path(request), query.get("after", ""), limit))
+        after = request.query_params.get("after", "")
+        return reply(await self._inspector.page(required_path(request), after, page_size(request, 200)))
 
     async def _entry(self, request: Request) -> Response:
         return reply(await self._inspector.entry(required_path(request)))
@@ -161,23 +199,26 @@ class ControlServer:
         since = number(request.query_params.get("since", "0"), "since")
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(self._event_stream(since), media_type="text/event-stream")
-        return reply([_event(event) for event in self._events.since(since)])
+        return reply([_event(event) for event in self._events.since(since, page_size(request, LARGEST_PAGE))])
 
     async def _event_stream(self, since: int) -> AsyncIterator[bytes]:
         while True:
-            for event in self._events.since(since):
+            for event in self._events.since(since, LARGEST_PAGE):
                 since = event.number
                 yield b"id: %d\ndata: %s\n\n" % (event.number, msgspec.json.encode(_event(event)))
             await self._events.wait_beyond(since)
 
     async def _acquire(self, request: Request) -> Response:
         wanted = await body(request, AcquireRequest)
-        owner = (wanted.uid, wanted.gid)
+        owner = _owner_for(request.scope[CALLER], wanted)
         workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace)
         return reply(self._report.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:
         wanted = await body(request, ReleaseRequest)
+        caller = request.scope[CALLER]
+        if not caller.is_root and caller.uid != self._workdirs.owner(wanted.role, wanted.id):
+            raise WithheldError("only root may release a working directory of another user")
         return reply(self._report.workdir(self._workdirs.release(wanted.role, wanted.id)))
 
     async def _verify(self, request: Request) -> Response:
@@ -200,10 +241,41 @@ class ControlServer:
         return reply({})
 
 
-async def _serve(
-    app: Starlette, config: HypercornConfig, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
-) -> None:
-    await serve(cast(Any, app), config, mode="asgi", task_status=task_status, shutdown_trigger=trio.sleep_forever)
+class Turns:
+    """Takes the requests of a socket that is open to everybody one after the other, with pauses.
+
+    So all of them together take a tenth of the event loop's time at most, however many there are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()  # fair: first come, first served
+
+    def in_turn(self, handler: Handler) -> Handler:
+        """Return ``handler`` with its requests taken in turn."""
+
+        async def answer(request: Request) -> Response:
+            async with self._lock:
+                began = trio.current_time()
+                response = await handler(request)
+                await trio.sleep(max(_SHORTEST_PAUSE_SECONDS, 9 * (trio.current_time() - began)))
+                return response
+
+        return answer
+
+
+def _application(served: list[Route]) -> Starlette:
+    return Starlette(routes=served, exception_handlers={HTTPException: no_such_route})
+
+
+def _with_description(operations: dict[str, Operation]) -> dict[str, Operation]:
+    """Return ``operations`` and one that describes them all."""
+    document = openapi(operations)
+
+    async def described(request: Request) -> Response:
+        del request
+        return reply(document)
+
+    return {**operations, "/v1/openapi.json": Operation(described, dict[str, Any])}
 
 
 async def _required_path(request: Request) -> str:
@@ -211,6 +283,15 @@ async def _required_path(request: Request) -> str:
     if path is None:
         raise ConfigurationError("the request's body: Object missing required field `path`")
     return path
+
+
+def _owner_for(caller: Caller, wanted: AcquireRequest) -> tuple[int, int]:
+    """Return uid and gid of a new working directory: of the caller, if that is not root. Raises ``WithheldError``."""
+    if caller.is_root:
+        return wanted.uid, wanted.gid
+    if wanted.uid not in (-1, caller.uid) or wanted.gid not in (-1, caller.gid, *caller.groups):
+        raise WithheldError("only root may acquire a working directory for another user")
+    return caller.uid, caller.gid if wanted.gid == -1 else wanted.gid
 
 
 def _event(event: Event) -> EventInfo:

@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from typing import Protocol
 
+import msgspec
 import trio
 
 from holdfast import __version__
 from holdfast.capacity import Room
-from holdfast.control.messages import RemoteStatus, Status, WorkdirInfo
+from holdfast.control.callers import Caller
+from holdfast.control.messages import PublicStatus, RemoteStatus, Status, WorkdirInfo
 from holdfast.control.paths import Paths, shown
 from holdfast.fs.foundation import Parts
 from holdfast.fs.inodes.node_table import NodeTable
@@ -74,16 +76,7 @@ class StatusReport:
             takeover=self._mount.takeover,
             kernel_requests=self._mount.requests,
             uptime_seconds=time.monotonic() - self._started,
-            remotes={
-                name: RemoteStatus(
-                    url=remote.access.store.url,
-                    up=remote.access.health.up,
-                    since=remote.access.health.since,
-                    problem=remote.access.health.problem,
-                    pending_deletions=len(remote.deletions),
-                )
-                for name, remote in self._parts.remotes.items()
-            },
+            remotes={name: self._remote(name) for name in self._parts.remotes},
             cached_bytes=usage.cached_bytes,
             cached_files=self._parts.index.entries.count(),
             max_bytes=self._room.limits.max_bytes,
@@ -98,9 +91,52 @@ class StatusReport:
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
         )
 
-    def workdirs(self) -> list[WorkdirInfo]:
-        """Return all working directories."""
-        return [self.workdir(workdir) for workdir in self._workdirs.all()]
+    def public_status(self, caller: Caller) -> PublicStatus:
+        """Return what ``caller`` may know, whoever it is. Cheap, because anybody may ask at any rate."""
+        usage = self._room.usage()
+        return PublicStatus(
+            pid=os.getpid(),
+            version=__version__,
+            mountpoint=self._paths.mountpoint,
+            data_mode=self._mount.data_mode,
+            takeover=self._mount.takeover,
+            uptime_seconds=time.monotonic() - self._started,
+            remotes={
+                name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
+                for name in self._parts.remotes
+                if self._may_search(caller, name)
+                for remote in [self._remote(name)]
+            },
+            max_bytes=self._room.limits.max_bytes,
+            free_bytes=usage.free_bytes,
+            min_free_bytes=self._room.limits.min_free_bytes,
+        )
+
+    def _remote(self, name: str) -> RemoteStatus:
+        remote = self._parts.remotes[name]
+        health = remote.access.health
+        return RemoteStatus(
+            url=remote.access.store.url,
+            up=health.up,
+            since=health.since,
+            problem=health.problem,
+            pending_deletions=len(remote.deletions),
+        )
+
+    def _may_search(self, caller: Caller, zone: str) -> bool:
+        root = self._parts.store.tree.stat(zone.encode())
+        return caller.may_search(root.st_uid, root.st_gid, root.st_mode)
+
+    async def workdirs(self, after: str, limit: int, owner: int | None) -> list[WorkdirInfo]:
+        """Return up to ``limit`` working directories after the path ``after``, by path; of ``owner`` only, if given."""
+        found: list[WorkdirInfo] = []
+        beyond = self._paths.relative(after) if after else b""
+        for workdir in self._workdirs.listed(beyond, owner):
+            found.append(self.workdir(workdir))
+            if len(found) == limit:
+                break
+            await trio.lowlevel.checkpoint_if_cancelled()
+        return found
 
     def workdir(self, workdir: Workdir) -> WorkdirInfo:
         """Return one working directory as a message."""

@@ -25,48 +25,47 @@ from holdfast.control.messages import (
     SweepProgress,
     SweepRequest,
 )
+from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths, shown
-from holdfast.control.replies import Handler, body, number, reply, required_path, stream
+from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
 from holdfast.errors import OutsideMountError, PlanError
 from holdfast.maintenance import Upkeep
 
+_LARGEST_PLAN_BYTES = 2**30
+
 
 class SweepRoutes:
-    """The routes by path: ``reading`` changes nothing, ``changing`` does."""
+    """The routes by path."""
 
     def __init__(self, upkeep: Upkeep, paths: Paths) -> None:
         self._upkeep = upkeep
         self._sweeps = upkeep.sweeps
         self._sweepers = upkeep.sweepers
         self._paths = paths
-        self.reading: dict[str, Handler] = {
-            "/v1/checkpoints": self._census,
-            "/v1/checkpoints/plans": self._plans,
-            "/v1/checkpoints/plan": self._plan,
-        }
-        self.changing: dict[str, Handler] = {
-            "/v1/checkpoints/sweep": self._sweep,
-            "/v1/checkpoints/drop": self._drop,
-            "/v1/checkpoints/submit": self._submit,
-            "/v1/checkpoints/execute": self._execute,
+        self.operations = {
+            "/v1/checkpoints": Operation(self._census, list[CheckpointInfo], {"path": "string"}, ("path",)),
+            "/v1/checkpoints/plans": Operation(self._plans, list[PlanInfo]),
+            "/v1/checkpoints/plan": Operation(self._plan, PlanInfo, {"id": "string", "items": "number"}, ("id",)),
+            "/v1/checkpoints/sweep": Operation(self._sweep, PlanInfo, body=SweepRequest),
+            "/v1/checkpoints/drop": Operation(self._drop, PlanInfo, body=DropRequest),
+            "/v1/checkpoints/submit": Operation(self._submit, PlanInfo, body=bytes),
+            "/v1/checkpoints/execute": Operation(self._execute, SweepProgress, body=ExecuteRequest, streams=True),
         }
 
     async def _census(self, request: Request) -> Response:
         path = required_path(request)
         zone, root = self._place(path, self._sweeps.zones)
         found = await self._sweeps.census(zone, root)
-        return reply(
-            [
-                CheckpointInfo(
-                    path=self._absolute(zone, root, each.name.decode()),
-                    what=each.what,
-                    complete=each.is_complete,
-                    files=each.files,
-                    size_bytes=each.size_bytes,
-                    modified=each.newest_ns / 1e9,
-                )
-                for each in found
-            ]
+        return listed(
+            CheckpointInfo(
+                path=self._absolute(zone, root, each.name.decode()),
+                what=each.what,
+                complete=each.is_complete,
+                files=each.files,
+                size_bytes=each.size_bytes,
+                modified=each.newest_ns / 1e9,
+            )
+            for each in found
         )
 
     async def _plans(self, request: Request) -> Response:
@@ -95,7 +94,7 @@ class SweepRoutes:
 
     async def _submit(self, request: Request) -> Response:
         """Store a plan that was made elsewhere, from the body of the request. It gets a new id."""
-        plan = read_plan(io.BytesIO(await request.body()))
+        plan = read_plan(io.BytesIO(await content(request, _LARGEST_PLAN_BYTES)))
         plan = StoredPlan(msgspec.structs.replace(plan.header, id=new_id()), plan.items)
         if plan.header.zone not in self._sweepers:
             raise PlanError(f"the plan is for the zone {plan.header.zone}, which this daemon does not have")

@@ -6,12 +6,15 @@ So a child process reads an index once before it is used, if the last daemon did
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import lmdb
+
+from holdfast.child_environment import for_child
 
 MOST_DATABASES = 7
 DAMAGE = (
@@ -38,7 +41,9 @@ def why_unreadable(path: Path) -> str | None:
     If the child fails for other reasons, the index counts as readable.
     """
     command = [sys.executable, "-c", _CHILD, str(path)]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=for_child(os.environ)
+    )
     if -result.returncode in _DEADLY:
         return f"reading it ends in {signal.Signals(-result.returncode).name}"
     return result.stdout.strip() if result.returncode == _UNREADABLE else None

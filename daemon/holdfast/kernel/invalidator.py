@@ -90,7 +90,7 @@ class Invalidator:
         with there:
             command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
             # It ends when ``here`` is closed. A session of its own: Ctrl-C is for the daemon only.
-            subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
+            subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, env={}, start_new_session=True)
         return here
 
 

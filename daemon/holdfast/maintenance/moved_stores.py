@@ -19,6 +19,7 @@ from holdfast.errors import IndexFullError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.remote import location_of
+from holdfast.remote.redaction import public_url
 
 _log = logging.getLogger("holdfast.maintenance")
 
@@ -28,7 +29,7 @@ async def drop_copies_of_moved_stores(base: Foundation, environment: Mapping[str
     index = base.parts.index
     for name, section in base.parts.config.mounted_stores.items():
         place, last = _place_of(section, environment), index.place_of_store(name)
-        if last not in (None, place):
+        if last not in (None, place, section.url):  # the latter is what earlier versions noted
             dropped = await _drop_copies(base, os.fsencode(name))
             _log.warning("stores.%s.url is another place than in the last run: %d copies were dropped", name, dropped)
         if last != place:
@@ -48,4 +49,4 @@ async def _drop_copies(base: Foundation, zone: bytes) -> int:
 
 def _place_of(section: ZoneSection, environment: Mapping[str, str]) -> str:
     location = location_of(section.url, section.options, environment)
-    return section.url if location is None else "\n".join((*location.server, "/".join(location.path)))
+    return public_url(section.url) if location is None else "\n".join((*location.server, "/".join(location.path)))

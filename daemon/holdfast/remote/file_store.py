@@ -69,7 +69,7 @@ class FileStore(RemoteStore):
         self._root = str(root)
         self.url = f"file://{root}"
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)  # past the mount, objects have no owners
             make_directories(self._root, PRIVATE)
             with self._place(staged_key()) as trial:
                 fd = os.open(trial.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=trial.directory_fd)

@@ -52,9 +52,9 @@ from holdfast.remote.keys import (
     staged_key,
     storable_only,
 )
-from holdfast.remote.obstore_errors import printable
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.tree_walk import everything_below, objects_below
+from holdfast.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
 

@@ -25,6 +25,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote.redaction import masked
+from holdfast.text import printable
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion
@@ -84,11 +85,6 @@ def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
         message = _MESSAGE.search(text)
         text = f"{found['code']}: {html.unescape(message[1])}" if message else found["code"]
     return masked(printable(" ".join(text.split())), secrets)[:_LONGEST_TEXT]
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with unprintable characters escaped, so that it stays on one line of the log."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> HoldfastError:

@@ -53,14 +53,18 @@ def open_store(
         return _cloud_store(url, scheme, options, environment, request_timeout_seconds, connect_timeout_seconds)
     if scheme:
         return FsspecStore(url.removeprefix(_FORCED), options)
-    raise ConfigurationError(f"{url!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…")
+    raise ConfigurationError(
+        f"{public_url(url)!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…"
+    )
 
 
 def directory_of(url: str) -> Path:
     """Return the directory that a ``file`` URL names. Raises ``ConfigurationError``."""
     parts = parts_of(url)
     if parts.netloc or not parts.path.startswith("/"):
-        raise ConfigurationError(f"{url}: a file URL has three slashes and an absolute path, as in file:///srv/store")
+        raise ConfigurationError(
+            f"{public_url(url)}: a file URL has three slashes and an absolute path, as in file:///srv/store"
+        )
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ConfigurationError(f"{url}: in a file URL write %3F for ? and %23 for #")
     path = unquote(parts.path)

@@ -235,4 +235,6 @@ def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:
         undo.callback(directory.rmdir)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     undo.callback(os.close, fd)
+    if os.fstat(fd).st_mode & 0o077:
+        os.fchmod(fd, 0o700)  # what is below has rights in the mount that are those of the whole way
     return fd

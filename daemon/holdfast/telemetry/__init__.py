@@ -1,6 +1,8 @@
-"""What happened: events for people, counters for machines. A leaf: of Holdfast it imports only errors."""
+"""What happened: events for people, counters for machines. A leaf: of Holdfast it imports only errors and text."""
 
 from holdfast.telemetry.counters import Counters
 from holdfast.telemetry.events import Event, EventLog
+from holdfast.telemetry.log_format import LineFormatter
+from holdfast.telemetry.private_files import PrivateLogFile
 
-__all__ = ["Counters", "Event", "EventLog"]
+__all__ = ["Counters", "Event", "EventLog", "LineFormatter", "PrivateLogFile"]

@@ -1,7 +1,8 @@
 """The event journal: what an operator wants to know, in order, in memory and in a file of bounded size.
 
-Events are rare (a corrupt file, an unreachable store, a lease), never one per request. The file is JSON lines. At
-its size limit it is renamed to ``NAME.1``, and a new one begins. A crash loses nothing that was written.
+Events are rare (a corrupt file, an unreachable store, a lease), never one per request. Where users can cause them at will,
+they are summed up (``telemetry.flood_guard``). The file is JSON lines, for root and the daemon's group, because it names
+files. At its size limit it is renamed to ``NAME.1``, and a new one begins. A crash loses nothing that was written.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 import trio
 
+from holdfast.telemetry.flood_guard import SUMMARY_SECONDS, FloodGuard, Subject
+from holdfast.telemetry.private_files import MODE, withdraw
+from holdfast.text import printable
+
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000
+_ROOT = 0
+_LONGEST_TEXT = 4096  # characters of a field: as long as a path can be
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -30,8 +38,7 @@ class Event(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """Return the event on one line, whatever its file names and messages contain."""
-        text = " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
-        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+        return printable(" ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())]))
 
 
 class EventLog:
@@ -44,43 +51,85 @@ class EventLog:
         self._arrived = trio.Event()
         self._file = file
         self._max_bytes = max_bytes
+        self._guard = FloodGuard()
+        if file is not None:
+            for each in (file, self._former):
+                withdraw(each)
 
     def emit(self, kind: str, **fields: str | int | float | bool) -> None:
-        """Record an event of ``kind`` (words with hyphens). Bytes of a file name that are not UTF-8 are escaped."""
+        """Record an event of ``kind`` (words with hyphens), or only count it if its subject causes too many.
+
+        The subject is the user in the field ``uid``, unless that is root, else what the field ``path`` is in. Bytes of a
+        file name that are not UTF-8 are escaped.
+        """
+        now = self._clock()
+        if fields.get("uid") == _ROOT or self._guard.admits(kind, _subject(fields), now):
+            self._record(kind, now, fields)
+
+    async def run(self) -> None:
+        """Record the summaries of events that were only counted, until cancelled; then those that are left."""
+        try:
+            while True:
+                await trio.sleep(SUMMARY_SECONDS / 2)
+                self._sum_up()
+        finally:
+            self._sum_up(all_of_it=True)
+
+    def _sum_up(self, *, all_of_it: bool = False) -> None:
+        now = self._clock()
+        for each in self._guard.summaries(now, all_of_them=all_of_it):
+            fields = {"of": each.kind, "by": each.subject, "more": each.more, "seconds": round(each.seconds, 1)}
+            self._record("summed-up", now, fields)
+
+    def _record(self, kind: str, now: float, fields: Mapping[str, str | int | float | bool]) -> None:
         self._number += 1
-        event = Event(self._number, self._clock(), kind, {name: _as_utf8(value) for name, value in fields.items()})
+        event = Event(self._number, now, kind, {name: _as_utf8(value) for name, value in fields.items()})
         self._events.append(event)
         _log.info("%s", event.text())
         self._write(event)
         self._arrived.set()
         self._arrived = trio.Event()
 
-    def since(self, number: int) -> list[Event]:
-        """Return the events after ``number``, oldest first, without those that are no longer in memory."""
-        return [event for event in self._events if event.number > number]
+    def since(self, number: int, limit: int = _KEPT_IN_MEMORY) -> list[Event]:
+        """Return up to ``limit`` events after ``number``, oldest first, without those that are no longer in memory."""
+        missing = self._number - len(self._events)
+        start = max(0, number - missing)
+        return list(islice(self._events, start, start + limit))
 
     async def wait_beyond(self, number: int) -> None:
         """Wait until there is an event after ``number``."""
         while self._number <= number:
             await self._arrived.wait()
 
+    @property
+    def _former(self) -> Path:
+        assert self._file is not None
+        return self._file.with_suffix(self._file.suffix + ".1")
+
     def _write(self, event: Event) -> None:
         if self._file is None:
             return
         line = json.dumps({**event.fields, "time": event.time, "kind": event.kind}) + "\n"
         try:
-            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
             try:
                 os.write(fd, line.encode())
                 full = os.fstat(fd).st_size > self._max_bytes
             finally:
                 os.close(fd)
             if full:
-                self._file.replace(self._file.with_suffix(self._file.suffix + ".1"))
+                self._file.replace(self._former)
         except OSError as problem:
             _log.warning("can't write the event journal %s: %s", self._file, problem)
 
 
 def _as_utf8(value: str | int | float | bool) -> str | int | float | bool:
     """Make a decoded file name fit for JSON, which can't contain lone surrogates."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+    return value.encode(errors="backslashreplace").decode()[:_LONGEST_TEXT] if isinstance(value, str) else value
+
+
+def _subject(fields: Mapping[str, str | int | float | bool]) -> Subject:
+    """Return whose allowance an event takes: its user's, or that of the directory at the top of a zone."""
+    if "uid" in fields:
+        return int(fields["uid"])
+    return "/".join(str(fields.get("path", "")).split("/")[:2])

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import trio
@@ -55,8 +56,8 @@ class Workdirs:
         self._tree = WorkdirTree(base)
         self._nursery: trio.Nursery | None = None
         self._watched: dict[Process, trio.CancelScope] = {}
-        self._removed: list[bytes] = []
-        """Paths of removed directories that the kernel may still know."""
+        self._removed: list[tuple[bytes, int]] = []
+        """Paths of removed directories that the kernel may still know, and the uids of their owners."""
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -110,9 +111,19 @@ class Workdirs:
             self._process_gone(path, record)
         return self._describe(path, record)
 
+    def owner(self, role: str, resource_id: str) -> int:
+        """Return the uid of the owner of a directory; -1 if there is none. Raises ``ConfigurationError`` for a bad name."""
+        return self._tree.owner(self._path_of(WorkdirName.checked(role, resource_id)))
+
     def all(self) -> list[Workdir]:
         """Return all working directories by path."""
-        return [self._describe(path, record) for path, record in self._records.all() if self._tree.exists(path)]
+        return list(self.listed())
+
+    def listed(self, after: bytes = b"", owner: int | None = None) -> Iterator[Workdir]:
+        """Yield the working directories with paths after ``after``, by path; only those of the user ``owner``, if given."""
+        for path, record in self._records.all():
+            if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
+                yield self._describe(path, record)
 
     # --- holders -----------------------------------------------------------------------------------------------------
 
@@ -130,7 +141,13 @@ class Workdirs:
             acquisitions=old.acquisitions + 1 if old else 1,
         )
         self._records.put(path, record)
-        self._events.emit("workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command)
+        self._events.emit(
+            "workdir-acquired",
+            path=os.fsdecode(path),
+            pid=process.pid,
+            command=process.command,
+            uid=self._tree.owner(path),
+        )
         self._watch(process)
         return self._describe(path, record)
 
@@ -182,7 +199,7 @@ class Workdirs:
         record.pid = 0
         record.released_seconds = time.time()
         self._records.put(path, record)
-        self._events.emit("workdir-released", path=os.fsdecode(path))
+        self._events.emit("workdir-released", path=os.fsdecode(path), uid=self._tree.owner(path))
         self._wake()
 
     def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
@@ -214,7 +231,7 @@ class Workdirs:
         if caller.pid or self._name_at(place) is None:
             return
         problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
-        self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem)
+        self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem, uid=caller.uid)
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
@@ -263,7 +280,8 @@ class Workdirs:
         try:
             await self._tree.invalidate_kernel()
             while self._removed:
-                self._events.emit("workdir-removed", path=os.fsdecode(self._removed.pop(0)))
+                removed, uid = self._removed.pop(0)
+                self._events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
             await self._tree.empty_trash()
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)
@@ -288,8 +306,9 @@ class Workdirs:
         return math.inf
 
     def _remove(self, path: bytes) -> None:
+        owner = self._tree.owner(path)
         self._tree.remove(path)
-        self._removed.append(path)
+        self._removed.append((path, owner))
         self._records.discard(path)
 
     def _retain_seconds(self, role: str) -> float:

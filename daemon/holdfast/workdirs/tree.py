@@ -105,6 +105,13 @@ class WorkdirTree:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
+    def owner(self, path: bytes) -> int:
+        """Return the uid of the owner of the directory at ``path``; -1 if there is none."""
+        try:
+            return self._tree.stat(path).st_uid
+        except (FileNotFoundError, NotADirectoryError):
+            return -1
+
     def existing(self) -> list[bytes]:
         """Return the paths of all working directories in the bases, by their names."""
         found = []

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from holdfast.config.units import ByteSize
+from holdfast.text import printable
 
 
 def size(size_bytes: int) -> str:
@@ -25,6 +26,6 @@ def moment(time_ns: int) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return rows under column titles."""
-    cells = [columns, *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
+    cells = [columns, *([f"{cell:,}" if isinstance(cell, int) else printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.text import printable_lines
 from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.pipeline.local import stay_on_this_machine
@@ -47,7 +48,7 @@ def run(name: str, job: Job, parser: argparse.ArgumentParser, arguments: Sequenc
         message = _told(problem)
     except KeyboardInterrupt:
         message = "interrupted"
-    sys.stderr.write(f"holdfast {name}: {message}\n")
+    sys.stderr.write(f"holdfast {name}: {printable_lines(message)}\n")
     return 1
 
 

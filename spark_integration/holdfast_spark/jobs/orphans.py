@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.sweeps.plan_format import Header
+from holdfast.text import printable
 from holdfast_spark.jobs.formatting import counted, moment, size, table
 from holdfast_spark.jobs.job_command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
 from holdfast_spark.jobs.plan_file import header_of, write
@@ -75,7 +76,7 @@ def _tell(header: Header, plan: Swept, file: Path) -> None:
         ]
         print(table(("why", "entries", "size"), rows))
     for kept in header.kept[:_SHOWN_KEPT]:
-        print(f"kept: {kept.scope or '.'}: {kept.why}")
+        print(printable(f"kept: {kept.scope or '.'}: {kept.why}"))
     if len(header.kept) > _SHOWN_KEPT:
         print(f"… and {len(header.kept) - _SHOWN_KEPT} more could not be judged; they stand in the plan")
     entries = counted(header.count, "entry", "entries")

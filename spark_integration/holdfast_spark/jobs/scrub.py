@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
+from holdfast.text import printable
 from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.jobs.digest_checks import CHECKED, Checker, Outcome
 from holdfast_spark.jobs.formatting import counted, size, table
@@ -97,7 +98,7 @@ def _tell(checked: DataFrame) -> int:
     print(table(("outcome", "objects", "size"), rows) if rows else "no objects")
     corrupt = found.get(Outcome.CORRUPT.value, (0, 0))[0]
     for row in checked.where(f.col("outcome") == Outcome.CORRUPT.value).orderBy("key").limit(_SHOWN).collect():
-        print(f"corrupt: {row.key}: {row.detail}")
+        print(printable(f"corrupt: {row.key}: {row.detail}"))
     if corrupt > _SHOWN:
         print(f"… and {counted(corrupt - _SHOWN, 'more', 'more')}; all of them stand in the results")
     return 1 if corrupt else 0

@@ -1,0 +1,95 @@
+"""What a control socket serves: each route with its handler, and with what goes in and comes out of it.
+
+The table is the source of the routes and of their description as an OpenAPI document, so that neither can lack what the
+other has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.routing import Route
+
+from holdfast import __version__
+from holdfast.control.messages import Failure
+from holdfast.control.replies import Handler, guarded
+
+_JSON = "application/json"
+_SCHEMA_PLACE = "#/components/schemas/{name}"
+_REFUSALS = (400, 403, 404, 405, 409, 413, 431, 503)
+_WORDS = {"string": {"type": "string"}, "number": {"type": "integer", "minimum": 0}}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One route. ``reply`` is the type of the answer; if it ``streams``, of each of its lines.
+
+    ``query`` has the parameters' types, ``string`` or ``number``; those in ``required`` must be given. ``body`` is the type
+    of the request's message, ``bytes`` if that is no message; a route with a body changes something, so it takes POST.
+    """
+
+    handler: Handler
+    reply: Any
+    query: Mapping[str, str] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    body: Any = None
+    streams: bool = False
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.body is None else "POST"
+
+
+def routes(operations: Mapping[str, Operation]) -> list[Route]:
+    """Return the routes of ``operations``, by path."""
+    return [Route(path, guarded(each.handler), methods=[each.method]) for path, each in operations.items()]
+
+
+def openapi(operations: Mapping[str, Operation]) -> dict[str, Any]:
+    """Return the description of ``operations`` as an OpenAPI 3.1 document."""
+    described = list(operations.values())
+    types = [*(each.reply for each in described), *(each.body for each in described if _is_message(each.body)), Failure]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_SCHEMA_PLACE)
+    bodies = iter(schemas[len(described) : -1])
+    paths = {}
+    for (path, each), reply in zip(operations.items(), schemas, strict=False):
+        body = next(bodies) if _is_message(each.body) else None
+        paths[path] = {each.method.lower(): _described(path, each, reply, body)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast's control socket", "version": __version__},
+        "servers": [{"url": "http://holdfast"}],
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _described(path: str, operation: Operation, reply: Any, body: Any) -> dict[str, Any]:
+    kind = "application/x-ndjson" if operation.streams else _JSON
+    refusal = {_JSON: {"schema": {"$ref": _SCHEMA_PLACE.format(name=Failure.__name__)}}}
+    found: dict[str, Any] = {
+        "operationId": path.removeprefix("/v1/").replace("/", "-"),
+        "parameters": [
+            {"name": name, "in": "query", "required": name in operation.required, "schema": _WORDS[word]}
+            for name, word in operation.query.items()
+        ],
+        "responses": {
+            "200": {"description": "The answer.", "content": {kind: {"schema": reply}}},
+            **{str(code): {"description": HTTPStatus(code).phrase, "content": refusal} for code in _REFUSALS},
+        },
+    }
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {_JSON: {"schema": body}}}
+    elif operation.body is bytes:
+        binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        found["requestBody"] = {"required": True, "content": binary}
+    return found
+
+
+def _is_message(body: Any) -> bool:
+    return body is not None and body is not bytes

@@ -1,0 +1,67 @@
+"""Whether the directories of the daemon's own files are safe from other users.
+
+Who may write into a directory on the way to a socket, a store or a log can put another in its place, or a symbolic link. So
+every directory on the way must belong to root or to this user, and be writable for its owner alone; above the last one the
+sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.config import LoadedConfig
+from holdfast.errors import ConfigurationError
+
+_OTHERS_MAY_WRITE = 0o022
+_EVERYBODY = "0 0 4294967295"
+"""What /proc/self/uid_map has outside of user namespaces."""
+_UNKNOWN_OWNER = 65534
+"""How a user namespace shows owners that it does not have, often those of the directories that it was given."""
+
+
+def check(loaded: LoadedConfig) -> None:
+    """Make sure of the directories of store, control socket and log. Raises ``ConfigurationError``, which names the key.
+
+    Call it after ``path_conflicts.check``: it looks at every directory on the way.
+    """
+    for key, directory in _directories(loaded):
+        absolute = Path(os.path.abspath(directory))
+        ways = dict.fromkeys((absolute, Path(os.path.realpath(absolute))))
+        for way in ways:
+            for at in (way, *way.parents):
+                problem = _problem(at, is_last=at == way)
+                if problem:
+                    raise ConfigurationError(
+                        f"{loaded.named(key)}: {at} {problem}, who could put something else in the place of the daemon's "
+                        f"files; mend it (chmod go-w, chown root), or set {key} to a directory in another place"
+                    )
+
+
+def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
+    config = loaded.config
+    yield "store.directory", Path(config.store.directory)
+    yield "control.socket", Path(config.control.socket).parent
+    if config.log.file:  # otherwise it is beside the store's directory, and no other user's file is taken for it
+        yield "log.file", Path(config.log.file).parent
+
+
+def _problem(directory: Path, *, is_last: bool) -> str:
+    """Return what is wrong with an existing directory; empty if nothing is, or there is none yet."""
+    try:
+        stat = directory.stat()
+    except OSError:
+        return ""  # it is made, or reported, when it is used
+    if not stat_module.S_ISDIR(stat.st_mode):
+        return ""
+    if stat.st_uid not in (0, os.geteuid()) and not (stat.st_uid == _UNKNOWN_OWNER and _is_in_user_namespace()):
+        return f"belongs to the user {stat.st_uid}"
+    if stat.st_mode & _OTHERS_MAY_WRITE and (is_last or not stat.st_mode & stat_module.S_ISVTX):
+        return "may be written by other users"
+    return ""
+
+
+def _is_in_user_namespace() -> bool:
+    return " ".join(Path("/proc/self/uid_map").read_text().split()) != _EVERYBODY

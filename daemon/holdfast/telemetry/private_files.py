@@ -1,0 +1,38 @@
+"""Files of the daemon's that name files of users: log and event journal. Root and the daemon's group may read them."""
+
+from __future__ import annotations
+
+import errno
+import logging.handlers
+import os
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+MODE = 0o640
+
+
+def withdraw(file: Path) -> None:
+    """Take the rights of others from a file that an earlier version has written, if there is one."""
+    with suppress(OSError):  # there is none, or it is another user's: whoever writes to it reports that
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(fd, os.fstat(fd).st_mode & MODE)
+        finally:
+            os.close(fd)
+
+
+class PrivateLogFile(logging.handlers.RotatingFileHandler):
+    """A log file of at most ``max_bytes``, and the one before it as ``NAME.1``. Raises ``OSError``."""
+
+    def __init__(self, file: Path, max_bytes: int) -> None:
+        withdraw(file)
+        withdraw(file.with_name(f"{file.name}.1"))
+        super().__init__(file, maxBytes=max_bytes, backupCount=1)
+
+    def _open(self) -> TextIOWrapper:
+        fd = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
+        if os.fstat(fd).st_uid not in (0, os.geteuid()):  # in a directory like /tmp: it would be theirs to read
+            os.close(fd)
+            raise PermissionError(errno.EPERM, "it belongs to another user", self.baseFilename)
+        return open(fd, "a", encoding=self.encoding, errors=self.errors)
