@@ -34,7 +34,7 @@ def test_rows_that_describe_no_object_are_left_out(
     """Who may write the inventory would have tasks fail, read elsewhere, or print escape sequences."""
     where = workspace / "inventory"
     run(inventory, spark, url, where)
-    rows = [(key, 1, 1, "etag", False) for key in PLANTED]
+    rows: list[tuple[object, ...]] = [(key, 1, 1, "etag", False) for key in PLANTED]
     rows += [("size", -1, 1, "etag", False), ("size", None, 1, "etag", False), ("time", 1, None, "etag", False)]
     rows += [("etag", 1, 1, None, False), ("kind", 1, 1, "etag", None)]
     spark.createDataFrame(rows, OBJECTS.ddl).write.mode("append").parquet(f"{where}/objects")
