@@ -41,7 +41,7 @@ def test_rows_that_describe_no_object_are_left_out(
     keys = [row.key for row in Inventory(spark, str(where)).objects.collect()]
     assert [key for key in keys if not is_private(key)] == ["good"]
     run(orphans, spark, url, where, "--plans", workspace)
-    run(usage, spark, where)
+    run(usage, spark, where, "--report", workspace / "usage.html")
     run(scrub, spark, url, where, workspace / "results")
     assert "\x1b" not in capsys.readouterr().out
 
