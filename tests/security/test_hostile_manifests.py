@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -19,8 +21,14 @@ from holdfast.checkpoints.formats.own.writer import Job
 from holdfast.checkpoints.formats.spark.manifests import COMMIT, OFFSETS
 from holdfast.checkpoints.manifests import ManifestKind, Trouble, Unreadable
 from holdfast.errors import UnreadableManifestError
+from tests.conftest import NodeFactory
+from tests.security.test_hostile_names import over, still_serves
+from tests.support import hostile_zips
 from tests.support.limited_reader import LimitedReader
+from tests.support.lying_s3 import Asked, LyingS3, Planted, digested
+from tests.support.node import wait_until
 
+_LONGEST_SECONDS = 20.0
 LIMIT_BYTES = 200 * 2**20
 LARGEST_LOG_BYTES = 32 * 2**20
 
@@ -101,6 +109,33 @@ def test_metadata_that_names_files_elsewhere_neither_restores_nor_deletes_them(t
         with pytest.raises(UnreadableManifestError, match="metadata names"):
             use()
     assert victim.read_bytes() == b"of the job's user"
+
+
+def test_a_snapshot_that_names_thousands_of_files_has_few_of_them_fetched_at_once(
+    make_node: NodeFactory, lying: LyingS3
+) -> None:
+    """Each fetch holds a descriptor and memory: whoever opens a planted snapshot would take both from all others."""
+    names = [f"{number:06d}-00000000-0000-0000-0000-000000000000.sst" for number in range(2000)]
+    state = "checkpoints/query/state/0/0"
+    lying.objects |= {f"{state}/SSTs/{name}": Planted(b"x") for name in names}
+    lying.objects[f"{state}/1.zip"] = digested(hostile_zips.snapshot_of(names))
+    go_on = threading.Event()
+
+    def waiting(asked: Asked) -> None:
+        if asked.method == "GET" and "/SSTs/" in asked.key:
+            go_on.wait(_LONGEST_SECONDS)
+
+    lying.lie = waiting
+    node = over(make_node, lying)
+    try:
+        (node.checkpoints / "query/state/0/0/1.zip").read_bytes()
+        wait_until(lambda: any("/SSTs/" in asked.key for asked in list(lying.asked)))
+        assert len(list((node.store / "fetching").iterdir())) <= 100
+    finally:
+        go_on.set()
+    copies = node.store / "tree/checkpoints/query/state/0/0/SSTs"
+    wait_until(lambda: copies.is_dir() and len(os.listdir(copies)) == len(names))
+    still_serves(node)
 
 
 class Bomb(io.RawIOBase):

@@ -7,7 +7,9 @@ request that really needs the file or directory tries again and gets the error.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import trio
 
@@ -20,8 +22,13 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import Tree
-from holdfast.transfer import Fetcher
+from holdfast.transfer import Fetcher, PartialFetch
 from holdfast.zones import ZoneMap, ZonePath
+
+_NAMES_AT_ONCE = 100
+"""Looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
+_MOST_FETCHES = 64
+"""Under way for one manifest, each with an open file: some more than are transferred at once."""
 
 
 class Prefetcher:
@@ -91,7 +98,9 @@ class Prefetcher:
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
         missing: dict[bytes, list[bytes]] = {}
-        for path in _paths(place, names):
+        for number, path in enumerate(_paths(place, names)):
+            if number % _NAMES_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             if not self._is_here(path):
                 directory, _, last = path.rpartition(b"/")
                 missing.setdefault(directory, []).append(last)
@@ -108,13 +117,17 @@ class Prefetcher:
     async def _fetch(self, place: ZonePath | None, names: list[bytes]) -> None:
         if place is None or not await self._list(place):
             return
+        under_way: deque[PartialFetch] = deque()
         for name in names:
             if not self._policy.of(place, name).fetched_ahead:
                 continue
             known = self._view.listing(place).object(name)
             path = place.child_path(name)
             if known is not None and not self._tree.inode(path):
-                self._fetcher.fetch(self._view.object_at(place, name), known)
+                under_way.append(self._fetcher.fetch(self._view.object_at(place, name), known))
+            if len(under_way) >= _MOST_FETCHES:
+                with suppress(HoldfastError):
+                    await under_way.popleft().wait_whole()
 
 
 def _paths(place: ZonePath, names: Iterable[bytes]) -> Iterator[bytes]:
