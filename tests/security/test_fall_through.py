@@ -171,6 +171,23 @@ def test_a_copy_that_another_has_fetched_into_ones_own_directory_stays_closed(no
     assert name.read_bytes() == SECRET
 
 
+def test_a_copy_without_a_name_is_opened_by_nobody_else(node: Node, fallback: str) -> None:
+    """Mallory holds a copy by O_PATH, removes its name, by which its object was known, and opens it while root reads it."""
+    put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
+    home = workdir_of(node, MALLORY, "driver_m")
+    name = home / fallback / "open/state"
+
+    def attack() -> None:
+        handle = os.open(name, os.O_PATH)
+        name.unlink()
+        for flags in (os.O_RDONLY, os.O_RDWR):
+            assert refused(opened(Path(f"/proc/self/fd/{handle}"), flags)) == errno.EACCES
+
+    with name.open("rb") as file:
+        MALLORY.do(attack)
+        assert file.read() == SECRET
+
+
 def test_a_copy_is_known_as_one_when_the_index_is_lost(make_node: NodeFactory) -> None:
     """Without the index nothing tells Mallory's copy from a file of her own, until it was compared with the store."""
     node = make_node().start()

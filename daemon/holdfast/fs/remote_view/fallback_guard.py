@@ -61,10 +61,16 @@ class FallbackGuard:
     # --- what a caller reads and writes ----------------------------------------------------------------------------------
 
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
-        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it."""
-        if caller.uid:
-            for parent, name in node.names():
-                self._check_access(parent, name, node.backing, flags, caller)
+        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it.
+
+        A copy that has lost its name can't be opened again: nothing tells of which object it is.
+        """
+        if caller.uid == 0:
+            return
+        for parent, name in node.names():
+            self._check_access(parent, name, node.backing, flags, caller)
+        if not node.is_named and node.opened is not None and is_copy(node.opened.fd):
+            raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
     def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
         """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
@@ -121,7 +127,7 @@ class FallbackGuard:
         entry = self._entries.get(inode)
         if entry is not None and entry.name_at(place.child_path(name)) is not None:
             return True
-        return directory.backing != 0 and is_copy(name, self._directories.descriptor(directory))
+        return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None
