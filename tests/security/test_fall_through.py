@@ -171,6 +171,41 @@ def test_a_copy_that_another_has_fetched_into_ones_own_directory_stays_closed(no
     assert name.read_bytes() == SECRET
 
 
+def test_a_closed_copy_does_not_leave_in_a_directory_that_is_open(node: Node) -> None:
+    """Mallory moves a directory of her own that she may list, with a copy below that root has fetched into it."""
+    node.checkpoints.joinpath("open").mkdir()
+    put(node.checkpoints / "open/secret/state", SECRET, ALICE)
+    put(node.checkpoints / "open/shared/state", b"for all", ALICE, directory_mode=0o755)
+    home = workdir_of(node, MALLORY, "driver_m")
+    assert (home / "localState/open/shared/state").read_bytes() == b"for all"
+    MALLORY.do(lambda: os.rename(home / "localState/open", home / "tmp/moved"))
+    MALLORY.do(lambda: os.rename(home / "tmp/moved", home / "localState/open"))
+    assert (home / "localState/open/secret/state").read_bytes() == SECRET
+
+    def attack() -> None:
+        for goal in ("tmp/moved", "localState/moved"):
+            assert refused(lambda: os.rename(home / "localState/open", home / goal)) == errno.EXDEV  # noqa: B023
+
+    MALLORY.do(attack)
+
+
+def test_a_copy_without_a_name_is_opened_by_nobody_else(node: Node, fallback: str) -> None:
+    """Mallory holds a copy by O_PATH, removes its name, by which its object was known, and opens it while root reads it."""
+    put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
+    home = workdir_of(node, MALLORY, "driver_m")
+    name = home / fallback / "open/state"
+
+    def attack() -> None:
+        handle = os.open(name, os.O_PATH)
+        name.unlink()
+        for flags in (os.O_RDONLY, os.O_RDWR):
+            assert refused(opened(Path(f"/proc/self/fd/{handle}"), flags)) == errno.EACCES
+
+    with name.open("rb") as file:
+        MALLORY.do(attack)
+        assert file.read() == SECRET
+
+
 def test_a_copy_is_known_as_one_when_the_index_is_lost(make_node: NodeFactory) -> None:
     """Without the index nothing tells Mallory's copy from a file of her own, until it was compared with the store."""
     node = make_node().start()

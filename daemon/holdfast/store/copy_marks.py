@@ -18,10 +18,10 @@ def mark_copy(fd: int) -> None:
     os.setxattr(fd, _MARK, b"")
 
 
-def is_copy(name: bytes, directory_fd: int) -> bool:
-    """Say whether the file of this name is marked; a symbolic link is not followed. Raises ``OSError``."""
+def is_copy(file: int | bytes) -> bool:
+    """Say whether a file, given by descriptor or path, is marked; symbolic links are not followed. Raises ``OSError``."""
     try:
-        os.getxattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), _MARK, follow_symlinks=False)
+        os.getxattr(file, _MARK, follow_symlinks=isinstance(file, int))
     except OSError as problem:
         if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
             return False

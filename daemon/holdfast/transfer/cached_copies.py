@@ -15,7 +15,7 @@ from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
-from holdfast.store import StoreDirectory, mark_copy
+from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import Ownership
@@ -63,8 +63,6 @@ class CachedCopies:
         directory_fd = self._tree.make_directories(parent, *target.remote.ownership.of_directories)
         try:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
-            if target.path != target.store_path:
-                mark_copy(fetch.fd)
             self.drop_sidecar(target.path)
             self._staging.place(fetch.staged_name, directory_fd, name)
             stat = os.fstat(fetch.fd)

@@ -23,7 +23,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import ObjectInfo, RemoteStore
-from holdfast.store import Staging
+from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.listing_cache import KnownObject
 from holdfast.transfer.partial_fetch import PartialFetch
@@ -116,6 +116,8 @@ class Fetcher:
         size_bytes = fetch.known.size_bytes
         await self._make_room(size_bytes)
         fetch.staged(*self._staging.create(size_bytes))
+        if fetch.target.path != fetch.target.store_path:
+            mark_copy(fetch.fd)
         first = fetch.next_part()
         assert first is not None
         info = await self._download_part(fetch, first)

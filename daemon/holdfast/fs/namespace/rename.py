@@ -103,6 +103,7 @@ class Renaming:
         if node is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
+            await self._guard.check_take_below(source, old, caller)
             await self._directory_renames.rename(source, old, target, new, flags, here, there)
             return
         if node.backing == 0 or self._policy.sends(here, old):

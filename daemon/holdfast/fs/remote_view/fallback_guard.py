@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import stat as stat_module
 
+import trio
+
 from holdfast.errors import AccessRefusedError, HoldsObjectsError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
@@ -18,7 +20,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.fs.remote_view.refusals import Refusals
 from holdfast.index import Index
-from holdfast.store import is_copy
+from holdfast.store import Tree, is_copy
 from holdfast.zones import ZonePath
 
 
@@ -26,8 +28,15 @@ class FallbackGuard:
     """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know of."""
 
     def __init__(
-        self, rights: ObjectRights, directories: Directories, policy: NamePolicy, index: Index, refusals: Refusals
+        self,
+        rights: ObjectRights,
+        directories: Directories,
+        policy: NamePolicy,
+        tree: Tree,
+        index: Index,
+        refusals: Refusals,
     ) -> None:
+        self._tree = tree
         self._rights = rights
         self._directories = directories
         self._policy = policy
@@ -61,10 +70,16 @@ class FallbackGuard:
     # --- what a caller reads and writes ----------------------------------------------------------------------------------
 
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
-        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it."""
-        if caller.uid:
-            for parent, name in node.names():
-                self._check_access(parent, name, node.backing, flags, caller)
+        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it.
+
+        A copy that has lost its name can't be opened again: nothing tells of which object it is.
+        """
+        if caller.uid == 0:
+            return
+        for parent, name in node.names():
+            self._check_access(parent, name, node.backing, flags, caller)
+        if not node.is_named and node.opened is not None and is_copy(node.opened.fd):
+            raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
     def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
         """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
@@ -79,6 +94,14 @@ class FallbackGuard:
             return
         if not self._rights.may_list(ZonePath(place.zone, place.child_path(name)), caller):
             raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
+
+    async def check_take_below(self, directory: Node, name: bytes, caller: Caller) -> None:
+        """``check_take`` for all files below a local directory. Raises ``HoldsObjectsError``; waits for the disk."""
+        place = self._directories.place(directory)
+        if _is_guarded(place, caller) and await trio.to_thread.run_sync(self._holds_closed, place, name, caller):
+            raise HoldsObjectsError(
+                f"{os.fsdecode(name)} holds objects that user {caller.uid} can't read; mv copies the others"
+            )
 
     def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
         """The caller is about to make or replace an entry. If it will be an object, its directory must allow that."""
@@ -112,6 +135,19 @@ class FallbackGuard:
             return
         raise self._refused(place, name, caller)
 
+    def _holds_closed(self, place: ZonePath, name: bytes, caller: Caller) -> bool:
+        """Say whether a file below a directory is a copy that the caller can't read at its own path."""
+        for path, stat in self._tree.walk(place.child_path(name)):
+            parent, _, last = path.rpartition(b"/")
+            if self._rights.may_access(ZonePath(place.zone, parent), last, READ, caller):
+                continue
+            entry = self._entries.get(stat.st_ino)
+            if entry is not None and entry.name_at(path) is not None:
+                return True
+            if is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):
+                return True
+        return False
+
     def _is_object(self, directory: Node, place: ZonePath, name: bytes, inode: int) -> bool:
         """Say whether a name is an object's, or will be; ``inode`` is that of the local file, or 0."""
         if self._policy.of(place, name).stays_here:
@@ -121,7 +157,7 @@ class FallbackGuard:
         entry = self._entries.get(inode)
         if entry is not None and entry.name_at(place.child_path(name)) is not None:
             return True
-        return directory.backing != 0 and is_copy(name, self._directories.descriptor(directory))
+        return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None

@@ -22,5 +22,5 @@ class ViewParts:
         self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
         refusals = Refusals(parts.events, time.monotonic)
-        self.guard = FallbackGuard(base.rights, base.directories, base.policy, parts.index, refusals)
+        self.guard = FallbackGuard(base.rights, base.directories, base.policy, parts.store.tree, parts.index, refusals)
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)
