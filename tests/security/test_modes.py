@@ -122,7 +122,7 @@ def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory,
         command += ["--set", f"{key}={value}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "can't be written: " in ended.stderr
+    assert "it belongs to another user" in ended.stderr
     assert (shared / "store.log").read_bytes() == b""
 
 
