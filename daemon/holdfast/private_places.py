@@ -2,7 +2,8 @@
 
 Who may write into a directory on the way to a socket, a store or a log can put another in its place, or a symbolic link. So
 every directory on the way must belong to root or to this user, and be writable for its owner alone; above the last one the
-sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes.
+sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes. On the way to a log its group may write as
+well: some systems ship /var/log so, for a group of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from holdfast.config import LoadedConfig
 from holdfast.errors import ConfigurationError
 
-_OTHERS_MAY_WRITE = 0o022
+_GROUP_OR_OTHERS = 0o022
+_OTHERS = 0o002
 _EVERYBODY = "0 0 4294967295"
 """What /proc/self/uid_map has outside of user namespaces."""
 _UNKNOWN_OWNER = 65534
@@ -32,7 +34,7 @@ def check(loaded: LoadedConfig) -> None:
         ways = dict.fromkeys((absolute, Path(os.path.realpath(absolute))))
         for way in ways:
             for at in (way, *way.parents):
-                problem = _problem(at, is_last=at == way)
+                problem = _problem(at, _OTHERS if key == "log.file" else _GROUP_OR_OTHERS, is_last=at == way)
                 if problem:
                     raise ConfigurationError(
                         f"{loaded.named(key)}: {at} {problem}, who could put something else in the place of the daemon's "
@@ -48,8 +50,8 @@ def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
         yield "log.file", Path(config.log.file).parent
 
 
-def _problem(directory: Path, *, is_last: bool) -> str:
-    """Return what is wrong with an existing directory; empty if nothing is, or there is none yet."""
+def _problem(directory: Path, forbidden: int, *, is_last: bool) -> str:
+    """Return what is wrong with an existing directory, as a mode with ``forbidden`` bits; empty if nothing is."""
     try:
         stat = directory.stat()
     except OSError:
@@ -58,7 +60,7 @@ def _problem(directory: Path, *, is_last: bool) -> str:
         return ""
     if stat.st_uid not in (0, os.geteuid()) and not (stat.st_uid == _UNKNOWN_OWNER and _is_in_user_namespace()):
         return f"belongs to the user {stat.st_uid}"
-    if stat.st_mode & _OTHERS_MAY_WRITE and (is_last or not stat.st_mode & stat_module.S_ISVTX):
+    if stat.st_mode & forbidden and (is_last or not stat.st_mode & stat_module.S_ISVTX):
         return "may be written by other users"
     return ""
 

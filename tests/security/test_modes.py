@@ -77,7 +77,7 @@ def test_a_new_log_file_is_as_private_as_the_full_one(make_node: NodeFactory, wo
 
 
 @pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file"])
-@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o775, 0), (0o1777, 0), (0o755, MALLORY.uid)])
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o773, 0), (0o1777, 0), (0o755, MALLORY.uid)])
 def test_the_daemon_puts_nothing_where_others_may_write(
     make_node: NodeFactory, workspace: Path, key: str, mode: int, owner: int
 ) -> None:
@@ -90,6 +90,14 @@ def test_the_daemon_puts_nothing_where_others_may_write(
     node = make_node(**{key.replace(".", "__"): open_to_all / name})
     with pytest.raises(StartError, match=rf"{key} .*{open_to_all} (may be written by|belongs to)"):
         node.start()
+
+
+def test_a_group_may_write_to_the_directory_of_a_log_alone(make_node: NodeFactory, workspace: Path) -> None:
+    (workspace / "group").mkdir()
+    (workspace / "group").chmod(0o775)
+    make_node(log__file=workspace / "group" / "holdfast.log").start()
+    with pytest.raises(StartError, match=r"control.socket .* may be written by other users"):
+        make_node("b", control__socket=workspace / "group" / "control.sock").start()
 
 
 def test_a_link_of_another_user_on_the_way_is_refused(make_node: NodeFactory, workspace: Path) -> None:
@@ -122,7 +130,7 @@ def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory,
         command += ["--set", f"{key}={value}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "can't be written: " in ended.stderr
+    assert "it belongs to another user" in ended.stderr
     assert (shared / "store.log").read_bytes() == b""
 
 

@@ -63,9 +63,7 @@ def test_no_command_prints_what_a_terminal_obeys(node: Node, hostile: Path, opti
         ("verify", hostile),
         ("prefetch", hostile),
         *(("stat", path) for path in each),
-        *(("why", path) for path in each),
-        *(("pin", path) for path in each),
-        *(("unpin", path) for path in each),
+        *((verb, path) for path in each[:2] for verb in ("why", "pin", "unpin")),
     ]
     said = [holdfast(*command, *options, "--socket", node.socket) for command in commands]
     for text in said:
