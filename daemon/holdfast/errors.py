@@ -182,6 +182,13 @@ class LeaseHeldError(HoldfastError):
     code = "lease-held"
 
 
+class ForeignWorkdirError(HoldfastError):
+    """A working directory, or something in it, is not of the user who acquires it; the message says what."""
+
+    errno = _errno.EPERM
+    code = "foreign-workdir"
+
+
 class FileBusyError(HoldfastError):
     """A file can't be dropped or moved now because it is open or not yet in the store."""
 

@@ -26,6 +26,9 @@ def acquire(
     pid: Annotated[
         int | None, typer.Option(help="The process that holds it; default: the parent process of this command.")
     ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="As root: take it over even if it is, or was made, by another user.")
+    ] = False,
     shell: Annotated[bool, typer.Option("--shell", help="Print variable assignments for a shell to eval.")] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
@@ -35,7 +38,9 @@ def acquire(
     It is held until the process ends. If a process keeps the lease file open, it is held until the last such process ends.
     """
     with ControlClient(socket) as daemon:
-        found = daemon.acquire(role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid())
+        found = daemon.acquire(
+            role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid(), adopt=adopt
+        )
     if as_json:
         print_json(found)
     elif shell:

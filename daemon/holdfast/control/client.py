@@ -84,9 +84,13 @@ class ControlClient:
             found = found + page
         return found
 
-    def acquire(self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1) -> WorkdirInfo:
+    def acquire(
+        self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1, *, adopt: bool = False
+    ) -> WorkdirInfo:
         """Acquire a working directory for the process ``pid``, numbered as this process sees it."""
-        wanted = AcquireRequest(role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace())
+        wanted = AcquireRequest(
+            role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace(), adopt=adopt
+        )
         return self._post("/v1/workdirs/acquire", wanted, WorkdirInfo)
 
     def release(self, role: str, resource_id: str) -> WorkdirInfo:

@@ -127,7 +127,9 @@ class EventInfo(Message, frozen=True):
 
 
 class AcquireRequest(Message, frozen=True):
-    """A request for a working directory. uid and gid are the owner of a new one.
+    """A request for a working directory. uid and gid are its owner; -1 is that of the process.
+
+    ``adopt``, for root alone: one that exists and is another user's is given to the owner, instead of being refused.
 
     ``pid`` is a number in the process namespace with the inode number ``pid_namespace`` (of /proc/self/ns/pid), or in the
     daemon's if that is 0.
@@ -139,6 +141,7 @@ class AcquireRequest(Message, frozen=True):
     uid: int = -1
     gid: int = -1
     pid_namespace: int = 0
+    adopt: bool = False
 
 
 class ReleaseRequest(Message, frozen=True):

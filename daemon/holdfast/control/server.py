@@ -211,7 +211,9 @@ class ControlServer:
     async def _acquire(self, request: Request) -> Response:
         wanted = await body(request, AcquireRequest)
         owner = _owner_for(request.scope[CALLER], wanted)
-        workdir = await self._workdirs.acquire(wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace)
+        workdir = await self._workdirs.acquire(
+            wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace, adopts=wanted.adopt
+        )
         return reply(self._report.workdir(workdir))
 
     async def _release(self, request: Request) -> Response:
@@ -289,6 +291,8 @@ def _owner_for(caller: Caller, wanted: AcquireRequest) -> tuple[int, int]:
     """Return uid and gid of a new working directory: of the caller, if that is not root. Raises ``WithheldError``."""
     if caller.is_root:
         return wanted.uid, wanted.gid
+    if wanted.adopt:
+        raise WithheldError("only root may adopt a working directory of another user")
     if wanted.uid not in (-1, caller.uid) or wanted.gid not in (-1, caller.gid, *caller.groups):
         raise WithheldError("only root may acquire a working directory for another user")
     return caller.uid, caller.gid if wanted.gid == -1 else wanted.gid

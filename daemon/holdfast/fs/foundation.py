@@ -21,7 +21,7 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.node_recovery import NodeRecovery, stat_by_path
+from holdfast.fs.inodes.node_recovery import NodeRecovery, StatsInTree
 from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.object_rights import ObjectRights
@@ -71,7 +71,7 @@ class Foundation:
         self.rights = ObjectRights(store.tree, owners)
         self.ttl = TimeToLive(config.remote, self.rights)
         self.unlinks = PendingUnlinks(parts.session.unlinks, time.monotonic)
-        self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, stat_by_path(store.tree))
+        self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, StatsInTree(store.tree))
         descriptors = DescriptorCache(kernel.directories)
         self.nodes = NodeTable(
             os.fstat(store.tree.root_fd).st_ino,

@@ -3,6 +3,7 @@
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import Freeing
+from holdfast.store.descent import descend
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import free_bytes
@@ -25,6 +26,7 @@ __all__ = [
     "StoreDirectory",
     "Trash",
     "Tree",
+    "descend",
     "free_bytes",
     "is_copy",
     "is_unsent",

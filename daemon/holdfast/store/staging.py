@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-import stat as stat_module
+import threading
+import uuid
+from contextlib import suppress
 
+from holdfast.store.removal import remove
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
+
+_ASIDE = b"aside-"
+"""Begins the names in the trash of what could not be deleted."""
 
 
 class Staging:
@@ -89,6 +94,8 @@ class Trash:
     def __init__(self, directory_fd: int) -> None:
         self.directory_fd = directory_fd
         self._numbers = itertools.count(1)
+        self._emptying = threading.Lock()
+        self._failures: list[str] = []
 
     def throw(self, source_fd: int, name: bytes) -> None:
         """Move the entry ``name`` here in one step. Raises ``OSError``."""
@@ -100,8 +107,30 @@ class Trash:
                 continue
 
     def empty(self) -> int:
-        """Delete everything in the trash; return how many entries. It waits for the disk: call it in a thread."""
-        return _clear(self.directory_fd)
+        """Delete everything in the trash, but what was set aside; return how many entries.
+
+        What can't be deleted is set aside under another name and not tried again (``take_failures``). It waits for the disk:
+        call it in a thread.
+        """
+        with self._emptying:
+            names = [name for name in _names(self.directory_fd) if not name.startswith(_ASIDE)]
+            for name in names:
+                try:
+                    remove(self.directory_fd, name)
+                except OSError as problem:
+                    self._set_aside(name, problem)
+            return len(names)
+
+    def take_failures(self) -> list[str]:
+        """Return what was set aside since the last call, and why, a line each."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _set_aside(self, name: bytes, problem: OSError) -> None:
+        aside = _ASIDE + uuid.uuid4().hex.encode()
+        with suppress(OSError):
+            os.rename(name, aside, src_dir_fd=self.directory_fd, dst_dir_fd=self.directory_fd)
+            self._failures.append(f"trash/{aside.decode()}: {problem.strerror}")
 
 
 def _unlink_if_there(name: bytes, directory_fd: int) -> None:
@@ -112,11 +141,13 @@ def _unlink_if_there(name: bytes, directory_fd: int) -> None:
 
 
 def _clear(directory_fd: int) -> int:
-    """Remove everything in the directory, except what this user may not remove."""
-    names = os.listdir(directory_fd)
+    """Remove everything in the directory, except what can't be removed."""
+    names = _names(directory_fd)
     for name in names:
-        if stat_module.S_ISDIR(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=directory_fd)
-        else:
-            _unlink_if_there(os.fsencode(name), directory_fd)
+        with suppress(OSError):
+            remove(directory_fd, name)
     return len(names)
+
+
+def _names(directory_fd: int) -> list[bytes]:
+    return [os.fsencode(name) for name in os.listdir(directory_fd)]

@@ -13,7 +13,9 @@ import stat as stat_module
 from collections.abc import Iterator
 from contextlib import suppress
 
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from holdfast.store.descent import DIRECTORY, descend
+
+_DEEPEST_WALK = 1024
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of rmdir(2) for a directory that is not empty."""
 
@@ -26,12 +28,12 @@ class Tree:
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
-        return os.open(name, _DIRECTORY, dir_fd=directory_fd)
+        return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``."""
         names = _components(path)
-        fd = os.open(b".", _DIRECTORY, dir_fd=self.root_fd)
+        fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
         for name in names:
             try:
                 child = self.open_child(fd, name)
@@ -61,7 +63,7 @@ class Tree:
         As with mkdir(2), the set-group-id bit of the directory above is inherited. Raises ``OSError``.
         """
         names = _components(path)
-        fd = os.open(b".", _DIRECTORY, dir_fd=self.root_fd)
+        fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
         for name in names:
             try:
                 child = self._open_or_make(fd, name, mode, uid, gid)
@@ -89,17 +91,23 @@ class Tree:
     def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield ``(path, stat)`` of everything below the directory at ``path``, including directories only if asked for.
 
-        Files that vanish meanwhile are left out. It waits for the disk: call it in a thread.
+        Files that vanish meanwhile are left out, and those more than 1,024 levels down, which no store can keep. It waits
+        for the disk: call it in a thread.
         """
-        left = [path]
-        while left:
-            directory = left.pop()
-            for child, stat in self.children(directory):
-                is_directory = stat_module.S_ISDIR(stat.st_mode)
-                if is_directory:
-                    left.append(child)
-                if directories or not is_directory:
-                    yield child, stat
+        try:
+            top_fd = self.open_directory(path)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return
+        try:
+            for trail, fd, entries in descend(top_fd, _DEEPEST_WALK):
+                above = b"/".join([path, *trail] if path else trail)
+                for entry in entries:
+                    if directories or not entry.is_directory:
+                        with suppress(FileNotFoundError):
+                            stat = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+                            yield above + b"/" + entry.name if above else entry.name, stat
+        finally:
+            os.close(top_fd)
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
         """Remove the directory at ``path`` and those below it if empty; return paths and inodes, deepest first."""

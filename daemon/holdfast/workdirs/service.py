@@ -17,14 +17,22 @@ from dataclasses import dataclass
 
 import trio
 
-from holdfast.errors import IndexFullError, LeaseHeldError, NoSuchEntryError, ZoneNotPermittedError
+from holdfast.errors import (
+    ConfigurationError,
+    ForeignWorkdirError,
+    IndexFullError,
+    LeaseHeldError,
+    NoSuchEntryError,
+    ZoneNotPermittedError,
+)
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.workdirs.holders import Process, boot_id, number_here
+from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
-from holdfast.workdirs.tree import LEASE_FILE, WorkdirTree
+from holdfast.workdirs.tree import WorkdirTree
 from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
@@ -71,16 +79,28 @@ class Workdirs:
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
-    async def acquire(self, role: str, resource_id: str, pid: int, owner: tuple[int, int], namespace: int = 0) -> Workdir:
+    async def acquire(
+        self,
+        role: str,
+        resource_id: str,
+        pid: int,
+        owner: tuple[int, int],
+        namespace: int = 0,
+        *,
+        adopts: bool = False,
+    ) -> Workdir:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it if needed.
 
-        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) is for a new directory; ``namespace`` is
-        the process namespace of ``pid`` (``holders.number_here``). Raises ``LeaseHeldError`` while another process holds
-        it, and ``ConfigurationError`` for a bad name or pid. On return, the process sees the emptied directories.
+        ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) has the directory: -1 stands for the user
+        of the process. ``namespace`` is the process namespace of ``pid`` (``holders.number_here``). Raises
+        ``LeaseHeldError`` while another process holds it, ``ForeignWorkdirError`` if it exists and is not the owner's (with
+        ``adopts`` it is given to the owner), and ``ConfigurationError`` for a bad name or pid. On return, the process sees
+        the emptied directories.
         """
         name = WorkdirName.checked(role, resource_id)
         pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
         process = Process.find(pid)
+        owner = _with_owner(owner, process.pid)
         path = self._path_of(name)
         record = self._record_of_existing(path)
         holder = self._holder(path, record)
@@ -92,11 +112,20 @@ class Workdirs:
             raise LeaseHeldError(
                 f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
             )
-        self._tree.prepare(path, owner)
+        if adopts:
+            await self._tree.adopt(path, owner)
+        self._prepare(path, owner)
         workdir = self._hold(path, name, process)
         self._wake()
         await self._tree.invalidate_kernel()
         return workdir
+
+    def _prepare(self, path: bytes, owner: tuple[int, int]) -> None:
+        try:
+            self._tree.prepare(path, owner)
+        except ForeignWorkdirError as problem:
+            self._events.emit("workdir-refused", path=os.fsdecode(path), problem=str(problem), uid=owner[0])
+            raise
 
     def release(self, role: str, resource_id: str) -> Workdir:
         """End the process's hold on a directory now; it is kept for its retention time. Raises ``NoSuchEntryError``.
@@ -238,7 +267,7 @@ class Workdirs:
         """A process made a directory in a base by mkdir(2), and so acquired it."""
         name = self._name_at(place)
         if name is not None:
-            self._tree.prepare(place.path, (caller.uid, caller.gid))
+            self._tree.prepare(place.path, (caller.uid, caller.gid), is_found=False)
             self._hold(place.path, name, Process.find(caller.pid))
 
     def _name_at(self, place: ZonePath) -> WorkdirName | None:
@@ -303,6 +332,9 @@ class Workdirs:
         except _TRANSIENT as problem:
             _log.warning("can't see yet whether %s must go: %s", os.fsdecode(path), problem)
             return now + _RETRY_SECONDS
+        except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
+            _log.warning("%s is left alone, its removal fails", os.fsdecode(path), exc_info=True)
+            self._events.emit("not-deleted", path=os.fsdecode(path), problem=repr(problem))
         return math.inf
 
     def _remove(self, path: bytes) -> None:
@@ -326,6 +358,18 @@ class Workdirs:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _with_owner(owner: tuple[int, int], pid: int) -> tuple[int, int]:
+    """Return uid and gid; -1 stands for those of the process. Raises ``ConfigurationError`` if it has ended."""
+    if -1 not in owner:
+        return owner
+    try:
+        stat = os.stat(f"/proc/{pid}")
+    except OSError:
+        raise ConfigurationError(f"there is no process {pid}") from None
+    uid, gid = owner
+    return stat.st_uid if uid == -1 else uid, stat.st_gid if gid == -1 else gid
 
 
 def _process_of(record: WorkdirRecord) -> Process:

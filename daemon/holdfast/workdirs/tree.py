@@ -9,11 +9,11 @@ import trio
 
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
+from holdfast.workdirs import ownership
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
 
-LEASE_FILE = b".lease"
-_MAKE_LEASE = os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Does not block: the owner of the directory may have put a FIFO there."""
+_MAKE_LEASE = os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_LEASE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WorkdirTree:
@@ -23,6 +23,7 @@ class WorkdirTree:
         store = base.parts.store
         self._tree = store.tree
         self._trash = store.trash
+        self._events = base.parts.events
         self._marks = base.parts.index.marks
         self._zones = base.parts.zones
         self._nodes = base.nodes
@@ -53,14 +54,18 @@ class WorkdirTree:
         """
         count = len(self._half_trashed)
         await trio.to_thread.run_sync(self._trash.empty)
+        for failure in self._trash.take_failures():
+            self._events.emit("not-deleted", problem=failure)
         linked, self._half_trashed = self._half_trashed[:count], self._half_trashed[count:]
         self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
         await self.invalidate_kernel()
 
-    def prepare(self, path: bytes, owner: tuple[int, int]) -> None:
-        """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts. Raises ``OSError``.
+    def prepare(self, path: bytes, owner: tuple[int, int], *, is_found: bool = True) -> None:
+        """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts.
 
-        New directories belong to ``owner`` (uid, gid) if the daemon runs as root; existing ones keep their owner.
+        ``owner`` (uid, gid) gets new directories if the daemon runs as root. Raises ``ForeignWorkdirError`` if there is a
+        directory that is not its own (``ownership``), unless the owner has made it just now (``is_found`` is false), and
+        ``OSError``.
         """
         base, _, name = path.rpartition(b"/")
         base_fd = self._tree.open_directory(base)
@@ -71,15 +76,37 @@ class WorkdirTree:
         finally:
             os.close(base_fd)
         try:
+            if self._is_root and is_found:
+                ownership.check(path, fd, owner[0])
             for child in SKELETON:
                 if child in VOLATILE:
                     self._empty(fd, path, child)
                 self._make(fd, path, child, owner)
-            os.close(os.open(LEASE_FILE, _MAKE_LEASE, 0o444, dir_fd=fd))
-            self._invalidate_later(path, LEASE_FILE)
+            self._make_lease(path, fd)
         finally:
             os.close(fd)
         self._marks.uncover_below(path)
+
+    async def adopt(self, path: bytes, owner: tuple[int, int]) -> None:
+        """Give the directory at ``path``, if there is one, to ``owner`` (uid, gid), whoever has it.
+
+        What is in place of Holdfast's own directories goes to the trash. Nobody else can write there any more. Raises
+        ``OSError``.
+        """
+        if not self.exists(path):
+            return
+        fd = self._tree.open_directory(path)
+        try:
+            stat = os.stat(fd)
+            os.chmod(f"/proc/self/fd/{fd}", stat_module.S_IMODE(stat.st_mode) & ~0o022)
+            for name in ownership.strangers(fd, stat.st_uid):
+                self._invalidate_later(path, name)
+                self._move_to_trash(fd, path, name)
+            await trio.to_thread.run_sync(ownership.give, fd, *owner)
+        finally:
+            os.close(fd)
+        base, _, name = path.rpartition(b"/")
+        self._invalidate_later(base, name)
 
     def remove(self, path: bytes) -> None:
         """Remove the directory at ``path`` with everything in it."""
@@ -129,7 +156,23 @@ class WorkdirTree:
 
     def lease_inode(self, path: bytes) -> int:
         """Return the inode number of the lease file of the directory at ``path``; 0 if there is none."""
-        return self._tree.inode(path + b"/" + LEASE_FILE)
+        return self._tree.inode(path + b"/" + ownership.LEASE_FILE)
+
+    def _make_lease(self, path: bytes, fd: int) -> None:
+        """Make the lease file, which only the owner of the directory ``fd`` may open. What else has its name is removed."""
+        name, stat = ownership.LEASE_FILE, os.stat(fd)
+        if not ownership.is_lease(fd, stat.st_uid):
+            if name in os.listdir(f"/proc/self/fd/{fd}".encode()):
+                self._move_to_trash(fd, path, name)
+            os.close(os.open(name, _MAKE_LEASE, 0o400, dir_fd=fd))
+        lease_fd = os.open(name, _OPEN_LEASE, dir_fd=fd)
+        try:
+            if self._is_root:
+                os.fchown(lease_fd, stat.st_uid, stat.st_gid)
+            os.fchmod(lease_fd, 0o400)
+        finally:
+            os.close(lease_fd)
+        self._invalidate_later(path, name)
 
     def _make(self, parent_fd: int, parent: bytes, name: bytes, owner: tuple[int, int]) -> bool:
         """Create a directory; False if it exists already."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.config import Durability
@@ -121,8 +121,13 @@ class ZoneMap:
 
     def place_of(self, path: bytes) -> ZonePath | None:
         """Return the place of the directory at the tree path ``path``; None if there can be none."""
-        place = self.root
-        for name in path.split(b"/") if path else ():
+        return self.descendant(self.root, path.split(b"/") if path else ())
+
+    def descendant(self, place: ZonePath, names: Sequence[bytes]) -> ZonePath | None:
+        """Return the place of the directory to which ``names`` lead from ``place``; None if there can be none."""
+        for index, name in enumerate(names):
+            if place.path != place.zone.prefix:  # from here on, everything is in the same zone
+                return ZonePath(place.zone, b"/".join([place.path, *names[index:]]))
             child = self.child(place, name)
             if child is None:
                 return None

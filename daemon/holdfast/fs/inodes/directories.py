@@ -6,6 +6,7 @@ store has no backing directory until something is created in it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 
@@ -20,6 +21,12 @@ from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
+
+_SHORT_PATH_BYTES = 4096
+"""Paths up to this length are kept with their nodes."""
+_LONG_PATHS_KEPT_OF = 256
+"""Of the directories with longer paths, one in so many: a tree of n levels would take memory for n² names otherwise."""
+_LONGEST_PATH_BYTES = 1 << 20
 
 
 class Directories:
@@ -52,16 +59,26 @@ class Directories:
         cached = node.place
         if cached is not None and cached[0] == self._epoch:
             return cached[1]
-        if node is self._nodes.root:
-            place: ZonePath | None = self._zones.root
-        elif node.parent is None:
-            raise NoSuchEntryError("the directory was removed")
-        else:
-            place = self._zones.child(self.place(node.parent), node.name)
+        place = self._zones.descendant(*self._above(node))
         if place is None:
             raise NoSuchEntryError(f"no zone has a directory {os.fsdecode(node.name)}")
-        node.place = self._epoch, place
+        if len(place.path) > _LONGEST_PATH_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        if len(place.path) <= _SHORT_PATH_BYTES or node.id % _LONG_PATHS_KEPT_OF == 0:
+            node.place = self._epoch, place
         return place
+
+    def _above(self, node: Node) -> tuple[ZonePath, list[bytes]]:
+        """Return the place of the nearest directory above ``node`` that is known, and the names from there to ``node``."""
+        names: list[bytes] = []
+        while node is not self._nodes.root:
+            if node.parent is None:
+                raise NoSuchEntryError("the directory was removed")
+            names.append(node.name)
+            node = node.parent
+            if node.place is not None and node.place[0] == self._epoch:
+                return node.place[1], names[::-1]
+        return self._zones.root, names[::-1]
 
     def is_ours(self, node: Node) -> bool:
         """Say whether only this daemon can change the directory, so that the kernel may cache its listing."""
@@ -78,19 +95,28 @@ class Directories:
         Raises ``NoSuchEntryError`` if the directory was removed or exists only in the store.
         """
         fd = self._descriptors.get(node.id)
-        if fd is not None:
-            return fd
-        if node is self._nodes.root:
-            fd = self._tree.open_directory(b"")
-            self._descriptors.keep(node.id, fd)
-            return fd
-        if node.parent is None:
-            raise NoSuchEntryError("the directory was removed")
-        if node.backing == 0:
-            raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
-        fd = self._tree.open_child(self.descriptor(node.parent), node.name)
-        self._descriptors.keep(node.id, fd)
-        self._descriptors.serve(node.id, fd, self.seconds(node), whole=self.is_ours(node))
+        return fd if fd is not None else self._opened(node)
+
+    def _opened(self, node: Node) -> int:
+        """Open the directories from the nearest one that is open down to ``node``; return the last descriptor."""
+        left: list[Node] = []
+        fd = None
+        while fd is None:
+            if node is self._nodes.root:
+                fd = self._tree.open_directory(b"")
+                self._descriptors.keep(node.id, fd)
+                break
+            if node.parent is None:
+                raise NoSuchEntryError("the directory was removed")
+            if node.backing == 0:
+                raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
+            left.append(node)
+            node = node.parent
+            fd = self._descriptors.get(node.id)
+        for below in reversed(left):
+            fd = self._tree.open_child(fd, below.name)
+            self._descriptors.keep(below.id, fd)
+            self._descriptors.serve(below.id, fd, self.seconds(below), whole=self.is_ours(below))
         return fd
 
     def writable_descriptor(self, node: Node) -> int:
@@ -158,10 +184,12 @@ class Directories:
 
     def _adopt(self, node: Node) -> None:
         """Bind a directory node and its ancestors to the backing directories that now exist."""
-        assert node.parent is not None
-        if node.parent.backing == 0:
-            self._adopt(node.parent)
-        stat = os.stat(node.name, dir_fd=self.descriptor(node.parent), follow_symlinks=False)
-        path = path_of(node)
-        assert path is not None
-        self._nodes.bind(node, path, stat.st_ino)
+        unbound = [node]
+        while unbound[-1].parent is not None and unbound[-1].parent.backing == 0:
+            unbound.append(unbound[-1].parent)
+        for directory in reversed(unbound):
+            path = path_of(directory)
+            assert directory.parent is not None
+            assert path is not None
+            stat = os.stat(directory.name, dir_fd=self.descriptor(directory.parent), follow_symlinks=False)
+            self._nodes.bind(directory, path, stat.st_ino)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Tree
@@ -115,9 +115,7 @@ class Invalidation:
         for node in self._nodes.all():
             names: Iterable[tuple[Node, bytes]] = () if node.is_directory else node.names()
             for parent, name in names:
-                if parent.id not in dead:
-                    dead[parent.id] = path_of(parent) is None
-                if dead[parent.id]:
+                if _is_dead(parent, dead):
                     self._nodes.drop_name(node, parent, name)
                     losers.append(node)
         return losers
@@ -136,3 +134,18 @@ class Invalidation:
             if name == last and path_of(parent) == above:
                 return parent, name
         return None, b""
+
+
+def _is_dead(directory: Node, dead: dict[int, bool]) -> bool:
+    """Say whether a directory has been removed, or one above it; ``dead`` remembers it by node id."""
+    way = []
+    node = directory
+    while node.id not in dead:
+        way.append(node.id)
+        if node.parent is None:
+            dead[node.id] = node.id != ROOT_ID
+            break
+        node = node.parent
+    for node_id in way:
+        dead[node_id] = dead[node.id]
+    return dead[directory.id]

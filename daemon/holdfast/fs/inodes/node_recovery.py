@@ -10,15 +10,15 @@ and the kernel forgets the earlier file late. The names of each leaving node are
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord, SessionRecords
-from holdfast.store import Tree
+from holdfast.store import Tree, descend
 
 Names = dict[int, list[tuple[int, bytes]]]
 """By inode number: its names, each as a pair of the directory's inode number and the name."""
@@ -64,9 +64,32 @@ class NodeRecovery:
                 table.add_name(node, parent, name)
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Return the node that the kernel knows by this id; None if it no longer exists."""
+        """Return the node that the kernel knows by this id; None if it no longer exists.
+
+        The directories above it are found first, the topmost before the others.
+        """
         if not self._is_loaded:
             return None
+        left, seen = [node_id], {node_id}
+        while True:
+            above = [other for other in self._above(left[-1]) if other not in seen and table.known(other) is None]
+            left += above
+            seen.update(above)
+            if not above:
+                found = self._find(table, left.pop())
+                if not left:
+                    return found
+
+    def _above(self, node_id: int) -> list[int]:
+        """Return the ids of the directories that may hold the node."""
+        record = self._records.get(node_id)
+        if record is not None and not record.backing:
+            return [record.parent]
+        inode = record.backing if record is not None else node_id
+        return [self._ids.get(directory, directory) for directory, _ in self._names.get(inode, ())]
+
+    def _find(self, table: NodeTable, node_id: int) -> Node | None:
+        """Return the node, if those above it are in the table."""
         record = self._records.pop(node_id, None)
         if record is not None:
             return self._written_down(table, node_id, record)
@@ -77,7 +100,7 @@ class NodeRecovery:
     def _written_down(self, table: NodeTable, node_id: int, record: NodeRecord) -> Node | None:
         if record.backing:
             return self._with_file(table, node_id, record.backing)
-        parent = table.known(record.parent) or self.find(table, record.parent)
+        parent = table.known(record.parent)
         return table.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
 
     def _with_file(self, table: NodeTable, node_id: int, inode: int) -> Node | None:
@@ -101,47 +124,53 @@ class NodeRecovery:
 
     def _directory(self, table: NodeTable, inode: int) -> Node | None:
         """Return the directory with this inode number; None if it is gone, even if a file has the number now."""
-        node = table.of_backing(inode) or self.find(table, self._ids.get(inode, inode))
+        node = table.of_backing(inode) or table.known(self._ids.get(inode, inode))
         return node if node is not None and node.is_directory else None
 
 
-def stat_by_path(tree: Tree) -> Callable[[Node, bytes], os.stat_result | None]:
-    """Return a function that does lstat by path: None if the entry or its directory does not exist."""
+class StatsInTree:
+    """Lstat of names in the tree, by directory node. Keeps the last directory open: nodes are found from the top down."""
 
-    def stat(directory: Node, name: bytes) -> os.stat_result | None:
-        path = path_of(directory)
-        if path is None:
-            return None
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._last: tuple[Node, int] | None = None
+
+    def __call__(self, directory: Node, name: bytes) -> os.stat_result | None:
+        """Return the lstat of ``name``; None if the entry or its directory does not exist."""
         try:
-            return tree.stat(b"%s/%s" % (path, name) if path else name)
+            return os.stat(name, dir_fd=self._descriptor(directory), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    return stat
+    def _descriptor(self, directory: Node) -> int:
+        """Return the descriptor of a directory, which is valid until the next call."""
+        before, self._last = self._last, None
+        if before is not None and before[0] is directory and os.fstat(before[1]).st_nlink:
+            self._last = before
+            return before[1]
+        try:
+            if before is not None and before[0] is directory.parent:
+                fd = self._tree.open_child(before[1], directory.name)
+            else:
+                fd = self._open(directory)
+        finally:
+            if before is not None:
+                os.close(before[1])
+        self._last = directory, fd
+        return fd
+
+    def _open(self, directory: Node) -> int:
+        path = path_of(directory)
+        if path is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return self._tree.open_directory(path)
 
 
 def names_in(tree: Tree) -> Names:
     """Return all names in the tree. Blocks on the disk, so call it in a thread. Takes about 1 s for a million names."""
     found: Names = {}
-    left = [(b"", os.fstat(tree.root_fd).st_ino)]
-    while left:
-        path, inode = left.pop()
-        with suppress(PermissionError):  # a directory that this user may not read is not served either
-            left += _take_names(tree, path, inode, found)
+    for _, fd, entries in descend(tree.root_fd):
+        directory = os.fstat(fd).st_ino
+        for entry in entries:
+            found.setdefault(entry.inode, []).append((directory, entry.name))
     return found
-
-
-def _take_names(tree: Tree, path: bytes, inode: int, found: Names) -> list[tuple[bytes, int]]:
-    """Add the names in one directory to ``found``; return the path and inode number of each subdirectory."""
-    below = []
-    fd = tree.open_directory(path)
-    try:
-        with os.scandir(f"/proc/self/fd/{fd}") as entries:
-            for entry in entries:
-                name = os.fsencode(entry.name)
-                found.setdefault(entry.inode(), []).append((inode, name))
-                if entry.is_dir(follow_symlinks=False):
-                    below.append((path + b"/" + name if path else name, entry.inode()))
-    finally:
-        os.close(fd)
-    return below

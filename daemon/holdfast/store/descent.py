@@ -1,0 +1,89 @@
+"""Going through a directory tree of any depth, by iteration and with two descriptors at most.
+
+Users make trees that are deeper than Python's stack, than the number of descriptors and than PATH_MAX. So a walk opens one
+directory at a time from the one above it, and returns by ``..``. It never follows a symbolic link, and is not led away by a
+directory that is moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Entry(NamedTuple):
+    """A name in a directory, with its inode number."""
+
+    name: bytes
+    inode: int
+    is_directory: bool
+
+
+class _Level(NamedTuple):
+    inode: int
+    left: list[bytes]
+    """Subdirectories that were not visited yet."""
+
+
+def descend(top_fd: int, deepest: int | None = None) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
+    """Yield every directory from ``top_fd`` down: the names that lead to it, its ``O_PATH`` descriptor, its entries.
+
+    Names and descriptor are valid until the next step. Directories more than ``deepest`` levels down, those that vanish
+    and those that this user may not read are left out. Waits for the disk: call it in a thread. Raises ``OSError``.
+    """
+    fd = os.open(b".", DIRECTORY, dir_fd=top_fd)
+    trail: list[bytes] = []
+    levels: list[_Level] = []
+    try:
+        while True:
+            entries = _entries(fd)
+            subdirectories = [entry.name for entry in entries if entry.is_directory]
+            levels.append(_Level(os.fstat(fd).st_ino, subdirectories if deepest is None or len(trail) < deepest else []))
+            yield trail, fd, entries
+            child = None
+            while child is None:
+                while not levels[-1].left:
+                    del levels[-1]
+                    if not levels:
+                        return
+                    del trail[-1]
+                    fd = _returned(fd, top_fd, trail, levels)
+                name = levels[-1].left.pop()
+                with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                    child = os.open(name, DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = child
+            trail.append(name)
+    finally:
+        os.close(fd)
+
+
+def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) -> int:
+    """Exchange the descriptor of a directory for that of the one above, which is at ``trail``.
+
+    If somebody has moved the directory, the way is gone from the top again; what is not there any more is left out.
+    """
+    above = os.open(b"..", DIRECTORY, dir_fd=fd)
+    if os.fstat(above).st_ino != levels[-1].inode:
+        os.close(above)
+        above = os.open(b".", DIRECTORY, dir_fd=top_fd)
+        for depth, name in enumerate(trail):
+            try:
+                child = os.open(name, DIRECTORY, dir_fd=above)
+            except OSError:
+                del trail[depth:], levels[depth + 1 :]
+                break
+            os.close(above)
+            above = child
+    os.close(fd)
+    return above
+
+
+def _entries(fd: int) -> list[Entry]:
+    with suppress(FileNotFoundError, PermissionError), os.scandir(f"/proc/self/fd/{fd}") as entries:
+        return [Entry(os.fsencode(one.name), one.inode(), one.is_dir(follow_symlinks=False)) for one in entries]
+    return []
