@@ -182,6 +182,13 @@ class LeaseHeldError(HoldfastError):
     code = "lease-held"
 
 
+class LimitReachedError(HoldfastError):
+    """A user has as much of the daemon in use as one user may have (``[limits]``)."""
+
+    errno = _errno.ENFILE
+    code = "limit-reached"
+
+
 class ForeignWorkdirError(HoldfastError):
     """A working directory, or something in it, is not of the user who acquires it; the message says what."""
 

@@ -1,4 +1,4 @@
-"""Directories in directories, without an end: whatever goes through them must need neither stack nor descriptors for each."""
+"""Directories in directories, without an end: what goes through them must need neither stack nor descriptors for each."""
 
 from __future__ import annotations
 
@@ -111,6 +111,6 @@ def test_what_can_not_be_deleted_is_set_aside_and_told_of_once(node: Node) -> No
 
 
 def _waited_for_aside(node: Node) -> list[Path]:
-    found: list[Path] = []
-    wait_until(lambda: bool(found.extend((node.store / "trash").glob("aside-*")) or found))
-    return found
+    trash = node.store / "trash"
+    wait_until(lambda: any(trash.glob("aside-*")))
+    return list(trash.glob("aside-*"))

@@ -90,6 +90,13 @@ class CacheSection(Section, frozen=True):
     low_watermark: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
 
 
+class LimitsSection(Section, frozen=True):
+    """``[limits]``: how much of the daemon one user may take. Root has no limit."""
+
+    open_files_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
+    requests_per_user: Count = 64
+
+
 class IntegritySection(Section, frozen=True):
     """``[integrity]``: when digests are checked."""
 
@@ -155,6 +162,7 @@ class Config(Section, frozen=True):
     names: NamesSection = NamesSection()
     remote: RemoteSection = RemoteSection()
     cache: CacheSection = CacheSection()
+    limits: LimitsSection = LimitsSection()
     integrity: IntegritySection = IntegritySection()
     workdirs: WorkdirsSection = WorkdirsSection()
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)

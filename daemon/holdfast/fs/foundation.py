@@ -31,7 +31,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory, free_bytes
-from holdfast.telemetry import Counters, EventLog
+from holdfast.telemetry import Counters, EventLog, RareEvents
 from holdfast.transfer import CachedCopies, Fetcher, Remote, Uploader
 from holdfast.zones import NameTable, ZoneMap
 
@@ -67,6 +67,7 @@ class Foundation:
         self.parts = parts
         self.kernel = kernel
         self.locks = NodeLocks()
+        self.rare_events = RareEvents(parts.events, time.monotonic)
         owners = {name: remote.ownership for name, remote in parts.remotes.items()}
         self.rights = ObjectRights(store.tree, owners)
         self.ttl = TimeToLive(config.remote, self.rights)

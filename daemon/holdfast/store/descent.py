@@ -65,11 +65,14 @@ def descend(top_fd: int, deepest: int | None = None) -> Iterator[tuple[list[byte
 def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) -> int:
     """Exchange the descriptor of a directory for that of the one above, which is at ``trail``.
 
-    If somebody has moved the directory, the way is gone from the top again; what is not there any more is left out.
+    If somebody has moved or closed the directory, the way is gone from the top again; what has gone is left out.
     """
-    above = os.open(b"..", DIRECTORY, dir_fd=fd)
-    if os.fstat(above).st_ino != levels[-1].inode:
-        os.close(above)
+    above = -1
+    with suppress(PermissionError):
+        above = os.open(b"..", DIRECTORY, dir_fd=fd)
+    if above == -1 or os.fstat(above).st_ino != levels[-1].inode:
+        if above != -1:
+            os.close(above)
         above = os.open(b".", DIRECTORY, dir_fd=top_fd)
         for depth, name in enumerate(trail):
             try:

@@ -103,7 +103,7 @@ class Tree:
                 above = b"/".join([path, *trail] if path else trail)
                 for entry in entries:
                     if directories or not entry.is_directory:
-                        with suppress(FileNotFoundError):
+                        with suppress(FileNotFoundError, PermissionError):
                             stat = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
                             yield above + b"/" + entry.name if above else entry.name, stat
         finally:

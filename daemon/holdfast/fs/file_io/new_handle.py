@@ -8,6 +8,7 @@ from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.flush_filter import note_writer
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.open_file import OpenFile
@@ -23,19 +24,24 @@ class Handle(NamedTuple):
 class HandOut:
     """Hands open files to the kernel."""
 
-    def __init__(self, files: OpenFiles, passthrough: Passthrough, handles: HandleTable, committer: Committer) -> None:
+    def __init__(
+        self, files: OpenFiles, passthrough: Passthrough, handles: HandleTable, committer: Committer, limits: OpenLimits
+    ) -> None:
         self._files = files
         self._passthrough = passthrough
         self._handles = handles
         self._committer = committer
+        self._limits = limits
 
     def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, changes: bool) -> Handle:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
         ``reads_only``: opened with O_RDONLY. ``changes``: this open may change the bytes, by O_TRUNC too. On an error the
-        kernel gets no handle, and it is no longer counted.
+        kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
         """
         try:
+            if caller.uid and not opened.is_handed_out:
+                self._limits.charge(opened, caller.uid)
             self._passthrough.hand_out(opened, writable=changes)
             sends_flush = not reads_only and self._committer.sends(opened)
             if sends_flush:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.attributes import NamelessStat, Stat
@@ -36,6 +37,7 @@ class OpenFiles:
         writes: PassthroughWrites,
         handles: HandleTable,
         orphanage: Orphanage,
+        limits: OpenLimits,
         closed: Callable[[Node], None],
     ) -> None:
         self._nodes = nodes
@@ -45,6 +47,7 @@ class OpenFiles:
         self._writes = writes
         self._handles = handles
         self._orphanage = orphanage
+        self._limits = limits
         self._closed = closed
 
     def of_handle(self, node_id: int) -> OpenFile:
@@ -105,6 +108,8 @@ class OpenFiles:
         self._writes.settle(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
+        if opened.charged_uid:
+            self._limits.refund(opened)
         opened.close()
         node.opened = None
         self._closed(node)

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyfuse3
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LimitReachedError
 from holdfast.telemetry import Counters
 
 _log = logging.getLogger("holdfast.fs")
@@ -53,7 +53,7 @@ def errno_of(problem: Exception, operation: str, counters: Counters) -> int:
     """Return the errno for ``problem``. Call it in the except clause, for the traceback."""
     if isinstance(problem, HoldfastError | OSError):
         number = problem.errno or errno.EIO
-        if number in _NEWS:
+        if number in _NEWS and not isinstance(problem, LimitReachedError):  # an event tells of a limit, once
             _log.warning("%s: %s", operation, problem)
         return number
     counters.internal_errors += 1

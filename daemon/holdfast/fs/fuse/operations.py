@@ -14,6 +14,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
@@ -40,6 +41,7 @@ class Operations(pyfuse3.Operations):
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
+        self._turns = RequestTurns(base.parts.config.limits.requests_per_user, base.rare_events)
         self.counters: Counters = base.parts.counters
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -47,7 +49,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self._node(parent_inode)
-        found = await self._files.lookup.find(directory, name, _caller(ctx))
+        async with self._turns.of(ctx.uid):
+            found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
             self._invalidation.before_attributes(found.node)
             return _entry(found)
@@ -68,7 +71,8 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        made = await self._files.creation.file(parent, name, mode, flags, request, _caller(ctx), attempt)
+        async with self._turns.of(ctx.uid):
+            made = await self._files.creation.file(parent, name, mode, flags, request, _caller(ctx), attempt)
         self._answer(request, made.handle)
         return FileInfo(fh=handle_of(made.node, reads_only=False)), _entry(self._files.lookup.new(made.node, made.stat))
 
@@ -94,18 +98,22 @@ class Operations(pyfuse3.Operations):
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
-        stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
+        async with self._turns.of(ctx.uid):
+            stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, attempt = self._node(parent_inode), self._attempt()
-        await self._files.lookup.learn(directory, name)
+        async with self._turns.of(ctx.uid):
+            await self._files.lookup.learn(directory, name)
         self._files.unlinking.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        await self._files.removing.rmdir(self._node(parent_inode), name, self._attempt())
+        directory, attempt = self._node(parent_inode), self._attempt()
+        async with self._turns.of(ctx.uid):
+            await self._files.removing.rmdir(directory, name, attempt)
 
     @replies
     async def rename(
@@ -118,9 +126,10 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
-        if not attempt.resent:
-            await self._files.lookup.learn(source, name_old)
-        await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
+        async with self._turns.of(ctx.uid):
+            if not attempt.resent:
+                await self._files.lookup.learn(source, name_old)
+            await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
@@ -131,7 +140,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
-        await self._files.attrs.learn(node)
+        async with self._turns.of(ctx.uid):
+            await self._files.attrs.learn(node)
         self._invalidation.before_attributes(node)
         return _attributes(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
 
@@ -152,7 +162,8 @@ class Operations(pyfuse3.Operations):
         if changes == Changes() and drops:  # the kernel is about to write by itself
             changes = self._files.attrs.without_privileges(node)
         self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
-        stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
+        async with self._turns.of(ctx.uid):
+            stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
     @replies
@@ -194,7 +205,8 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self._connection.request()
         node = self._node(inode)
-        handle = await self._files.opening.open(node, flags, request, _caller(ctx))
+        async with self._turns.of(ctx.uid):
+            handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
@@ -215,11 +227,15 @@ class Operations(pyfuse3.Operations):
     @replies
     async def flush(self, fh: int) -> None:
         if not changes_nothing(fh):
-            await self._files.committer.commit(self._opened(fh))
+            opened = self._opened(fh)
+            async with self._turns.of(opened.charged_uid):
+                await self._files.committer.commit(opened)
 
     @replies
     async def fsync(self, fh: int, datasync: bool) -> None:
-        await self._files.committer.sync(self._opened(fh), data_only=datasync)
+        opened = self._opened(fh)
+        async with self._turns.of(opened.charged_uid):
+            await self._files.committer.sync(opened, data_only=datasync)
 
     @replies
     async def release(self, fh: int) -> None:

@@ -23,8 +23,10 @@ from holdfast.kernel import TAKEOVER, InitFlag
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
-_MOST_REQUESTS = 2048
-"""The limit of requests under way. Each request that waits for a store holds one; tasks are started as needed."""
+_MOST_REQUESTS = 8192
+"""The limit of requests under way. Each request that waits for a store holds one; tasks are started as needed.
+
+Far more than those of one user (``request_turns``)."""
 
 
 class _WithdrawnRequests(logging.Filter):

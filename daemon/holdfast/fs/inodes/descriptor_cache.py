@@ -6,10 +6,13 @@ While a descriptor is open, requests about its directory may be answered from it
 from __future__ import annotations
 
 import os
+import resource
 from collections import OrderedDict
 from typing import Protocol
 
 _MOST_DESCRIPTORS = 2048
+_PART_OF_ALL = 8
+"""One in so many of the descriptors that the daemon may have, if these are few."""
 
 
 class DirectoryReplies(Protocol):
@@ -31,6 +34,8 @@ class DescriptorCache:
     def __init__(self, replies: DirectoryReplies) -> None:
         self._replies = replies
         self._descriptors: OrderedDict[int, int] = OrderedDict()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(_MOST_DESCRIPTORS, limit // _PART_OF_ALL)
 
     def get(self, node_id: int) -> int | None:
         """Return the descriptor of a directory if it is open. The cache keeps ownership."""
@@ -42,7 +47,7 @@ class DescriptorCache:
     def keep(self, node_id: int, fd: int) -> None:
         """Take ownership of the descriptor of a directory."""
         self._descriptors[node_id] = fd
-        if len(self._descriptors) > _MOST_DESCRIPTORS:
+        if len(self._descriptors) > self._most:
             oldest_id, oldest = self._descriptors.popitem(last=False)
             self._close(oldest_id, oldest)
 

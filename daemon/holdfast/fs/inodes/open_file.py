@@ -29,6 +29,7 @@ class OpenFile:
     __slots__ = (
         "arrival",
         "backing_id",
+        "charged_uid",
         "corrupt",
         "exclusive",
         "fd",
@@ -83,6 +84,8 @@ class OpenFile:
         """The kernel has had a writable handle."""
         self.writer = 0
         """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
+        self.charged_uid = 0
+        """The user whose limit of open files it counts against (``file_io.open_limits``); 0 if nobody's."""
         self.privileged = False
         """A write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
         self.mode_changed(stat.st_mode)
@@ -96,6 +99,10 @@ class OpenFile:
     def uncount(self) -> None:
         """Count one user less."""
         self.handles -= 1
+
+    def charged_to(self, uid: int) -> None:
+        """It counts against the user's limit of open files."""
+        self.charged_uid = uid
 
     def begin_leaving(self) -> None:
         """The kernel has released a handle. It stays counted until its release is processed in the background."""

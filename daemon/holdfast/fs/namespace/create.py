@@ -14,6 +14,7 @@ import trio
 
 from holdfast.errors import WriteOnceError
 from holdfast.fs.file_io.new_handle import Handle, HandOut
+from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
@@ -61,7 +62,9 @@ class Creation:
         fetcher: Fetcher,
         handing_out: HandOut,
         guard: FallbackGuard,
+        limits: OpenLimits,
     ) -> None:
+        self._limits = limits
         self._guard = guard
         self._new = new
         self._directories = directories
@@ -129,10 +132,12 @@ class Creation:
         return MadeFile(node, stat, handle)
 
     def _place_for(self, directory: Node, name: bytes, caller: Caller) -> ZonePath:
-        """Return the place of ``directory``, where the caller may create ``name``."""
+        """Return the place of ``directory``, where the caller may create ``name`` and open it."""
         place = self._new.place_for(directory, name)
-        if caller.uid and place.zone.remote is not None:
-            self._guard.check_create(directory, name, caller)
+        if caller.uid:
+            self._limits.check(caller.uid)
+            if place.zone.remote is not None:
+                self._guard.check_create(directory, name, caller)
         return place
 
     def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:

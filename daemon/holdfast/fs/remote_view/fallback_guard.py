@@ -18,9 +18,9 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
-from holdfast.fs.remote_view.refusals import Refusals
 from holdfast.index import Index
 from holdfast.store import Tree, is_copy
+from holdfast.telemetry import RareEvents
 from holdfast.zones import ZonePath
 
 
@@ -34,7 +34,7 @@ class FallbackGuard:
         policy: NamePolicy,
         tree: Tree,
         index: Index,
-        refusals: Refusals,
+        rare_events: RareEvents,
     ) -> None:
         self._tree = tree
         self._rights = rights
@@ -42,7 +42,7 @@ class FallbackGuard:
         self._policy = policy
         self._entries = index.entries
         self._marks = index.marks
-        self._refusals = refusals
+        self._events = rare_events
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class FallbackGuard:
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None
-        self._refusals.note(place.zone.remote, caller.uid)
+        self._events.emit("access-refused", store=place.zone.remote, uid=caller.uid)
         return AccessRefusedError(
             f"user {caller.uid} has no right to {os.fsdecode(place.key_of(name))} in {place.zone.remote}"
         )

@@ -14,6 +14,7 @@ from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.new_handle import HandOut
 from holdfast.fs.file_io.open import Opening
 from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.file_io.prefetch import Prefetcher
@@ -37,6 +38,7 @@ class FileParts:
         self.handles = HandleTable(parts.session)
         self.passthrough_writes = PassthroughWrites(base.nodes, index.entries, base.updates, store.stamps, store.tree)
         passthrough = Passthrough(base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories)
+        self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(
             base.nodes,
             base.directories,
@@ -45,6 +47,7 @@ class FileParts:
             self.passthrough_writes,
             self.handles,
             store.orphanage,
+            self.open_limits,
             file_closed,
         )
         self.check = DigestCheck(sending.verifier, base.policy, base.directories)
@@ -61,7 +64,7 @@ class FileParts:
             self.check,
             base.invalidation,
         )
-        self.handing_out = HandOut(self.files, passthrough, self.handles, self.committer)
+        self.handing_out = HandOut(self.files, passthrough, self.handles, self.committer, self.open_limits)
         misses = CacheMiss(
             base.view,
             views.revalidation,

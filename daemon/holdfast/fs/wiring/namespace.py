@@ -94,6 +94,7 @@ class NameParts:
             base.fetcher,
             files.handing_out,
             views.guard,
+            files.open_limits,
         )
         self.making = Making(
             new,

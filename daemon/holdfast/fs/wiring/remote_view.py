@@ -7,7 +7,6 @@ import time
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.fs.remote_view.refusals import Refusals
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.fs.remote_view.whiteouts import Whiteouts
@@ -21,6 +20,7 @@ class ViewParts:
         self.hints = CreateHints(time.monotonic)
         self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
-        refusals = Refusals(parts.events, time.monotonic)
-        self.guard = FallbackGuard(base.rights, base.directories, base.policy, parts.store.tree, parts.index, refusals)
+        self.guard = FallbackGuard(
+            base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.rare_events
+        )
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

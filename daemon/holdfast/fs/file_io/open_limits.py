@@ -1,0 +1,50 @@
+"""How many files each user may have open: every open file takes a descriptor of the daemon, of which there are so many.
+
+A file is counted for the user whose open made the descriptor, until it is closed; further handles cost nothing. Root is not
+counted, and has the descriptors that the total of all others leaves. Files taken over from an earlier daemon are counted for
+nobody.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+
+from holdfast.errors import LimitReachedError
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.telemetry import RareEvents
+
+_MOST_BY_DEFAULT = 65_536
+_RESERVED_PART = 4
+"""One in so many descriptors is left to root and to the daemon itself: directories, index, sockets, fetches."""
+
+
+class OpenLimits:
+    """Counts open files by user. ``per_user`` is the limit; 0 stands for half of what all users may have together."""
+
+    def __init__(self, per_user: int, rare_events: RareEvents) -> None:
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._total = descriptors - descriptors // _RESERVED_PART
+        self._per_user = per_user or min(_MOST_BY_DEFAULT, self._total // 2)
+        self._events = rare_events
+        self._open: Counter[int] = Counter()
+
+    def check(self, uid: int) -> None:
+        """Raise ``LimitReachedError`` (ENFILE) if the user, who is not root, may not open another file."""
+        if self._open[uid] >= self._per_user or self._open.total() >= self._total:
+            self._events.emit("limit-reached", uid=uid, what="open files", limit=min(self._per_user, self._total))
+            raise LimitReachedError(f"user {uid} has {self._open[uid]} files open; limits.open_files_per_user sets how many")
+
+    def charge(self, opened: OpenFile, uid: int) -> None:
+        """Count a file that was just opened for a user who is not root. Raises as ``check``."""
+        self.check(uid)
+        self._open[uid] += 1
+        opened.charged_to(uid)
+
+    def refund(self, opened: OpenFile) -> None:
+        """A file that was counted is closed."""
+        uid = opened.charged_uid
+        if self._open[uid] == 1:
+            del self._open[uid]
+        else:
+            self._open[uid] -= 1
