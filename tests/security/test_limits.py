@@ -134,10 +134,13 @@ def test_a_user_who_waits_for_a_far_store_in_all_threads_leaves_others_their_tur
 ) -> None:
     """Gain: every request of everybody waits behind those of one user."""
     server = s3_moto.below(uuid.uuid4().hex)
+    for thread in range(_THREADS):
+        server.client().put_object(Bucket=server.bucket, Key=f"{server.prefix}/checkpoints/mallorys{thread}/there", Body=b"")
     with delaying(server.endpoint, 0.25) as far:
         node = make_node(checkpoints=server.below("checkpoints").url, blobs=server.below("blobs").url)
         node.environment = {**server.environment, "AWS_ENDPOINT_URL": far}
         node.start()
+        assert len(os.listdir(node.checkpoints)) == _THREADS
         reader, writer = os.pipe()
 
         def asks_in(thread: int) -> None:
