@@ -147,7 +147,8 @@ def run(node: Node, *, seconds: float, turns: int) -> tuple[dict[str, list[float
     node.checkpoints.chmod(0o1777)
     home = node.work / "mallorys"
     MALLORY.do(home.mkdir)
-    ALICE.do(lambda: [(node.work / "alice_1").mkdir(), (node.checkpoints / "alices").mkdir()][0])
+    for directory in (node.work / "alice_1", node.checkpoints / "alices"):
+        ALICE.do(directory.mkdir)
     before, least = _memory_mib(node), _descriptors(node)
     ends = multiprocessing.Event()
     floods = [multiprocessing.Process(target=_flood, args=(what, home, ends, turns)) for what in _FLOODS]
