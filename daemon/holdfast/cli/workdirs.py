@@ -38,15 +38,18 @@ def acquire(
     It is held until the process ends. If a process keeps the lease file open, it is held until the last such process ends.
     """
     with ControlClient(socket) as daemon:
-        found = daemon.acquire(
-            role, resource_id, os.getppid() if pid is None else pid, os.getuid(), os.getgid(), adopt=adopt
-        )
+        found = daemon.acquire(role, resource_id, os.getppid() if pid is None else pid, *_owner(), adopt=adopt)
     if as_json:
         print_json(found)
     elif shell:
         print(f"HOLDFAST_WORKDIR={shlex.quote(found.path)} HOLDFAST_LEASE_FILE={shlex.quote(found.lease_file)}")
     else:
         print(found.path)
+
+
+def _owner() -> tuple[int, int]:
+    """Return uid and gid of the owner: of whoever calls, but root acquires for the user of the process."""
+    return (-1, -1) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 
 @app.command()

@@ -10,13 +10,24 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 from holdfast.errors import ForeignWorkdirError
 from holdfast.store import descend
 from holdfast.zones import SKELETON
 
 LEASE_FILE = b".lease"
+_OTHERS_WRITE = stat_module.S_IWGRP | stat_module.S_IWOTH
+_SET_ID = stat_module.S_ISUID | stat_module.S_ISGID
 _HOW = "acquire with another id, remove it, or let root acquire it with --adopt"
+
+
+class Given(NamedTuple):
+    """What has changed hands, and which regular files the new owner has; both by inode number."""
+
+    inodes: list[int]
+    files: list[int]
 
 
 def check(path: bytes, fd: int, uid: int) -> None:
@@ -25,23 +36,49 @@ def check(path: bytes, fd: int, uid: int) -> None:
         raise ForeignWorkdirError(f"{os.fsdecode(path)}: {problem}; {_HOW}")
 
 
-def strangers(fd: int, uid: int) -> list[bytes]:
-    """Return the names among those that Holdfast makes which are something else, or another user's."""
-    return [name for name in SKELETON if _problem_of(fd, name, uid) is not None]
+def strangers(fd: int, *uids: int) -> list[bytes]:
+    """Return the names among those that Holdfast makes which are something else, or of a user not among ``uids``."""
+    return [name for name in SKELETON if all(_problem_of(fd, name, uid) is not None for uid in uids)]
 
 
-def give(fd: int, uid: int, gid: int) -> None:
-    """Give the directory open as ``fd``, and what its owner has put into it, to another user.
+def give(fd: int, before: int, uid: int, gid: int) -> Given:
+    """Give all of the user ``before`` in the directory open as ``fd``, and itself, to another user.
 
-    What belongs to third users stays theirs. Takes time: call it in a thread. Raises ``OSError``.
+    What belongs to third users stays theirs. Nobody but the new owner may write then, and no set-id bit stays. Each entry
+    is opened first and judged as what was opened, whatever gets its name meanwhile. Takes time: call it in a thread.
+    Raises ``OSError``.
     """
-    before = os.stat(fd).st_uid
+    given = Given([], [])
     for _, directory_fd, entries in descend(fd):
-        os.chown(f"/proc/self/fd/{directory_fd}", uid, gid)
+        _give_one(directory_fd, before, uid, gid, given)
         for entry in entries:
-            stat = os.stat(entry.name, dir_fd=directory_fd, follow_symlinks=False)
-            if stat.st_uid == before and not entry.is_directory:
-                os.chown(entry.name, uid, gid, dir_fd=directory_fd, follow_symlinks=False)
+            if not entry.is_directory:
+                with suppress(FileNotFoundError):  # its owner was faster
+                    _give_entry(directory_fd, entry.name, before, uid, gid, given)
+    return given
+
+
+def _give_entry(directory_fd: int, name: bytes, before: int, uid: int, gid: int, given: Given) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+    try:
+        _give_one(fd, before, uid, gid, given)
+    finally:
+        os.close(fd)
+
+
+def _give_one(fd: int, before: int, uid: int, gid: int, given: Given) -> None:
+    """Give what is open as ``fd``, without reading or following it (``O_PATH``)."""
+    stat = os.stat(fd)
+    if stat_module.S_ISREG(stat.st_mode) and stat.st_uid in (before, uid):
+        given.files.append(stat.st_ino)
+    if stat.st_uid != before:
+        return
+    given.inodes.append(stat.st_ino)
+    opened = f"/proc/self/fd/{fd}"
+    os.chown(opened, uid, gid)
+    if not stat_module.S_ISLNK(stat.st_mode):
+        withdrawn = _OTHERS_WRITE if stat_module.S_ISDIR(stat.st_mode) else _OTHERS_WRITE | _SET_ID
+        os.chmod(opened, stat_module.S_IMODE(os.stat(fd).st_mode) & ~withdrawn)
 
 
 def is_lease(fd: int, uid: int) -> bool:

@@ -102,23 +102,31 @@ class Workdirs:
         process = Process.find(pid)
         owner = _with_owner(owner, process.pid)
         path = self._path_of(name)
-        record = self._record_of_existing(path)
-        holder = self._holder(path, record)
-        if holder is not None and record is not None:
-            if _process_of(record) == process:
-                return self._describe(path, record)
-            self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=pid)
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
-            raise LeaseHeldError(
-                f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
-            )
-        if adopts:
+        held = self._held_by(path, process)
+        if held is None and adopts:
             await self._tree.adopt(path, owner)
+            held = self._held_by(path, process)  # somebody else may have been faster
+        if held is not None:
+            return held
         self._prepare(path, owner)
         workdir = self._hold(path, name, process)
         self._wake()
         await self._tree.invalidate_kernel()
         return workdir
+
+    def _held_by(self, path: bytes, process: Process) -> Workdir | None:
+        """Return the directory if the process holds it, None if nobody does. Raises ``LeaseHeldError``."""
+        record = self._record_of_existing(path)
+        holder = self._holder(path, record)
+        if holder is None or record is None:
+            return None
+        if _process_of(record) == process:
+            return self._describe(path, record)
+        self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=process.pid)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
+        raise LeaseHeldError(
+            f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
+        )
 
     def _prepare(self, path: bytes, owner: tuple[int, int]) -> None:
         try:

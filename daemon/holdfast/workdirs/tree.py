@@ -7,12 +7,15 @@ import stat as stat_module
 
 import trio
 
+from holdfast.errors import ForeignWorkdirError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.workdirs import ownership
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
 
 _MAKE_LEASE = os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_PASSES = 10
+_IN_ONE_GO = 100
 _OPEN_LEASE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -90,23 +93,49 @@ class WorkdirTree:
     async def adopt(self, path: bytes, owner: tuple[int, int]) -> None:
         """Give the directory at ``path``, if there is one, to ``owner`` (uid, gid), whoever has it.
 
-        What is in place of Holdfast's own directories goes to the trash. Nobody else can write there any more. Raises
-        ``OSError``.
+        What is in place of Holdfast's own directories goes to the trash. On return nobody else can write there, by any
+        descriptor or other name either. Raises ``ForeignWorkdirError`` if a file in it is open or somebody goes on moving
+        things about, and ``OSError``; it is not acquired then, and can be adopted again.
         """
         if not self.exists(path):
             return
         fd = self._tree.open_directory(path)
         try:
-            stat = os.stat(fd)
-            os.chmod(f"/proc/self/fd/{fd}", stat_module.S_IMODE(stat.st_mode) & ~0o022)
-            for name in ownership.strangers(fd, stat.st_uid):
+            before = os.stat(fd).st_uid
+            for name in ownership.strangers(fd, before, owner[0]):
                 self._invalidate_later(path, name)
                 self._move_to_trash(fd, path, name)
-            await trio.to_thread.run_sync(ownership.give, fd, *owner)
+            try:
+                await self._give(path, fd, before, owner)
+            except BaseException:
+                os.chown(f"/proc/self/fd/{fd}", before, -1)
+                self._attributes_changed(os.stat(fd).st_ino)
+                raise
         finally:
             os.close(fd)
         base, _, name = path.rpartition(b"/")
         self._invalidate_later(base, name)
+
+    async def _give(self, path: bytes, fd: int, before: int, owner: tuple[int, int]) -> None:
+        """Change owners until all have changed: at the start, the former owner can still move directories out of the way.
+
+        After each pass the kernel knows the new owners one level further down at least.
+        """
+        for _ in range(_MOST_PASSES):
+            given = await trio.to_thread.run_sync(ownership.give, fd, before, *owner)
+            for number, inode in enumerate(given.inodes):
+                self._attributes_changed(inode)
+                if number % _IN_ONE_GO == _IN_ONE_GO - 1:
+                    await trio.lowlevel.checkpoint()
+            if not given.inodes or before == owner[0]:
+                break
+        else:
+            raise ForeignWorkdirError(f"{os.fsdecode(path)} is being changed all the time; end the processes that use it")
+        if any(self._invalidation.is_open(inode) for inode in given.files):
+            raise ForeignWorkdirError(f"files in {os.fsdecode(path)} are open; end the processes that use them")
+
+    def _attributes_changed(self, inode: int) -> None:
+        self._invalidation.attributes_changed(self._nodes.id_of(inode))
 
     def remove(self, path: bytes) -> None:
         """Remove the directory at ``path`` with everything in it."""
