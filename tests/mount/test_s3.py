@@ -331,6 +331,26 @@ def test_an_async_backlog_survives_kill_and_a_lost_index(
     wait_until(lambda: node.status().unsent == [])
 
 
+def test_a_rebuild_of_the_index_that_was_cut_off_begins_again(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    node = make_s3_node(place.through(proxy.endpoint), checkpoints__durability="async").start()
+    (node.checkpoints / "asked-about-first").write_bytes(b"sent")
+    wait_until(lambda: keys(place) == {"checkpoints/asked-about-first"} and not node.status().unsent)
+    proxy.down()
+    (node.checkpoints / "unsent").write_bytes(b"unsent")
+    wait_until(lambda: len(node.status().unsent) == 1)
+    node.kill()
+    shutil.rmtree(node.store / "index")
+    node.start()
+    node.wait_event("remote-down", store="checkpoints")
+    assert not node.events("index-rebuilt")
+    node.kill()
+    node.start()
+    proxy.up()
+    wait_until(lambda: keys(place) == {"checkpoints/asked-about-first", "checkpoints/unsent"})
+
+
 def test_an_async_write_once_name_waits_for_the_store(make_s3_node: S3NodeFactory, place: S3Server) -> None:
     first = make_s3_node(place, "first", checkpoints__durability="async").start()
     second = make_s3_node(place, "second", checkpoints__durability="async").start()

@@ -27,6 +27,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DATA = "data.mdb"
 _ENDED_IN_ORDER = b""
 _PLACE = b"place of store "
+_TO_BE_REBUILT = b"to be rebuilt"
 _log = logging.getLogger("holdfast.index")
 
 
@@ -96,11 +97,20 @@ class Index:
     def _begin_anew(cls, path: Path, store_id: bytes, boot: bytes, renewed: str | None) -> Index:
         environment = _open(path)
         try:
-            _write_meta(environment, {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1"})
+            meta = {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1", _TO_BE_REBUILT: b"yes"}
+            _write_meta(environment, meta)
             return cls(environment, path, 1, renewed)
         except BaseException:
             environment.close()
             raise
+
+    def is_to_be_rebuilt(self) -> bool:
+        """Say whether files of an earlier index may be missing, because no run has examined all files yet."""
+        return _meta_of(self._environment, _TO_BE_REBUILT) == b"yes"
+
+    def note_rebuilt(self) -> None:
+        """Note that all files have been examined. Raises ``IndexFullError``."""
+        _write_meta(self._environment, {_TO_BE_REBUILT: b"no"})
 
     def place_of_store(self, name: str) -> str | None:
         """Return where the store ``name`` was when that was noted last; None when it never was."""

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from holdfast.index import EntryState, Index
-from holdfast.store import Tree
+from holdfast.store import Tree, is_unsent
 from holdfast.zones import ZoneMap
 
 
@@ -31,13 +31,26 @@ def remains(tree: Tree, index: Index, zones: ZoneMap) -> dict[str, Remains]:
     found |= deletions.keys() - known
     if not found:
         return {}
-    unsent = Counter(_top(entry.path) for _, entry in index.entries.scan() if entry.state is EntryState.DIRTY)
-    files = {name: sum(1 for _ in tree.walk(name)) for name in sorted(found)}
+    dirty = {entry.path for _, entry in index.entries.scan() if entry.state is EntryState.DIRTY}
+    files = {name: [path for path, _ in tree.walk(name)] for name in sorted(found)}
+    unsent = {name: sum(path in dirty or _is_marked(tree, path) for path in paths) for name, paths in files.items()}
     return {
-        os.fsdecode(name): Remains(count, unsent[name], deletions[name])
-        for name, count in files.items()
-        if count or deletions[name]
+        os.fsdecode(name): Remains(len(paths), unsent[name], deletions[name])
+        for name, paths in files.items()
+        if paths or deletions[name]
     }
+
+
+def _is_marked(tree: Tree, path: bytes) -> bool:
+    """Say whether the file is marked unsent, which is known even before a lost index is rebuilt."""
+    try:
+        fd = tree.open_file(path)
+    except OSError:  # a symbolic link or a socket, which are not sent; or it is gone
+        return False
+    try:
+        return is_unsent(fd)
+    finally:
+        os.close(fd)
 
 
 def _top(path: bytes) -> bytes:

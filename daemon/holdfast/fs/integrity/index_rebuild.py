@@ -2,17 +2,17 @@
 
 Marked files go to the writeback queue; all others are compared with the store (``Verifier``). Marked files of a store that
 is not configured get a dirty entry, for a daemon that has the store again. A file that is opened earlier is checked by its
-open, so nothing has to wait for the rebuild. It may be cut off at any point: a file without an entry is found by the next
-rebuild or open.
+open, so nothing has to wait for the rebuild. It may be cut off at any point: the next run of the daemon begins it again.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import trio
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, IndexFullError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.integrity.verifier import Verifier
@@ -47,8 +47,8 @@ class IndexRebuild:
         self._events = events
 
     async def run(self) -> None:
-        """Check all files if this is the first run of the index; otherwise return at once."""
-        if self._index.run > 1:
+        """Check all files, unless this or an earlier run has done so since the index was created."""
+        if not self._index.is_to_be_rebuilt():
             return
         paths = await trio.to_thread.run_sync(self._files)
         for path in paths:
@@ -56,8 +56,13 @@ class IndexRebuild:
                 await self._look_at(path)
             except (OSError, HoldfastError) as problem:
                 self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
+        self._note_rebuilt()
         if paths:
             self._events.emit("index-rebuilt", files=len(paths))
+
+    def _note_rebuilt(self) -> None:
+        with suppress(IndexFullError):  # then the next run examines them once more
+            self._index.note_rebuilt()
 
     async def _look_at(self, path: bytes) -> None:
         fd = self._tree.open_file(path)
