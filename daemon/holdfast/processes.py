@@ -1,11 +1,17 @@
-"""What ``/proc`` says of processes that the daemon meets as callers and holders (proc(5))."""
+"""What ``/proc`` says of processes that the daemon meets as callers and holders, and of the boot they live in (proc(5))."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FILE_SYSTEM_ID = 3
 """Position after the real, effective and saved id in the lines ``Uid`` and ``Gid``."""
+
+
+def boot_id() -> bytes:
+    """Return the id of this boot of the machine; numbers and start times of processes are valid within one boot."""
+    return _BOOT_ID.read_bytes().strip()
 
 
 def leader_of(thread: int) -> int:

@@ -201,6 +201,44 @@ def test_a_lost_index_is_rebuilt_and_nothing_is_fetched_again(node: Node, damage
         assert {entry.state for entry in client.entries(str(node.checkpoints))} == {"cached"}
 
 
+def test_a_copy_that_nothing_vouches_for_is_fetched_again_after_a_lost_index(node: Node, remote_files: Path) -> None:
+    (remote_files / "others").write_bytes(b"somebody else's")
+    path = node.checkpoints / "others"
+    assert path.read_bytes() == b"somebody else's"
+    os.removexattr(node.backing(path), "user.holdfast.digest")
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    node.start()
+    assert path.read_bytes() == b"somebody else's"
+    assert node.requests()["GET"] == 1
+    assert node.wait_event("unproven-dropped") == {"path": "checkpoints/others"}
+
+
+def test_a_copy_that_was_noted_with_its_digest_is_kept_after_a_lost_index(node: Node, remote_files: Path) -> None:
+    (remote_files / "others").write_bytes(b"somebody else's")
+    (node.work / "worker_1").mkdir()
+    paths = [node.checkpoints / "others", node.work / "worker_1/localState/others"]
+    assert [path.read_bytes() for path in paths] == [b"somebody else's"] * 2
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    node.start()
+    assert [path.read_bytes() for path in paths] == [b"somebody else's"] * 2
+    assert node.requests().get("GET", 0) == 0
+
+
+def test_what_is_written_to_a_copy_stays_after_a_lost_index(node: Node, remote_files: Path) -> None:
+    (remote_files / "others").write_bytes(b"somebody else's")
+    (node.work / "worker_1").mkdir()
+    path = node.work / "worker_1/localState/others"
+    with path.open("r+b") as file:
+        file.write(b"now mine")
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    node.start()
+    assert path.read_bytes() == b"now mine else's"
+    assert not node.events("quarantined")
+
+
 def test_unsent_bytes_are_not_forgotten_with_the_index(node: Node, remote_files: Path) -> None:
     file = (node.checkpoints / "unsent").open("wb")
     file.write(b"never closed")

@@ -177,7 +177,7 @@ async def test_what_the_store_does_not_have_stays(files: Files, index: Index, st
 async def test_what_is_pinned_open_or_linked_from_elsewhere_stays(files: Files, index: Index) -> None:
     for inode in range(1, 6):
         put(index, inode, 100, inode)
-    index.marks.pin(b"blobs/1")
+    index.pins.add(b"blobs/1")
     files.open.add(2)
     files.elsewhere.add(3)
     room = make_room_for(files, max_bytes=500)
@@ -211,9 +211,9 @@ async def test_a_file_with_several_names_goes_whole(files: Files, index: Index) 
     names = [CachedName(b"blobs/a", "e"), CachedName(b"blobs/b", "e")]
     index.entries.put(1, Entry(EntryState.CLEAN, 100, 0, 0, names=names))
     room = make_room_for(files, max_bytes=100)
-    index.marks.pin(b"blobs/b")
+    index.pins.add(b"blobs/b")
     assert not room.evict_file(1)
-    index.marks.unpin(b"blobs/b")
+    index.pins.remove(b"blobs/b")
     assert room.evict_file(1)
     assert not room.evict_file(1)
     assert files.gone == [1]
@@ -279,15 +279,15 @@ def test_never_more_goes_than_needed_and_never_what_may_not(
 ) -> None:
     for inode, _ in list(index.entries.scan()):
         index.entries.discard(inode)
-    for pin in index.marks.pins():
-        index.marks.unpin(pin)
+    for pin in index.pins.all():
+        index.pins.remove(pin)
     files = Files(index, free_bytes=0)
     for inode, (size_bytes, used, condition) in contents.items():
         put(index, inode, size_bytes, used, EntryState.DIRTY if condition == "d" else EntryState.CLEAN)
         if condition == "o":
             files.open.add(inode)
         elif condition == "p":
-            index.marks.pin(b"blobs/%d" % inode)
+            index.pins.add(b"blobs/%d" % inode)
         elif condition == "l":
             files.elsewhere.add(inode)
     may_go = {inode: (size, used) for inode, (size, used, condition) in contents.items() if condition == " "}

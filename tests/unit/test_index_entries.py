@@ -228,7 +228,6 @@ def test_paths_longer_than_keys_are_told_apart(marks: NameMarks) -> None:
     others = [LONG[:-1] + b"y", LONG + b"z", LONG[:464], LONG[:480], LONG[:481]]
     marks.white_out(LONG)
     marks.mark_deleted(CachedName(LONG, "1"))
-    marks.pin(LONG)
     assert marks.is_whited_out(LONG)
     assert not any(marks.is_whited_out(path) for path in others)
     for path in others:
@@ -236,9 +235,6 @@ def test_paths_longer_than_keys_are_told_apart(marks: NameMarks) -> None:
     assert sorted(version.path for version in marks.deletions()) == sorted([LONG, *others])
     marks.clear_deleted(LONG)
     assert sorted(version.path for version in marks.deletions()) == sorted(others)
-    assert marks.pins() == [LONG]
-    assert marks.unpin(LONG)
-    assert marks.pins() == []
 
 
 def test_deletions_are_there_after_a_crash(path: Path) -> None:
@@ -250,34 +246,6 @@ def test_deletions_are_there_after_a_crash(path: Path) -> None:
     index._environment.close()
     index = Index.open(path, "store")
     assert index.marks.deletions() == [kept]
-    index.close()
-
-
-def test_a_pin_holds_what_it_names_and_all_below(marks: NameMarks) -> None:
-    marks.pin(b"checkpoints/q")
-    pinned = [b"checkpoints/q", b"checkpoints/q/a", b"checkpoints/q/a/b"]
-    assert all(marks.is_pinned(path) for path in pinned)
-    assert not any(marks.is_pinned(path) for path in (b"checkpoints", b"checkpoints/qq", b"checkpoints/p/q"))
-    assert not marks.unpin(b"checkpoints/q/a")
-    assert marks.unpin(b"checkpoints/q")
-    assert not marks.unpin(b"checkpoints/q")
-    assert not any(marks.is_pinned(path) for path in pinned)
-
-
-def test_the_whole_mount_can_be_pinned(marks: NameMarks) -> None:
-    marks.pin(b"")
-    assert marks.pins() == [b""]
-    assert marks.is_pinned(b"checkpoints/a")
-    assert marks.unpin(b"")
-    assert not marks.is_pinned(b"checkpoints/a")
-
-
-def test_pins_survive_the_daemon(path: Path) -> None:
-    index = Index.open(path, "store")
-    index.marks.pin(b"blobs/a")
-    index.close()
-    index = Index.open(path, "store")
-    assert index.marks.is_pinned(b"blobs/a/b")
     index.close()
 
 

@@ -75,7 +75,7 @@ def test_two_stores_have_different_ids(workspace: Path) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("left", ["lock", "format.new", ".probe-file", ".probe-link", "lost+found"])
+@pytest.mark.parametrize("left", ["lock", ".new-format.json", ".probe-file", ".probe-link", "lost+found"])
 def test_what_a_crash_or_mkfs_left_in_an_empty_directory_is_no_obstacle(path: Path, left: str) -> None:
     path.mkdir()
     (path / left).touch()
@@ -237,7 +237,7 @@ def test_a_user_who_is_not_root_has_a_store_of_their_own(workspace: Path) -> Non
     assert (workspace / "store").stat().st_uid != 0
 
 
-@pytest.mark.parametrize("failing", ["fsync", "rename"])
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_store_that_can_not_be_begun_is_taken_away_again(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

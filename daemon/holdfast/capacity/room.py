@@ -123,4 +123,4 @@ class Room:
     def _is_evictable(self, entry: Entry) -> bool:
         if entry.state is not EntryState.CLEAN or not entry.names:
             return False
-        return not any(self._index.marks.is_pinned(name.path) for name in entry.names)
+        return not any(self._index.pins.cover(name.path) for name in entry.names)

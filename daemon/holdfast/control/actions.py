@@ -30,7 +30,7 @@ class Actions:
         self._policy = base.policy
         self._room = base.room
         self._entries = base.parts.index.entries
-        self._marks = base.parts.index.marks
+        self._pins = base.parts.index.pins
         self._paths = paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
@@ -99,13 +99,13 @@ class Actions:
             )
         yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
 
-    def pin(self, path: str) -> None:
-        """Keep local files at or below ``path``, present and future, from being evicted."""
-        self._marks.pin(self._paths.relative(path))
+    async def pin(self, path: str) -> None:
+        """Keep local files at or below ``path``, present and future, from being evicted. Raises ``OSError``."""
+        await trio.to_thread.run_sync(self._pins.add, self._paths.relative(path))
 
-    def unpin(self, path: str) -> bool:
-        """Remove a pin; False if exactly this path was not pinned."""
-        return self._marks.unpin(self._paths.relative(path))
+    async def unpin(self, path: str) -> bool:
+        """Remove a pin; False if exactly this path was not pinned. Raises ``OSError``."""
+        return await trio.to_thread.run_sync(self._pins.remove, self._paths.relative(path))
 
     async def _remote_files(self, top: Found) -> AsyncIterator[Found]:
         """Yield the files at or below ``top`` that are to be fetched. The caller releases their nodes, and that of ``top``.

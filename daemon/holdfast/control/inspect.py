@@ -55,7 +55,7 @@ class Inspector:
         self._policy = policy
         self._view = view
         self._entries = index.entries
-        self._marks = index.marks
+        self._pins = index.pins
         self._fetcher = fetcher
         self._listings = listings
         self._paths = paths
@@ -114,7 +114,7 @@ class Inspector:
             etag=cached.etag if cached else known.etag if known else None,
             digest=f"xxh3-128:{entry.digest.hex()}" if entry is not None and entry.digest else None,
             used=entry.used_ns / 1e9 if entry is not None and entry.used_ns else None,
-            pinned=self._marks.is_pinned(path),
+            pinned=self._pins.cover(path),
             open=found.node.opened is not None,
         )
 

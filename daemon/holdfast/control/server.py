@@ -233,12 +233,12 @@ class ControlServer:
         return await stream(self._actions.evict(await _required_path(request)))
 
     async def _pin(self, request: Request) -> Response:
-        self._actions.pin(await _required_path(request))
+        await self._actions.pin(await _required_path(request))
         return reply({})
 
     async def _unpin(self, request: Request) -> Response:
         path = await _required_path(request)
-        if not self._actions.unpin(path):
+        if not await self._actions.unpin(path):
             raise ConfigurationError(f"{path} is not pinned")
         return reply({})
 

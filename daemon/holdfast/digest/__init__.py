@@ -2,16 +2,19 @@
 
 from holdfast.digest.chunks import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.digest.hashing import (
+    DIGEST_BYTES,
     POSITION_BITS,
     ChunkHasher,
     Hasher,
     digest_of,
     fingerprint_of_buffer,
     fingerprint_of_file,
+    md5_of_file,
     position_of,
 )
 
 __all__ = [
+    "DIGEST_BYTES",
     "POSITION_BITS",
     "ChunkHasher",
     "Fingerprint",
@@ -21,5 +24,6 @@ __all__ = [
     "digest_of",
     "fingerprint_of_buffer",
     "fingerprint_of_file",
+    "md5_of_file",
     "position_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _READ_BYTES = 2**20
+DIGEST_BYTES = 16
 
 
 def digest_of(data: Buffer) -> bytes:
@@ -87,6 +89,16 @@ def fingerprint_of_file(fd: int) -> Fingerprint:
         hasher.update(view[:count])
         offset += count
     return hasher.finish()
+
+
+def md5_of_file(fd: int) -> str:
+    """Return the MD5 of the whole file ``fd`` in hexadecimal digits, as stores have it. Raises ``OSError``."""
+    hasher = hashlib.md5(usedforsecurity=False)
+    offset = 0
+    while data := os.pread(fd, _READ_BYTES, offset):
+        hasher.update(data)
+        offset += len(data)
+    return hasher.hexdigest()
 
 
 class ChunkHasher:

@@ -14,19 +14,21 @@ from pathlib import Path
 
 import lmdb
 
+from holdfast import processes
 from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
+from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
 from holdfast.index.transactions import keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DATA = "data.mdb"
 _ENDED_IN_ORDER = b""
 _PLACE = b"place of store "
+_FIRST_RUN = b"first run of boot"
 _TO_BE_REBUILT = b"to be rebuilt"
 _log = logging.getLogger("holdfast.index")
 
@@ -38,11 +40,15 @@ class _UntrustedError(Exception):
 class Index:
     """The open index of one store.
 
-    ``run`` counts the daemon's runs on this index; ``renewed`` says why a new index had to be created, or is None.
+    ``run`` counts the daemon's runs on this index, ``first_run_of_boot`` is the first one since the machine was started;
+    ``renewed`` says why a new index had to be created, or is None.
     """
 
-    def __init__(self, environment: lmdb.Environment, path: Path, run: int, renewed: str | None) -> None:
+    def __init__(
+        self, environment: lmdb.Environment, path: Path, run: int, first_run_of_boot: int, renewed: str | None
+    ) -> None:
         self.run = run
+        self.first_run_of_boot = first_run_of_boot
         self.renewed = renewed
         self._environment = environment
         self._file = path / _DATA
@@ -50,6 +56,7 @@ class Index:
         self.entries = Entries(environment)
         self.marks = NameMarks(environment)
         self.workdirs = WorkdirRecords(environment)
+        self.pins = Pins(path / "pins")
         self.keep_reserve()
 
     @classmethod
@@ -59,7 +66,7 @@ class Index:
         ``boot_id`` identifies this boot of the machine (None: ask the kernel). Raises ``StoreUnsuitableError`` if
         it can't be opened for a reason that would also affect a new one: rights, memory, a full disk.
         """
-        boot = _BOOT_ID.read_bytes().strip() if boot_id is None else boot_id
+        boot = processes.boot_id() if boot_id is None else boot_id
         renewed = None
         try:
             if (path / _DATA).exists():
@@ -85,8 +92,10 @@ class Index:
             environment = _open(path)
             try:
                 run = int(_meta_of(environment, b"run") or 0) + 1
-                _write_meta(environment, {b"boot": boot, b"run": b"%d" % run})
-                return cls(environment, path, run, None)
+                begun, _, known = (_meta_of(environment, _FIRST_RUN) or b"").rpartition(b" ")
+                first = int(known) if begun == boot else run
+                _write_meta(environment, {b"boot": boot, b"run": b"%d" % run, _FIRST_RUN: b"%s %d" % (boot, first)})
+                return cls(environment, path, run, first, None)
             except BaseException:
                 environment.close()
                 raise
@@ -98,8 +107,8 @@ class Index:
         environment = _open(path)
         try:
             meta = {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1", _TO_BE_REBUILT: b"yes"}
-            _write_meta(environment, meta)
-            return cls(environment, path, 1, renewed)
+            _write_meta(environment, {**meta, _FIRST_RUN: b"%s 1" % boot})
+            return cls(environment, path, 1, 1, renewed)
         except BaseException:
             environment.close()
             raise

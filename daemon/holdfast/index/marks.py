@@ -3,7 +3,6 @@
 - *held*: a directory (by inode number) that exists although no object implies it, because it was created or emptied here.
 - *whiteout*: a path that hides what the store has there: an object (fallback zones), or an empty directory that was
   removed here (zones over stores).
-- *pin*: a path that must not be evicted, nor anything below it.
 - *deletion*: a path whose object is deleted on this node but not yet in the store, with the version to be deleted.
 """
 
@@ -17,7 +16,6 @@ from holdfast.index.transactions import writing
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
 _CUT_BYTES = _LONGEST_KEY_BYTES - 16
-_KEY_OF_MOUNT = b"/"  # LMDB has no empty keys, and no other path begins with a slash
 
 
 class NameMarks:
@@ -28,8 +26,6 @@ class NameMarks:
         self._held = environment.open_db(b"held")
         self._whiteouts = environment.open_db(b"whiteouts")
         self._deletions = environment.open_db(b"versions-to-delete")
-        self._pins = environment.open_db(b"pins")
-        self._pinned = self._values(self._pins)
 
     def hold(self, inode: int) -> None:
         """Mark the directory ``inode`` as existing without objects."""
@@ -91,26 +87,6 @@ class NameMarks:
         found = map(decoded_name, self._values(self._deletions))
         return [version for version in found if version is not None]
 
-    def pin(self, path: bytes) -> None:
-        """Protect everything at or below ``path`` (``b""``: the whole mount) from eviction."""
-        self._put(self._pins, _bounded(path), path)
-        self._pinned = self._values(self._pins)
-
-    def unpin(self, path: bytes) -> bool:
-        """Remove the pin of exactly ``path``; say whether there was one."""
-        had_one = path in self._pinned
-        self._delete(self._pins, _bounded(path))
-        self._pinned = self._values(self._pins)
-        return had_one
-
-    def pins(self) -> list[bytes]:
-        """Return all pinned paths."""
-        return list(self._pinned)
-
-    def is_pinned(self, path: bytes) -> bool:
-        """Say whether ``path`` or a directory above it is pinned."""
-        return any(not pin or path == pin or path.startswith(pin + b"/") for pin in self._pinned)
-
     def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
         with writing(self._environment, database) as transaction:
             transaction.put(key, value)
@@ -130,5 +106,5 @@ class NameMarks:
 
 def _bounded(path: bytes) -> bytes:
     if len(path) <= _LONGEST_KEY_BYTES:
-        return path or _KEY_OF_MOUNT
+        return path
     return path[:_CUT_BYTES] + digest_of(path)

@@ -5,6 +5,7 @@ from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.descent import descend
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
+from holdfast.store.noted_digests import note_digest, noted_digest
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import free_bytes
 from holdfast.store.staging import Orphanage, Staging, Trash
@@ -32,6 +33,8 @@ __all__ = [
     "is_unsent",
     "mark_copy",
     "mark_unsent",
+    "note_digest",
+    "noted_digest",
     "rename_with_flags",
     "stamp_of",
     "unmark_unsent",

@@ -31,12 +31,12 @@ from holdfast.store.deferred_free import Freeing
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.tree import Tree
+from holdfast.whole_file import new_name, write_whole
 
 FORMAT_VERSION = 1
 _VOLATILE = {"tmpfs", "ramfs"}
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
-_NEW_FORMAT_FILE = "format.new"
 _PROBE = ".probe-"
 _SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
 _WHERE_TO = "set store.directory (--store) to a directory on ext4 or XFS"
@@ -135,7 +135,7 @@ def _remove_if_empty(directory: Path) -> None:
 
 
 def _check_contents(path: Path) -> None:
-    ours = (_LOCK_FILE, "lost+found", _NEW_FORMAT_FILE)
+    ours = (_LOCK_FILE, "lost+found", new_name(_FORMAT_FILE))
     others = sorted(name for name in os.listdir(path) if name not in ours and not name.startswith(_PROBE))
     if others and _FORMAT_FILE not in others:
         raise StoreUnsuitableError(
@@ -212,19 +212,8 @@ def _read_format(path: Path) -> str | None:
 
 def _write_format(path: Path, undo: ExitStack) -> str:
     store_id = uuid.uuid4().hex
-    new, file = path / _NEW_FORMAT_FILE, path / _FORMAT_FILE
-    undo.callback(file.unlink, missing_ok=True)
-    undo.callback(new.unlink, missing_ok=True)
-    with new.open("wb") as stream:
-        stream.write(msgspec.json.encode(_Format(FORMAT_VERSION, store_id)))
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.rename(file)
-    directory_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory_fd)
-    finally:
-        os.close(directory_fd)
+    undo.callback((path / _FORMAT_FILE).unlink, missing_ok=True)
+    write_whole(path / _FORMAT_FILE, [msgspec.json.encode(_Format(FORMAT_VERSION, store_id))])
     return store_id
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
-from holdfast.store import StoreDirectory
+from holdfast.store import StoreDirectory, note_digest
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import Ownership
@@ -58,17 +58,19 @@ class CachedCopies:
 
     def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
         """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
-        target = fetch.target
+        assert fetch.fingerprint is not None
+        target, digest = fetch.target, fetch.fingerprint.digest
         parent, _, name = target.path.rpartition(b"/")
         directory_fd = self._tree.make_directories(parent, *target.remote.ownership.of_directories)
         try:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
+            if target.path != target.store_path or fetch.expected is None:  # a check could not, or would not, ask for it
+                note_digest(fetch.fd, digest)
             self.drop_sidecar(target.path)
             self._staging.place(fetch.staged_name, directory_fd, name)
             stat = os.fstat(fetch.fd)
         finally:
             os.close(directory_fd)
-        assert fetch.fingerprint is not None
         self._index.entries.put(
             stat.st_ino,
             Entry(
@@ -76,7 +78,7 @@ class CachedCopies:
                 stat.st_size,
                 stat.st_mtime_ns,
                 stat.st_ctime_ns,
-                fetch.fingerprint.digest,
+                digest,
                 [CachedName(target.path, info.etag, info.modified_ns)],
                 verified_run=self._index.run,
                 used_ns=time.time_ns(),

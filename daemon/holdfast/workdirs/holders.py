@@ -93,11 +93,6 @@ def number_here(pid: int, namespace: int) -> int:
     )
 
 
-def boot_id() -> bytes:
-    """Return the id of this boot; numbers and start times of processes are valid within one boot."""
-    return (_PROC / "sys/kernel/random/boot_id").read_bytes().strip()
-
-
 def _started(pid: int) -> int:
     """Return when a process started. Fields are counted after the program's name, which may contain anything."""
     return int((_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[_STARTED_FIELD - 3])

@@ -29,7 +29,8 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
-from holdfast.workdirs.holders import Process, boot_id, number_here
+from holdfast.processes import boot_id
+from holdfast.workdirs.holders import Process, number_here
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import WorkdirTree

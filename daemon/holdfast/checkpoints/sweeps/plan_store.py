@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
 from holdfast.errors import PlanError, PlanOutdatedError
+from holdfast.whole_file import new_name, write_whole
 
 _KEPT_PLANS = 200
 _LONGEST_WRITE_SECONDS = 86_400.0
@@ -101,7 +102,7 @@ class PlanStore:
     def _remove_left_overs(self) -> None:
         """Remove what crashes have left. What is young may be under way: in another thread, or by the job ``orphans``."""
         oldest = time.time() - _LONGEST_WRITE_SECONDS
-        for file in self._directory.glob(".new-*"):
+        for file in self._directory.glob(new_name("*")):
             with suppress(FileNotFoundError):
                 if file.stat().st_mtime < oldest:
                     file.unlink()
@@ -110,16 +111,3 @@ class PlanStore:
         if not _ID.fullmatch(plan_id):
             raise PlanError(f"{plan_id!r} is no id of a plan; 'holdfast checkpoint plans' lists those there are")
         return self._directory / f"{plan_id}.{ending}"
-
-
-def write_whole(file: Path, lines: Iterable[bytes]) -> None:
-    """Write a file, whole or not at all; a crash leaves ``.new-…`` beside it. Raises ``OSError``, and what ``lines`` do."""
-    new = file.with_name(f".new-{file.name}")
-    try:
-        with new.open("wb") as stream:
-            stream.writelines(lines)
-        new.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise

@@ -20,9 +20,10 @@ from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entry, EntryState, Index
-from holdfast.store import Tree, is_unsent
+from holdfast.store import Tree, is_unsent, noted_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZoneMap
@@ -34,7 +35,11 @@ _TRIES = 3
 
 
 class Verifier:
-    """Checks files. ``run`` serves the background queue. With ``on_first_open``, each file is hashed once per run."""
+    """Checks files. ``run`` serves the background queue.
+
+    Each file is hashed before its first use in a run; without ``on_first_open`` before its first use in a boot, because power
+    may have been cut after the daemon had ended in order, before all bytes were written out.
+    """
 
     def __init__(
         self,
@@ -59,7 +64,7 @@ class Verifier:
         self._updates = updates
         self._copies = copies
         self._events = events
-        self._on_first_open = on_first_open
+        self._since_run = index.run if on_first_open else index.first_run_of_boot
         self._limiter = trio.CapacityLimiter(_HASHING_THREADS)
         self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
 
@@ -80,7 +85,7 @@ class Verifier:
             return False
         if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
             return True
-        return entry.describes(stat) and (entry.verified_run == self._index.run or not self._on_first_open)
+        return entry.describes(stat) and entry.verified_run >= self._since_run
 
     def _may_be_another(self, entry: Entry, path: bytes) -> bool:
         return entry.state is EntryState.CLEAN and self._lacks_name(entry, path)
@@ -98,9 +103,7 @@ class Verifier:
         if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
             return True
         if fingerprint.digest != entry.digest:
-            self._copies.quarantine(
-                path, stat.st_ino, {"why": "digest", "expected": entry.digest.hex(), "found": fingerprint.digest.hex()}
-            )
+            self._quarantine(path, stat.st_ino, entry.digest, fingerprint)
             return False
         entry.verified_run = self._index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
@@ -179,8 +182,7 @@ class Verifier:
         parent, _, name = path.rpartition(b"/")
         place = self._zones.place_of(parent)
         if place is None or not place.zone.sends:
-            self.digest_soon(path)
-            return True
+            return await self._check_noted(path, fd)
         if self._policy.of(place, name).stays_here:
             return True
         if is_unsent(fd):
@@ -198,11 +200,14 @@ class Verifier:
             self._updates.mark_dirty(os.fstat(fd), path)
             return True
         fingerprint, stat = hashed
-        expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
-        same = expected.digest == fingerprint.digest if expected else stat.st_mtime_ns == info.modified_ns
-        if not same or stat.st_size != info.size_bytes:
-            self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
-            return False
+        match await trio.to_thread.run_sync(proof, fd, fingerprint, info, limiter=self._limiter):
+            case Proof.DIFFERENT:
+                self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
+                return False
+            case Proof.NONE:
+                self._copies.drop(path, stat.st_ino, same_object=True)
+                self._events.emit("unproven-dropped", path=os.fsdecode(path))
+                return False
         entry = self._entry(EntryState.CLEAN, stat, fingerprint)
         known = self._index.entries.get(stat.st_ino)
         for cached in known.names if known is not None else []:
@@ -211,6 +216,24 @@ class Verifier:
         entry.set_name(CachedName(path, info.etag, info.modified_ns))
         self._index.entries.put(stat.st_ino, entry)
         return True
+
+    async def _check_noted(self, path: bytes, fd: int) -> bool:
+        """Check a file that is compared with no store: against the digest noted when it was fetched, if it is a copy."""
+        hashed = await self._hash(fd) if noted_digest(fd) is not None else None
+        noted = noted_digest(fd)
+        if hashed is None or noted is None:  # it is no copy, or is written to meanwhile
+            self.digest_soon(path)
+            return True
+        fingerprint, stat = hashed
+        if fingerprint.digest != noted:
+            self._quarantine(path, stat.st_ino, noted, fingerprint)
+            return False
+        self._index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
+        return True
+
+    def _quarantine(self, path: bytes, inode: int, expected: bytes, found: Fingerprint) -> None:
+        reason = {"why": "digest", "expected": expected.hex(), "found": found.digest.hex()}
+        self._copies.quarantine(path, inode, reason)
 
     def _lacks_name(self, entry: Entry, path: bytes) -> bool:
         """Say whether ``path`` is a sent name that the entry lacks, because of a crash between rename and entry."""

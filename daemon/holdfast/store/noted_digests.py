@@ -1,0 +1,33 @@
+"""The digest that a copy of an object had when it was placed, noted on the file itself.
+
+It tells, when the index is lost in a power cut, whether the file's bytes had reached the disk: file systems write names,
+sizes and times of a new file before its bytes. It counts only for the time of modification that is noted with it, so it says
+nothing of a file that was changed since.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from holdfast.digest import DIGEST_BYTES
+
+_ATTRIBUTE = "user.holdfast.digest"
+_NOTED = struct.Struct(f"<q{DIGEST_BYTES}s")
+
+
+def note_digest(fd: int, digest: bytes) -> None:
+    """Note the digest of the file as it is now. Raises ``OSError``."""
+    os.setxattr(fd, _ATTRIBUTE, _NOTED.pack(os.fstat(fd).st_mtime_ns, digest))
+
+
+def noted_digest(fd: int) -> bytes | None:
+    """Return the noted digest if it is of the file as it is now, by its time of modification. Raises ``OSError``."""
+    try:
+        mtime_ns, digest = _NOTED.unpack(os.getxattr(fd, _ATTRIBUTE))
+    except (OSError, struct.error) as problem:
+        if isinstance(problem, struct.error) or problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return None
+        raise
+    return bytes(digest) if mtime_ns == os.fstat(fd).st_mtime_ns else None

@@ -1,0 +1,32 @@
+"""Power cuts at random moments under load: nothing acknowledged is lost, and no byte is served that nobody has written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.power_cuts import PowerCuts
+
+CUTS = int(os.environ.get("HOLDFAST_TEST_CUTS", "6"))
+SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_power_cut_loses_nothing_acknowledged_and_spoils_nothing(kind: str, workspace: Path) -> None:
+    if shutil.which(f"mkfs.{kind}") is None:
+        pytest.skip(f"needs mkfs.{kind}")
+    test = PowerCuts(kind, workspace, SEED)
+    problems = []
+    for cut in test.collect(CUTS):
+        problems += (test.check_after_another if cut.number % 3 == 2 else test.check)(cut)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_what_an_orderly_stop_had_not_written_out_is_not_served_either(workspace: Path, *, verifies: bool) -> None:
+    test = PowerCuts("ext4", workspace, SEED, integrity__verify_on_first_open=verifies)
+    assert not test.check(test.cut_after_an_orderly_stop())
