@@ -37,8 +37,8 @@ _TRIES = 3
 class Verifier:
     """Checks files. ``run`` serves the background queue.
 
-    Each file is hashed before its first use in a run; without ``on_first_open`` before its first use in a boot, because power
-    may have been cut after the daemon had ended in order, before all bytes were written out.
+    Each file is hashed before its first use in a run; without ``on_first_open`` before its first use in a boot, because
+    power may have been cut after the daemon had ended in order, before all bytes were written out.
     """
 
     def __init__(
