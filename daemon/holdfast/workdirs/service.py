@@ -37,6 +37,9 @@ from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
+_SLICE_SECONDS = 0.01
+"""How long many directories are dealt with before others have their turn."""
+_TOLD_AT_ONCE = 3
 _TRANSIENT = (OSError, IndexFullError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 _log = logging.getLogger("holdfast.workdirs")
@@ -204,22 +207,27 @@ class Workdirs:
     async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
         with scope:
             await process.wait_end()
-            while problems := self._note_end(process):
+            while problems := await self._note_end(process):
                 _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
                 await trio.sleep(_RETRY_SECONDS)
         if self._watched.get(process) is scope:
             del self._watched[process]
 
-    def _note_end(self, process: Process) -> list[str]:
-        """Record for all directories of an ended process that it is gone; return the errors."""
+    async def _note_end(self, process: Process) -> list[str]:
+        """Record for all directories of an ended process that it is gone; return the first errors."""
         problems = []
-        for path, record in self._records.all():
+        until = time.monotonic() + _SLICE_SECONDS
+        for path in [path for path, record in self._records.all() if _process_of(record) == process]:
+            if time.monotonic() > until:
+                await trio.lowlevel.checkpoint()
+                until = time.monotonic() + _SLICE_SECONDS
+            record = self._records.get(path)
             try:
-                if _process_of(record) == process:
+                if record is not None and _process_of(record) == process:
                     self._process_gone(path, record)
             except _TRANSIENT as problem:
                 problems.append(f"{os.fsdecode(path)}: {problem}")
-        return problems
+        return problems[:_TOLD_AT_ONCE]
 
     def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
         """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
@@ -311,8 +319,11 @@ class Workdirs:
 
     async def _expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
-        now = time.time()
-        due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
+        now, due = time.time(), math.inf
+        left = [path for path, _ in self._records.all()]
+        while left:
+            due = min(due, self._expire_some(left, now))
+            await trio.lowlevel.checkpoint()
         self._unwatch_others()
         try:
             await self._tree.invalidate_kernel()
@@ -323,6 +334,20 @@ class Workdirs:
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)
             return now + _RETRY_SECONDS
+        return due
+
+    def _expire_some(self, left: list[bytes], now: float) -> float:
+        """Take paths from the end of ``left``, for a moment; remove what is due, return when the next one is.
+
+        A user can have thousands of directories, which are all due at once.
+        """
+        until, due = time.monotonic() + _SLICE_SECONDS, math.inf
+        with self._tree.one_step():
+            while left and time.monotonic() < until:
+                path = left.pop()
+                record = self._records.get(path)
+                if record is not None:
+                    due = min(due, self._expire(path, record, now))
         return due
 
     def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:

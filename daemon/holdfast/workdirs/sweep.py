@@ -84,9 +84,10 @@ class WorkdirSweeps:
 
     async def _remove(self, header: Header, group: list[Item]) -> list[Item]:
         """Remove the items that still exist; return them."""
-        removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
+        with self._tree.one_step():
+            removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
         await self._tree.invalidate_kernel()
-        await trio.to_thread.run_sync(self._parts.store.trash.empty)
+        await self._tree.empty_trash()
         return removed
 
     def _remove_one(self, path: bytes) -> bool:
