@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from holdfast.control.messages import SweepRequest
 from holdfast.errors import HoldfastError
@@ -15,6 +18,7 @@ from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY
 
 _DIRECTORIES = 1500
+_REMOVALS = 60
 _GARBAGE = "spark-00000000-0000-4000-8000-000000000000"
 
 
@@ -79,3 +83,89 @@ def test_names_that_are_swapped_while_a_directory_is_emptied_lead_nowhere_else(n
         client.release("driver", "m")
     wait_until(lambda: not [name for name in os.listdir(node.store / "trash") if not name.startswith("aside")])
     assert node.status().pid == node.pid
+
+
+def test_expiry_goes_on_under_a_user_who_works_against_it(make_node: NodeFactory, workspace: Path) -> None:
+    """Gain: root deletes what Mallory's links lead to, the trash fills for ever, or nothing expires any more."""
+    node = make_node(workdirs__retain_seconds=0).start()
+    outside, alices, elsewhere = workspace / "outside", node.work / "alices", node.work / "elsewhere"
+    targets = [outside, alices, Path("../../alices"), Path("/etc")]
+    (outside / "tree").mkdir(parents=True)
+    (outside / "tree/file").touch()
+
+    def lays_out() -> None:
+        (alices / "tree").mkdir(parents=True)
+        (alices / "tree/file").touch()
+
+    def leaves(home: Path, number: int) -> None:
+        (home / "a/b/c").mkdir(parents=True)
+        (home / "a/file").write_text("Mallory's")
+        os.link(home / "a/file", elsewhere / f"link-{number}")
+        for name in ("tmp", "rocksdb"):
+            (home / name).rename(home / f"a/{name}")
+            (home / name).symlink_to(targets[number % len(targets)])
+        if number % 3 == 0:
+            (home / "a/b").chmod(0)
+            home.chmod(0)
+
+    def works(number: int) -> None:
+        home = node.work / f"driver_{number % 4}"
+        child = os.fork()
+        if child == 0:
+            with suppress(OSError):
+                home.mkdir()
+                leaves(home, number)
+            os._exit(0)
+        with suppress(OSError), (elsewhere / f"link-{number - 1}").open("r+") as kept:
+            os.chdir(home / "a")
+            kept.write("still")
+        os.waitpid(child, 0)
+        for target in targets:
+            for attempt in (
+                lambda: (home / "a/b").rename(elsewhere / "b"),
+                lambda: (elsewhere / "b").rename(home / "a/b"),
+                lambda: home.rename(elsewhere / "home"),
+                lambda: (home / "a").rename(home / "z"),
+                lambda target=target: (home / "a").symlink_to(target),  # type: ignore[misc]
+                lambda: Path("here").mkdir(),
+                lambda: Path("here/file").write_text("without a name"),
+                lambda: (home / "a").unlink(),
+            ):
+                with suppress(OSError):
+                    attempt()
+        for number_before in (number - 2, number - 3):
+            (elsewhere / f"link-{number_before}").unlink(missing_ok=True)
+
+    ALICE.do(lays_out)
+    MALLORY.do(elsewhere.mkdir)
+    watched = [outside, outside / "tree", outside / "tree/file", alices, alices / "tree/file", Path("/etc")]
+    before = [path.lstat() for path in watched]
+    with attacking(MALLORY, works):
+        wait_until(lambda: len(node.events("workdir-removed")) >= _REMOVALS)
+    assert [(found.st_uid, found.st_mode, found.st_mtime_ns) for found in (path.lstat() for path in watched)] == [
+        (found.st_uid, found.st_mode, found.st_mtime_ns) for found in before
+    ]
+    wait_until(lambda: not [name for name in os.listdir(node.work) if name.startswith("driver_")])
+    wait_until(lambda: not os.listdir(node.store / "trash"))
+    assert node.status().pid == node.pid
+
+
+def test_what_can_not_be_removed_is_told_and_tried_again(make_node: NodeFactory) -> None:
+    """Gain: a directory that never goes, and nobody knows. Root's ``chattr +i`` stands for a fault of the disk."""
+    node = make_node(workdirs__retain_seconds=0).start()
+    MALLORY.do((node.work / "plain").mkdir)
+    backing = node.backing(node.work / "plain").with_name("driver_m")
+    with subprocess.Popen(["sleep", "infinity"]) as holder:
+        try:
+            with node.client() as client:
+                client.acquire("driver", "m", holder.pid, MALLORY.uid, MALLORY.gid)
+            if subprocess.run(["chattr", "+i", backing], check=False).returncode:
+                pytest.skip("the disk knows no immutable directories")
+        finally:
+            holder.kill()
+    try:
+        told = node.wait_event("not-deleted")
+    finally:
+        subprocess.run(["chattr", "-i", backing], check=True)
+    assert told["path"] == "work/driver_m"
+    wait_until(lambda: not backing.exists())

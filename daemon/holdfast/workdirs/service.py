@@ -69,6 +69,8 @@ class Workdirs:
         self._watched: dict[Process, trio.CancelScope] = {}
         self._removed: list[tuple[bytes, int]] = []
         """Paths of removed directories that the kernel may still know, and the uids of their owners."""
+        self._not_removed: set[bytes] = set()
+        """Paths of directories that are due, whose removal fails."""
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -251,7 +253,7 @@ class Workdirs:
         """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
         record = self._records.get(path)
         if record is not None and not self._tree.exists(path):
-            self._records.discard(path)
+            self._discard(path)
             return None
         return record
 
@@ -354,7 +356,7 @@ class Workdirs:
         """Remove a directory after its retention time; return when it must be checked again."""
         try:
             if not self._tree.exists(path):
-                self._records.discard(path)
+                self._discard(path)
                 return math.inf
             if not record.released_seconds or self._holder(path, record) is not None:
                 return math.inf
@@ -362,19 +364,29 @@ class Workdirs:
             if expires > now:
                 return expires
             self._remove(path)
-        except _TRANSIENT as problem:
-            _log.warning("can't see yet whether %s must go: %s", os.fsdecode(path), problem)
-            return now + _RETRY_SECONDS
         except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
-            _log.warning("%s is left alone, its removal fails", os.fsdecode(path), exc_info=True)
-            self._events.emit("not-deleted", path=os.fsdecode(path), problem=repr(problem))
+            self._tell_once(path, problem)
+            return now + _RETRY_SECONDS
         return math.inf
 
     def _remove(self, path: bytes) -> None:
         owner = self._tree.owner(path)
         self._tree.remove(path)
         self._removed.append((path, owner))
+        self._discard(path)
+
+    def _discard(self, path: bytes) -> None:
+        """Forget a directory that is gone."""
         self._records.discard(path)
+        self._not_removed.discard(path)
+
+    def _tell_once(self, path: bytes, problem: Exception) -> None:
+        """Tell of a directory that is due and can't be removed. It is tried again, silently."""
+        if path not in self._not_removed:
+            self._not_removed.add(path)
+            is_fault = not isinstance(problem, _TRANSIENT)
+            _log.warning("can't remove %s yet: %s", os.fsdecode(path), problem, exc_info=problem if is_fault else None)
+            self._events.emit("not-deleted", path=os.fsdecode(path), problem=str(problem) or repr(problem))
 
     def _retain_seconds(self, role: str) -> float:
         return self._config.role(role).retain_seconds
