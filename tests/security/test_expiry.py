@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def test_expiry_goes_on_under_a_user_who_works_against_it(make_node: NodeFactory
                 lambda: (elsewhere / "b").rename(home / "a/b"),
                 lambda: home.rename(elsewhere / "home"),
                 lambda: (home / "a").rename(home / "z"),
-                lambda target=target: (home / "a").symlink_to(target),  # type: ignore[misc]
+                lambda target=target: (home / "a").symlink_to(target),
                 lambda: Path("here").mkdir(),
                 lambda: Path("here/file").write_text("without a name"),
                 lambda: (home / "a").unlink(),
@@ -169,3 +170,27 @@ def test_what_can_not_be_removed_is_told_and_tried_again(make_node: NodeFactory)
         subprocess.run(["chattr", "-i", backing], check=True)
     assert told["path"] == "work/driver_m"
     wait_until(lambda: not backing.exists())
+
+
+def test_names_that_can_not_be_removed_keep_nobody_elses_from_being_swept(node: Node) -> None:
+    """Gain: the garbage of all users stays. Root's ``chattr +i`` stands for what makes a removal fail."""
+
+    def leaves(name: str) -> None:
+        (node.work / name).mkdir()
+        (node.work / name / "tmp" / _GARBAGE).mkdir()
+
+    for user, name in ((MALLORY, "driver_m"), (ALICE, "driver_z")):
+        user.do(partial(leaves, name))
+        node.wait_event("workdir-released", path=f"work/{name}")
+    stuck = node.backing(node.work / "driver_m/tmp")
+    if subprocess.run(["chattr", "+i", stuck], check=False).returncode:
+        pytest.skip("the disk knows no immutable directories")
+    try:
+        with node.client() as client:
+            plan = client.plan_sweep(SweepRequest(str(node.work), grace_seconds=0))
+            *_, done = client.execute(plan.id)
+    finally:
+        subprocess.run(["chattr", "-i", stuck], check=True)
+    assert (done.removed, done.in_use) == (1, 1)
+    assert not (node.work / "driver_z/tmp" / _GARBAGE).exists()
+    assert node.wait_event("not-deleted")["path"] == f"work/driver_m/tmp/{_GARBAGE}"
