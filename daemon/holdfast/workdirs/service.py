@@ -38,6 +38,9 @@ from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
+_SLICE_SECONDS = 0.01
+"""How long many directories are dealt with before others have their turn."""
+_TOLD_AT_ONCE = 3
 _TRANSIENT = (OSError, IndexFullError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 _log = logging.getLogger("holdfast.workdirs")
@@ -67,6 +70,8 @@ class Workdirs:
         self._watched: dict[Process, trio.CancelScope] = {}
         self._removed: list[tuple[bytes, int]] = []
         """Paths of removed directories that the kernel may still know, and the uids of their owners."""
+        self._not_removed: set[bytes] = set()
+        """Paths of directories that are due, whose removal fails."""
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -205,22 +210,27 @@ class Workdirs:
     async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
         with scope:
             await process.wait_end()
-            while problems := self._note_end(process):
+            while problems := await self._note_end(process):
                 _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
                 await trio.sleep(_RETRY_SECONDS)
         if self._watched.get(process) is scope:
             del self._watched[process]
 
-    def _note_end(self, process: Process) -> list[str]:
-        """Record for all directories of an ended process that it is gone; return the errors."""
+    async def _note_end(self, process: Process) -> list[str]:
+        """Record for all directories of an ended process that it is gone; return the first errors."""
         problems = []
-        for path, record in self._records.all():
+        until = time.monotonic() + _SLICE_SECONDS
+        for path in [path for path, record in self._records.all() if _process_of(record) == process]:
+            if time.monotonic() > until:
+                await trio.lowlevel.checkpoint()
+                until = time.monotonic() + _SLICE_SECONDS
+            record = self._records.get(path)
             try:
-                if _process_of(record) == process:
+                if record is not None and _process_of(record) == process:
                     self._process_gone(path, record)
             except _TRANSIENT as problem:
                 problems.append(f"{os.fsdecode(path)}: {problem}")
-        return problems
+        return problems[:_TOLD_AT_ONCE]
 
     def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
         """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
@@ -244,7 +254,7 @@ class Workdirs:
         """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
         record = self._records.get(path)
         if record is not None and not self._tree.exists(path):
-            self._records.discard(path)
+            self._discard(path)
             return None
         return record
 
@@ -312,8 +322,11 @@ class Workdirs:
 
     async def _expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
-        now = time.time()
-        due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
+        now, due = time.time(), math.inf
+        left = [path for path, _ in self._records.all()]
+        while left:
+            due = min(due, self._expire_some(left, now))
+            await trio.lowlevel.checkpoint()
         self._unwatch_others()
         try:
             await self._tree.invalidate_kernel()
@@ -326,11 +339,25 @@ class Workdirs:
             return now + _RETRY_SECONDS
         return due
 
+    def _expire_some(self, left: list[bytes], now: float) -> float:
+        """Take paths from the end of ``left``, for a moment; remove what is due, return when the next one is.
+
+        A user can have thousands of directories, which are all due at once.
+        """
+        until, due = time.monotonic() + _SLICE_SECONDS, math.inf
+        with self._tree.one_step():
+            while left and time.monotonic() < until:
+                path = left.pop()
+                record = self._records.get(path)
+                if record is not None:
+                    due = min(due, self._expire(path, record, now))
+        return due
+
     def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
         """Remove a directory after its retention time; return when it must be checked again."""
         try:
             if not self._tree.exists(path):
-                self._records.discard(path)
+                self._discard(path)
                 return math.inf
             if not record.released_seconds or self._holder(path, record) is not None:
                 return math.inf
@@ -338,19 +365,29 @@ class Workdirs:
             if expires > now:
                 return expires
             self._remove(path)
-        except _TRANSIENT as problem:
-            _log.warning("can't see yet whether %s must go: %s", os.fsdecode(path), problem)
-            return now + _RETRY_SECONDS
         except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
-            _log.warning("%s is left alone, its removal fails", os.fsdecode(path), exc_info=True)
-            self._events.emit("not-deleted", path=os.fsdecode(path), problem=repr(problem))
+            self._tell_once(path, problem)
+            return now + _RETRY_SECONDS
         return math.inf
 
     def _remove(self, path: bytes) -> None:
         owner = self._tree.owner(path)
         self._tree.remove(path)
         self._removed.append((path, owner))
+        self._discard(path)
+
+    def _discard(self, path: bytes) -> None:
+        """Forget a directory that is gone."""
         self._records.discard(path)
+        self._not_removed.discard(path)
+
+    def _tell_once(self, path: bytes, problem: Exception) -> None:
+        """Tell of a directory that is due and can't be removed. It is tried again, silently."""
+        if path not in self._not_removed:
+            self._not_removed.add(path)
+            is_fault = not isinstance(problem, _TRANSIENT)
+            _log.warning("can't remove %s yet: %s", os.fsdecode(path), problem, exc_info=problem if is_fault else None)
+            self._events.emit("not-deleted", path=os.fsdecode(path), problem=str(problem) or repr(problem))
 
     def _retain_seconds(self, role: str) -> float:
         return self._config.role(role).retain_seconds

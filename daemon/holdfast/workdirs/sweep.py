@@ -78,24 +78,38 @@ class WorkdirSweeps:
             execution.begin(items)
             left = iter(items)
             while group := list(islice(left, _IN_ONE_GO)):
-                removed = await self._remove(header, group)
-                yield execution.removed(removed, gone=len(group) - len(removed))
+                removed, left_over = await self._remove(header, group)
+                gone = len(group) - len(removed) - left_over
+                yield execution.removed(removed, gone=gone, in_use=left_over)
             yield execution.done()
 
-    async def _remove(self, header: Header, group: list[Item]) -> list[Item]:
-        """Remove the items that still exist; return them."""
-        removed = [item for item in group if self._remove_one(_joined(header.zone, header.root, item.name))]
+    async def _remove(self, header: Header, group: list[Item]) -> tuple[list[Item], int]:
+        """Remove the items that still exist; return them, and how many others can't be removed."""
+        removed = []
+        failures: list[tuple[bytes, OSError]] = []
+        with self._tree.one_step():
+            for item in group:
+                path = _joined(header.zone, header.root, item.name)
+                try:
+                    if self._remove_one(path):
+                        removed.append(item)
+                except OSError as problem:  # one user's names must not keep those of all others from being swept
+                    failures.append((path, problem))
+        if failures:
+            path, failure = failures[0]
+            self._parts.events.emit("not-deleted", path=os.fsdecode(path), problem=str(failure), times=len(failures))
         await self._tree.invalidate_kernel()
-        await trio.to_thread.run_sync(self._parts.store.trash.empty)
-        return removed
+        await self._tree.empty_trash()
+        return removed, len(failures)
 
     def _remove_one(self, path: bytes) -> bool:
+        """Remove a file or directory; False if its owner was faster, who may have put something else on the way."""
         try:
             if self._tree.exists(path):
                 self._tree.remove(path)
             else:
                 self._tree.drop(path)
-        except FileNotFoundError:  # its owner was faster
+        except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 

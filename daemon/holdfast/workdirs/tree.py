@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -36,6 +38,8 @@ class WorkdirTree:
         self._pending: list[tuple[int, bytes]] = []
         self._half_trashed: list[Node] = []
         """Files with one name in the trash and another in the tree."""
+        self._has_removed = False
+        """Directories were removed in this step, and names in them are not forgotten yet."""
 
     async def invalidate_kernel(self) -> None:
         """Return when the kernel has dropped everything that the changes so far have made wrong.
@@ -63,6 +67,16 @@ class WorkdirTree:
         self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
         await self.invalidate_kernel()
 
+    @contextmanager
+    def one_step(self) -> Iterator[None]:
+        """All removals inside cost one look at every node. Nothing inside may wait."""
+        try:
+            yield
+        finally:
+            if self._has_removed:
+                self._has_removed = False
+                self._half_trashed += self._invalidation.forget_removed()
+
     def prepare(self, path: bytes, owner: tuple[int, int], *, is_found: bool = True) -> None:
         """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts.
 
@@ -81,11 +95,12 @@ class WorkdirTree:
         try:
             if self._is_root and is_found:
                 ownership.check(path, fd, owner[0])
-            for child in SKELETON:
-                if child in VOLATILE:
-                    self._empty(fd, path, child)
-                self._make(fd, path, child, owner)
-            self._make_lease(path, fd)
+            with self.one_step():
+                for child in SKELETON:
+                    if child in VOLATILE:
+                        self._empty(fd, path, child)
+                    self._make(fd, path, child, owner)
+                self._make_lease(path, fd)
         finally:
             os.close(fd)
         self._marks.uncover_below(path)
@@ -102,9 +117,10 @@ class WorkdirTree:
         fd = self._tree.open_directory(path)
         try:
             before = os.stat(fd).st_uid
-            for name in ownership.strangers(fd, before, owner[0]):
-                self._invalidate_later(path, name)
-                self._move_to_trash(fd, path, name)
+            with self.one_step():
+                for name in ownership.strangers(fd, before, owner[0]):
+                    self._invalidate_later(path, name)
+                    self._move_to_trash(fd, path, name)
             try:
                 await self._give(path, fd, before, owner)
             except BaseException:
@@ -138,7 +154,7 @@ class WorkdirTree:
         self._invalidation.attributes_changed(self._nodes.id_of(inode))
 
     def remove(self, path: bytes) -> None:
-        """Remove the directory at ``path`` with everything in it."""
+        """Remove the directory at ``path`` with everything in it. Call it in ``one_step``."""
         base, _, name = path.rpartition(b"/")
         self._invalidate_later(base, name)  # first, so that an error in between can't leave the name with the kernel
         base_fd = self._tree.open_directory(base)
@@ -240,7 +256,8 @@ class WorkdirTree:
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._trash.throw(parent_fd, name)
-        self._half_trashed += self._invalidation.directory_removed(parent + b"/" + name, inode)
+        self._has_removed = True
+        self._invalidation.directory_removed(parent + b"/" + name, inode)
 
     def _invalidate_later(self, parent: bytes, name: bytes) -> None:
         """Queue an invalidation of a name, which the kernel may know as missing or as another entry."""

@@ -93,13 +93,16 @@ class Invalidation:
             if keeps_name:
                 nodes.to_path(node, path)
 
-    def directory_removed(self, path: bytes, inode: int) -> list[Node]:
-        """A directory was removed with everything in it. Open files in it stay usable without a name.
-
-        Returns those of its files that have names elsewhere, which are now their only ones.
-        """
+    def directory_removed(self, path: bytes, inode: int) -> None:
+        """A directory was removed with everything in it. Call ``forget_removed`` before the next await."""
         self.file_left(path, inode, same_object=False)
         self._directories.renamed()
+
+    def forget_removed(self) -> list[Node]:
+        """Forget all names in removed directories, by one look at every node. Open files in them stay usable without a name.
+
+        Returns those files that have names elsewhere, which are now their only ones.
+        """
         return [node for node in self._drop_dead_names() if node.is_named]
 
     def file_corrupt(self, inode: int) -> None:
