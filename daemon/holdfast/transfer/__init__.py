@@ -2,6 +2,7 @@
 
 from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
+from holdfast.transfer.fair_slots import ASKING_USER
 from holdfast.transfer.fetch import Fetcher
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
 from holdfast.transfer.partial_fetch import PartialFetch
@@ -10,6 +11,7 @@ from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader
 
 __all__ = [
+    "ASKING_USER",
     "CachedCopies",
     "CachedListing",
     "CopyListener",
