@@ -8,6 +8,7 @@ from holdfast.digest.hashing import (
     digest_of,
     fingerprint_of_buffer,
     fingerprint_of_file,
+    is_hollow,
     position_of,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "digest_of",
     "fingerprint_of_buffer",
     "fingerprint_of_file",
+    "is_hollow",
     "position_of",
 ]
