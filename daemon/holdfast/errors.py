@@ -217,6 +217,13 @@ class PlanOutdatedError(HoldfastError):
     code = "plan-outdated"
 
 
+class HollowFileError(HoldfastError):
+    """A file has so many bytes that were never written that hashing and sending them is refused."""
+
+    errno = _errno.EFBIG
+    code = "hollow-file"
+
+
 class CheckpointError(HoldfastError):
     """An invalid operation on a checkpoint: a name that leads elsewhere, a restore before the commit."""
 

@@ -136,7 +136,7 @@ def test_spoilt_tables_of_a_session_are_refused(tmp_path: Path) -> None:
     area.begin()
     tables = area.open_tables()
     for number in range(40):
-        tables.opens.count(tables.opens.add(number + 5, number, writes=True, exclusive=False), 1, number)
+        tables.opens.count(tables.opens.add(number + 5, number, writes=True, exclusive=False, uid=number), 1, number)
         tables.unlinks.note(number + 1, is_last=True)
     tables.close()
     area.sign(Identity(mountpoint="/m", asked_for="/m", device=5, store="x"))

@@ -129,6 +129,36 @@ def test_a_limit_that_is_set_holds(make_node: NodeFactory) -> None:
         os.open(node.work / f"root-{number}", os.O_CREAT | os.O_RDWR)
 
 
+def test_what_a_user_has_open_counts_for_the_next_daemon_too(make_node: NodeFactory) -> None:
+    """Gain: with each restart of the daemon, as many files more, until nobody else opens any."""
+    node = make_node(limits__open_files_per_user=10)
+    node.supervised = True
+    node.start()
+    home = node.work / "mallorys"
+
+    def opens() -> None:
+        home.mkdir()
+        assert _opened_in(home, 20) == 10
+
+    def opens_more() -> None:
+        assert _opened_in(node.work, 20) == 0
+
+    def is_free() -> bool:
+        try:
+            MALLORY.do(lambda: os.close(os.open(node.work / "free", os.O_CREAT | os.O_RDWR)))
+        except AssertionError:
+            return False
+        return True
+
+    with meanwhile(MALLORY, opens, node.work / "mallory-has-all"):
+        for _ in range(2):
+            node.kill_daemon()
+            wait_until(node.answers)
+            MALLORY.do(opens_more)
+            ALICE.do((node.work / "alices").touch)
+    wait_until(is_free)
+
+
 def test_a_user_who_waits_for_a_far_store_in_all_threads_leaves_others_their_turn(
     make_node: NodeFactory, s3_moto: S3Server
 ) -> None:

@@ -193,3 +193,18 @@ def test_an_object_without_metadata_or_of_another_algorithm_has_no_fingerprint()
     assert Fingerprint.from_metadata({}, 5) is None
     assert Fingerprint.from_metadata({METADATA_DIGEST: f"sha-256:{A_DIGEST.hex()}"}, 5) is None
     assert Fingerprint.from_metadata({METADATA_DIGEST: f"xxh3-128:{A_DIGEST.hex()[:-2]}"}, 5) is None
+
+
+def test_a_file_that_grows_meanwhile_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads, preadv = tmp_path / "file", list[int](), os.preadv
+    path.write_bytes(b"x" * 100)
+
+    def grows(fd: int, buffers: list[memoryview], offset: int) -> int:
+        os.truncate(path, 2**43)
+        reads.append(offset)
+        assert len(reads) < 10
+        return preadv(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", grows)
+    with path.open("rb") as file:
+        assert fingerprint_of_file(file.fileno()) != fingerprint_of_buffer(b"x" * 100)

@@ -16,6 +16,7 @@ from trio.testing import MockClock
 from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.remotes import Remote
 from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader
@@ -47,7 +48,7 @@ class Behind:
             counters=self.counters,
             clock=lambda: 0.0,
         )
-        self.uploader = Uploader(SINGLE_PUT_LIMIT_BYTES, "node", self.counters)
+        self.uploader = Uploader(SINGLE_PUT_LIMIT_BYTES, "node", HashingThreads(), self.counters)
 
     async def send(self, path: Path, key: str, *, create_only: bool) -> str:
         """Upload a file; return its etag."""

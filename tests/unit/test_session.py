@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import array
+import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +58,7 @@ def test_an_area_of_another_version_is_refused(text: str, area: SessionArea) -> 
 
 def test_what_was_left_unsigned_counts_for_nothing(area: SessionArea) -> None:
     tables = area.open_tables()
-    tables.opens.count(tables.opens.add(7, 1, writes=True, exclusive=False), 1, 5)
+    tables.opens.count(tables.opens.add(7, 1, writes=True, exclusive=False, uid=0), 1, 5)
     tables.close()
     assert area.read() is None
     area.begin()
@@ -101,7 +104,8 @@ def test_a_place_where_no_area_can_be_is_named(tmp_path: Path) -> None:
 
 def test_open_files_are_found_again(tmp_path: Path) -> None:
     table = OpenTable(tmp_path / "opens")
-    first, second = table.add(7, 3, writes=False, exclusive=True), table.add(8, 0, writes=True, exclusive=False)
+    first = table.add(7, 3, writes=False, exclusive=True, uid=2**32 - 2)
+    second = table.add(8, 0, writes=True, exclusive=False, uid=0)
     table.count(first, 2, 100)
     table.count(first, -1, 101)
     table.note_writes(first)
@@ -110,20 +114,23 @@ def test_open_files_are_found_again(tmp_path: Path) -> None:
     table = OpenTable(tmp_path / "opens")
     mark = version_mark("etag")
     assert mark not in (0, version_mark("another"))
-    assert list(table.records()) == [OpenRecord(first, 7, 1, 3, True, True), OpenRecord(second, 8, 0, 0, True, False, mark)]
+    assert list(table.records()) == [
+        OpenRecord(first, 7, 1, 3, True, True, uid=2**32 - 2),
+        OpenRecord(second, 8, 0, 0, True, False, mark),
+    ]
     assert table.numbers() == {101}
     table.close()
 
 
 def test_a_freed_slot_is_used_again_and_keeps_its_number_until_then(tmp_path: Path) -> None:
     table = OpenTable(tmp_path / "opens")
-    slot = table.add(7, 3, writes=True, exclusive=True)
+    slot = table.add(7, 3, writes=True, exclusive=True, uid=0)
     table.count(slot, 1, 100)
     table.count(slot, -1, 101)
     table.free(slot)
     assert list(table.records()) == []
     assert table.numbers() == {101}
-    assert table.add(9, 0, writes=False, exclusive=False) == slot
+    assert table.add(9, 0, writes=False, exclusive=False, uid=0) == slot
     assert list(table.records()) == [OpenRecord(slot, 9, 0, 0, False, False)]
     assert table.numbers() == set()
     table.close()
@@ -131,7 +138,7 @@ def test_a_freed_slot_is_used_again_and_keeps_its_number_until_then(tmp_path: Pa
 
 def test_the_table_grows_and_keeps_what_is_in_it(tmp_path: Path) -> None:
     table = OpenTable(tmp_path / "opens")
-    slots = [table.add(node_id, 0, writes=False, exclusive=False) for node_id in range(1, 3001)]
+    slots = [table.add(node_id, 0, writes=False, exclusive=False, uid=0) for node_id in range(1, 3001)]
     assert len(set(slots)) == 3000
     table.close()
     table = OpenTable(tmp_path / "opens")
@@ -141,19 +148,36 @@ def test_the_table_grows_and_keeps_what_is_in_it(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_table_that_can_not_grow_goes_on_with_what_it_has(tmp_path: Path) -> None:
-    with mounted("tmpfs", tmp_path / "small", "-o", "size=64k") as small:
+    with mounted("tmpfs", tmp_path / "small", "-o", "size=128k") as small:
         table = OpenTable(small / "opens")
         ballast = small / "ballast"
-        ballast.write_bytes(bytes(32 * 1024))
-        slots = [table.add(node_id, 0, writes=False, exclusive=False) for node_id in range(1, 1025)]
+        ballast.write_bytes(bytes(64 * 1024))
+        slots = [table.add(node_id, 0, writes=False, exclusive=False, uid=0) for node_id in range(1, 1025)]
         with pytest.raises(OSError, match="No space left"):
-            table.add(1025, 0, writes=False, exclusive=False)
+            table.add(1025, 0, writes=False, exclusive=False, uid=0)
         table.count(slots[0], 1, 5)
         assert sum(record.handles for record in table.records()) == 1
         ballast.unlink()
-        assert table.add(1025, 0, writes=False, exclusive=False) not in slots
+        assert table.add(1025, 0, writes=False, exclusive=False, uid=0) not in slots
         assert len(list(table.records())) == 1025
         table.close()
+
+
+def test_a_table_without_users_is_read_and_has_them_from_then_on(tmp_path: Path) -> None:
+    slots = [7, 2 << 40 | 100, 3 | 1 << 32], [0, 1 << 40 | 101, 5], [8, 3 << 40 | 102, 0]
+    words = [int.from_bytes(b"HFOPENS1", "little"), 0, 0, *itertools.chain(*slots)]
+    (tmp_path / "opens").write_bytes(array.array("Q", words).tobytes())
+    table = OpenTable(tmp_path / "opens")
+    found = [OpenRecord(1, 7, 2, 3, True, False), OpenRecord(3, 8, 3, 0, False, False)]
+    assert list(table.records()) == found
+    assert table.numbers() == {100, 101, 102}
+    slot = table.add(9, 0, writes=False, exclusive=False, uid=5)
+    table.close()
+    table = OpenTable(tmp_path / "opens")
+    added = OpenRecord(slot, 9, 0, 0, False, False, uid=5)
+    assert sorted(table.records(), key=lambda record: record.slot) == sorted([*found, added], key=lambda record: record.slot)
+    table.close()
+    assert os.listdir(tmp_path) == ["opens"]
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:

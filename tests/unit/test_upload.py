@@ -13,7 +13,7 @@ import pytest
 from holdfast.digest import digest_of
 from holdfast.remote import RemoteStore, open_store
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import RemoteAccess, Uploader
+from holdfast.transfer import HashingThreads, RemoteAccess, Uploader
 from holdfast.transfer.remotes import Remote
 
 LIMIT_BYTES = 2**20
@@ -44,7 +44,8 @@ def file(tmp_path: Path) -> Iterator[int]:
 async def test_the_object_is_the_file(store: RemoteStore, remote: Remote, file: int, size_bytes: int) -> None:
     data = os.urandom(size_bytes)
     os.write(file, data)
-    info, fingerprint = await Uploader(LIMIT_BYTES, "node", Counters()).send(file, remote, "key", create_only=False)
+    uploader = Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters())
+    info, fingerprint = await uploader.send(file, remote, "key", create_only=False)
     assert info.size_bytes == size_bytes
     assert fingerprint.digest == digest_of(data)
     body = store.read("key", 0, size_bytes, "")
@@ -55,6 +56,6 @@ async def test_a_file_that_is_not_in_the_page_cache_is_sent_too(store: RemoteSto
     os.write(file, b"cold")
     os.fsync(file)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    info, _ = await Uploader(LIMIT_BYTES, "node", Counters()).send(file, remote, "key", create_only=False)
+    info, _ = await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters()).send(file, remote, "key", create_only=False)
     assert info.size_bytes == 4
     assert b"".join(store.read("key", 0, 4, "").buffers) == b"cold"

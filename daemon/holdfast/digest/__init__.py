@@ -9,6 +9,7 @@ from holdfast.digest.hashing import (
     digest_of,
     fingerprint_of_buffer,
     fingerprint_of_file,
+    is_hollow,
     md5_of_file,
     position_of,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "digest_of",
     "fingerprint_of_buffer",
     "fingerprint_of_file",
+    "is_hollow",
     "md5_of_file",
     "position_of",
 ]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 2**20
 DIGEST_BYTES = 16
+_MOST_HOLES_BYTES = 64 * 2**30
+"""They take half a minute to hash, and cost who makes them nothing."""
+_BLOCK_BYTES = 512  # of st_blocks (stat(2))
 
 
 def digest_of(data: Buffer) -> bytes:
@@ -78,14 +81,14 @@ def fingerprint_of_file(fd: int) -> Fingerprint:
     """Return the fingerprint of the whole file ``fd``; its file position is neither used nor changed.
 
     If the file is written meanwhile, the fingerprint belongs to no version: the caller must compare size and mtime before
-    and after. Raises ``OSError``.
+    and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``.
     """
     size_bytes = os.fstat(fd).st_size
     hasher = Hasher(size_bytes)
     buffer = bytearray(min(_READ_BYTES, max(1, size_bytes)))
     view = memoryview(buffer)
     offset = 0
-    while count := os.preadv(fd, [view], offset):
+    while offset <= size_bytes and (count := os.preadv(fd, [view], offset)):
         hasher.update(view[:count])
         offset += count
     return hasher.finish()
@@ -99,6 +102,11 @@ def md5_of_file(fd: int) -> str:
         hasher.update(data)
         offset += len(data)
     return hasher.hexdigest()
+
+
+def is_hollow(stat: os.stat_result) -> bool:
+    """Say whether more than 64 GiB of a file were never written, so that to hash it would be out of proportion."""
+    return stat.st_size - stat.st_blocks * _BLOCK_BYTES > _MOST_HOLES_BYTES
 
 
 class ChunkHasher:

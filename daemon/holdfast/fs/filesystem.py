@@ -50,6 +50,7 @@ class FileSystem:
         self.xattrs = names.xattrs
         # by handle
         self.files = files.files
+        self.open_limits = files.open_limits
         self.handles = files.handles
         self.opening = files.opening
         self.read_write = files.read_write

@@ -32,7 +32,7 @@ from holdfast.index import Index
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory, free_bytes
 from holdfast.telemetry import Counters, EventLog, RareEvents
-from holdfast.transfer import CachedCopies, Fetcher, Remote, Uploader
+from holdfast.transfer import CachedCopies, Fetcher, HashingThreads, Remote, Uploader
 from holdfast.zones import NameTable, ZoneMap
 
 
@@ -104,4 +104,5 @@ class Foundation:
             events=parts.events,
             counters=parts.counters,
         )
-        self.uploader = Uploader(config.remote.single_put_limit_bytes, store.store_id, parts.counters)
+        self.hashing = HashingThreads()
+        self.uploader = Uploader(config.remote.single_put_limit_bytes, store.store_id, self.hashing, parts.counters)

@@ -59,6 +59,11 @@ class Connection:
 
         The kernel says so in SETATTR with a size, OPEN with O_TRUNC and WRITE, and, before a write of its own, in a SETATTR
         that changes nothing. Without the C module it changes the mode by itself."""
+        self.user = native.user
+        """Return the user id of the caller of the request whose handler runs, where pyfuse3 does not tell it.
+
+        Call it before the handler's first await. 0 without the C module.
+        """
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 

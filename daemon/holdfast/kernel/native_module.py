@@ -48,6 +48,9 @@ class NativeModule(Protocol):
     def drops(self) -> bool:
         """Say whether that request removes set-id bits and capabilities."""
 
+    def user(self) -> int:
+        """Return the user id of the caller of that request."""
+
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
 
@@ -96,6 +99,10 @@ class NoNativeModule:
     def drops(self) -> bool:
         """Say no."""
         return False
+
+    def user(self) -> int:
+        """Return 0: the caller is unknown, and counts as root."""
+        return 0
 
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Do nothing."""

@@ -1,15 +1,18 @@
 """Open files, as the kernel counts them: a table of fixed slots in a mapped file.
 
-A slot is three words of 64 bits. Each change is one aligned store of one word, so a daemon that is killed between any two
+A slot is four words of 64 bits. Each change is one aligned store of one word, so a daemon that is killed between any two
 of them leaves a consistent table:
 
 - the node's id; 0 while the slot is free;
 - how many handles the kernel has, and the number of the request that changed this last, so that the next daemon knows
   whether that request, if it is resent, is already counted;
-- the backing id, two flags, and a mark of the version that was read.
+- the backing id, two flags, and a mark of the version that was read;
+- the user whose limit of open files it counts against.
 
 A new slot gets its node's id, and last its first handle. A slot that has a node and no handles belongs to a file whose last
 handle was released, but whose release is not complete. A store takes about 0.1 µs, a record in LMDB 4.
+
+Slots of the format before had no user. Such a table is replaced, in one rename, when it is opened.
 """
 
 from __future__ import annotations
@@ -23,9 +26,12 @@ from pathlib import Path
 
 from holdfast.errors import TakeoverError
 
-_MAGIC = int.from_bytes(b"HFOPENS1", "little")
-_WORDS = 3
-_SLOT_BYTES = _WORDS * 8
+_MAGIC = int.from_bytes(b"HFOPENS2", "little")
+_MAGIC_WITHOUT_USERS = int.from_bytes(b"HFOPENS1", "little")
+_WORD_BYTES = 8
+_WORDS = 4
+_WORDS_WITHOUT_USERS = 3
+_SLOT_BYTES = _WORDS * _WORD_BYTES
 _FIRST_SLOTS = 1024
 _NUMBER_BITS = 40
 NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -45,7 +51,7 @@ class OpenRecord:
 
     The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
     ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
-    while it was arriving, else 0.
+    while it was arriving, else 0. ``uid``: for whom it counts (``OpenFile.charged_uid``), 0 if for nobody.
     """
 
     slot: int
@@ -55,6 +61,7 @@ class OpenRecord:
     writes: bool
     exclusive: bool
     version: int = 0
+    uid: int = 0
 
 
 def version_mark(etag: str) -> int:
@@ -66,10 +73,27 @@ def _foreign(path: Path) -> TakeoverError:
     return TakeoverError(f"{path} is no table of open files of this version")
 
 
+def _add_users(path: Path) -> None:
+    """Replace a table of the format before, if there is one, by one with the same slots, which count for nobody."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    slot_bytes = _WORDS_WITHOUT_USERS * _WORD_BYTES
+    if not data.startswith(_MAGIC_WITHOUT_USERS.to_bytes(_WORD_BYTES, "little")) or len(data) % slot_bytes:
+        return
+    slots = [data[at : at + slot_bytes] + bytes(_WORD_BYTES) for at in range(slot_bytes, len(data), slot_bytes)]
+    replacement = path.with_suffix(".new")
+    replacement.touch(0o600)
+    replacement.write_bytes(_MAGIC.to_bytes(_SLOT_BYTES, "little") + b"".join(slots))
+    replacement.rename(path)
+
+
 class OpenTable:
     """The table in the file ``path``, which is created if missing. Raises ``TakeoverError`` if it is not such a table."""
 
     def __init__(self, path: Path) -> None:
+        _add_users(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(self._fd).st_size
         if size % _SLOT_BYTES:
@@ -83,7 +107,7 @@ class OpenTable:
             raise _foreign(path)
         self._free = [slot for slot in range(self._slots, 0, -1) if not self._words[slot * _WORDS]]
 
-    def add(self, node_id: int, backing_id: int, *, writes: bool, exclusive: bool) -> int:
+    def add(self, node_id: int, backing_id: int, *, writes: bool, exclusive: bool, uid: int) -> int:
         """Return a slot for a node, without handles yet. Raises ``OSError`` if there is no memory for another one."""
         if not self._free:
             self._grow()
@@ -91,6 +115,7 @@ class OpenTable:
         at = slot * _WORDS
         self._words[at + 1] = 0
         self._words[at + 2] = backing_id | (_WRITES if writes else 0) | (_EXCLUSIVE if exclusive else 0)
+        self._words[at + 3] = uid
         self._words[at] = node_id
         return slot
 
@@ -116,11 +141,11 @@ class OpenTable:
         """Yield all slots that are in use."""
         words = self._words
         for slot in range(1, self._slots + 1):
-            node_id, counted, told = words[slot * _WORDS : slot * _WORDS + _WORDS]
+            node_id, counted, told, uid = words[slot * _WORDS : slot * _WORDS + _WORDS]
             if node_id:
                 writes, exclusive = bool(told & _WRITES), bool(told & _EXCLUSIVE)
                 handles, backing_id = counted >> _NUMBER_BITS, told & _ID_MASK
-                yield OpenRecord(slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT)
+                yield OpenRecord(slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT, uid)
 
     def numbers(self) -> set[int]:
         """Return the numbers of the requests that last changed each slot, including free ones."""

@@ -2,19 +2,23 @@
 
 from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
+from holdfast.transfer.fair_slots import ASKING_USER
 from holdfast.transfer.fetch import Fetcher
+from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
 from holdfast.transfer.store_requests import RemoteAccess
-from holdfast.transfer.upload import Uploader
+from holdfast.transfer.upload import Uploader, check_can_be_sent
 
 __all__ = [
+    "ASKING_USER",
     "CachedCopies",
     "CachedListing",
     "CopyListener",
     "Deletions",
     "Fetcher",
+    "HashingThreads",
     "KnownObject",
     "ListingCache",
     "ObjectPath",
@@ -23,4 +27,5 @@ __all__ = [
     "Remote",
     "RemoteAccess",
     "Uploader",
+    "check_can_be_sent",
 ]

@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import trio
 
 from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.retry import Retry
 
 _P = ParamSpec("_P")
@@ -46,8 +47,8 @@ class RemoteAccess:
         self.store = store
         self.health = Health()
         self._deadline_seconds = deadline_seconds
-        self._transfers = trio.CapacityLimiter(parallel)
-        self._questions = trio.CapacityLimiter(parallel)
+        self._transfers = FairSlots(parallel)
+        self._questions = FairSlots(parallel)
         self._events = events
         self._counters = counters
         self._clock = clock
@@ -116,17 +117,17 @@ class RemoteAccess:
         return Retry(self._deadline_seconds, self._random)
 
     async def _insist(
-        self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+        self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        return await self.retry().run(lambda: self._once(kind, limiter, function, *args, **kwargs))
+        return await self.retry().run(lambda: self._once(kind, slots, function, *args, **kwargs))
 
     async def _once(
-        self, kind: str, limiter: trio.CapacityLimiter, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+        self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         self._counters.requests[kind] += 1
         try:
             result = await trio.to_thread.run_sync(
-                partial(function, *args, **kwargs), limiter=limiter, abandon_on_cancel=True
+                partial(function, *args, **kwargs), limiter=cast(trio.CapacityLimiter, slots), abandon_on_cancel=True
             )
         except (RemoteUnavailableError, RemoteRefusedError) as problem:
             self._note(False, str(problem))

@@ -13,12 +13,11 @@ import os
 from functools import partial
 from pathlib import Path
 
-import trio
-
-from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file
-from holdfast.errors import ObjectExistsError
+from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
+from holdfast.errors import HollowFileError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.telemetry import Counters
+from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.put_signature import signature
 from holdfast.transfer.remotes import Remote
 
@@ -31,9 +30,10 @@ class Uploader:
     ``owner`` is the local store's id, with which this node signs its objects.
     """
 
-    def __init__(self, single_put_limit_bytes: int, owner: str, counters: Counters) -> None:
+    def __init__(self, single_put_limit_bytes: int, owner: str, hashing: HashingThreads, counters: Counters) -> None:
         self._single_put_limit_bytes = single_put_limit_bytes
         self._owner = owner
+        self._hashing = hashing
         self._counters = counters
 
     async def send(
@@ -43,12 +43,13 @@ class Uploader:
 
         If the file is written to meanwhile, the object may differ from its digest: compare mtime and size before and after,
         and send again. With ``create_only`` an existing object is replaced only if it is the version ``replaces``; for any
-        other this raises ``ObjectExistsError``. Raises ``RemoteError``.
+        other this raises ``ObjectExistsError``. Raises ``RemoteError``, and ``HollowFileError`` as ``check_can_be_sent``.
         """
+        check_can_be_sent(fd)
         signed = signature(self._owner, os.fstat(fd))
         prepared = self._prepare_at_once(fd)
         if prepared is None:
-            prepared = await trio.to_thread.run_sync(self._prepare, fd)
+            prepared = await self._hashing.run(self._prepare, fd)
         source, fingerprint = prepared
         metadata = {**fingerprint.metadata(), **signed}
         if create_only and replaces:
@@ -93,6 +94,12 @@ class Uploader:
             return UploadSource(size_bytes, path=Path(f"/proc/self/fd/{fd}")), fingerprint_of_file(fd)
         data = _read_all(fd, size_bytes)
         return UploadSource(len(data), data=data), fingerprint_of_buffer(data)
+
+
+def check_can_be_sent(fd: int) -> None:
+    """Raise ``HollowFileError`` for a file that is too large for what was written to it (``holdfast.digest.is_hollow``)."""
+    if is_hollow(os.fstat(fd)):
+        raise HollowFileError("files with more than 64 GiB that were never written are not sent to a store")
 
 
 def _read_all(fd: int, size_bytes: int) -> bytes:

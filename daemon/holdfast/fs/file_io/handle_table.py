@@ -26,7 +26,13 @@ class HandleTable:
         """Count one more handle, just before the reply to this OPEN or CREATE. ``opened`` counts it already."""
         table = self._table
         if opened.slot == 0:
-            slot = table.add(opened.node.id, opened.backing_id or 0, writes=writes, exclusive=opened.exclusive)
+            slot = table.add(
+                opened.node.id,
+                opened.backing_id or 0,
+                writes=writes,
+                exclusive=opened.exclusive,
+                uid=opened.charged_uid,
+            )
             opened.count_for_next_daemon(slot)
         elif self.is_counted(request):
             opened.uncount()

@@ -1,8 +1,8 @@
 """How many files each user may have open: every open file takes a descriptor of the daemon, of which there are so many.
 
 A file is counted for the user whose open made the descriptor, until it is closed; further handles cost nothing. Root is not
-counted, and has the descriptors that the total of all others leaves. Files taken over from an earlier daemon are counted for
-nobody.
+counted, and has the descriptors that the total of all others leaves. Files taken over from an earlier daemon count on, even
+beyond a limit that is lower now.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class OpenLimits:
     def charge(self, opened: OpenFile, uid: int) -> None:
         """Count a file that was just opened for a user who is not root. Raises as ``check``."""
         self.check(uid)
+        self.resume(opened, uid)
+
+    def resume(self, opened: OpenFile, uid: int) -> None:
+        """Count a file that an earlier daemon counted for a user who is not root, whatever the limit."""
         self._open[uid] += 1
         opened.charged_to(uid)
 

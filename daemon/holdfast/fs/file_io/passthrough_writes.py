@@ -18,6 +18,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
+from holdfast.transfer import HashingThreads
 
 _QUICK_BYTES = 64 * 1024
 """Hashing this much takes less time than a hop to a thread."""
@@ -27,12 +28,21 @@ _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 class PassthroughWrites:
     """Detects writes that bypassed the daemon."""
 
-    def __init__(self, nodes: NodeTable, entries: Entries, updates: EntryUpdates, stamps: Stamps, tree: Tree) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        entries: Entries,
+        updates: EntryUpdates,
+        stamps: Stamps,
+        tree: Tree,
+        hashing: HashingThreads,
+    ) -> None:
         self._nodes = nodes
         self._entries = entries
         self._updates = updates
         self._stamps = stamps
         self._tree = tree
+        self._hashing = hashing
 
     def expect(self, opened: OpenFile) -> None:
         """A writable handle is handed out: bytes may change at any time from now on."""
@@ -81,7 +91,7 @@ class PassthroughWrites:
         """Check the bytes of such a file against the digest of what was sent."""
         if self._may_hide_a_write(opened):
             digest = self._sent_digest(opened)
-            found = await trio.to_thread.run_sync(_digest_of, opened.fd)
+            found = await self._hashing.run(_digest_of, opened.fd)
             self._compare(opened, digest, found)
 
     def settle(self, opened: OpenFile) -> None:

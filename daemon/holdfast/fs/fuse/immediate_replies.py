@@ -24,6 +24,7 @@ from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
+from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
@@ -38,7 +39,7 @@ _Method = Callable[[int, bytes, Caller], Answer]
 class ImmediateReplies:
     """Answers requests by opcode. An instance is the callback for ``Connection.answer_directly``."""
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns) -> None:
         self._files = files
         self._nodes = base.nodes
         self._directories = base.directories
@@ -46,7 +47,7 @@ class ImmediateReplies:
         self._counters = base.parts.counters
         self._request = 0
         self._syncs = Syncs(connection.reply)
-        self._listings = ReaddirReplies(base, files, connection)
+        self._listings = ReaddirReplies(base, files, connection, turns.names)
         self._methods: dict[int, _Method] = {
             Opcode.LOOKUP: self._lookup,
             Opcode.FORGET: self._forget,
@@ -209,11 +210,12 @@ class ImmediateReplies:
 
     def _readdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, offset, size_bytes = wire_format.READ.unpack_from(body)
-        return self._listings.read(self._request, self._nodes.get(handle), offset, size_bytes)
+        return self._listings.read(self._request, caller.uid, self._nodes.get(handle), offset, size_bytes)
 
     def _readdirplus(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, offset, size_bytes = wire_format.READ.unpack_from(body)
-        return self._listings.read_with_attributes(self._request, self._nodes.get(handle), offset, size_bytes)
+        node = self._nodes.get(handle)
+        return self._listings.read_with_attributes(self._request, caller.uid, node, offset, size_bytes)
 
     def _releasedir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.listings.release(wire_format.NODE.unpack_from(body)[0])

@@ -14,7 +14,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
-from holdfast.fs.fuse.request_turns import RequestTurns
+from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
@@ -34,14 +34,14 @@ class Operations(pyfuse3.Operations):
     enable_writeback_cache = False
     enable_acl = False
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns) -> None:
         super().__init__()
         self._connection = connection
         self._files = files
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
-        self._turns = RequestTurns(base.parts.config.limits.requests_per_user, base.rare_events)
+        self._turns = turns
         self.counters: Counters = base.parts.counters
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class Operations(pyfuse3.Operations):
     @replies
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self._node(parent_inode)
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
             self._invalidation.before_attributes(found.node)
@@ -71,7 +71,7 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             made = await self._files.creation.file(parent, name, mode, flags, request, _caller(ctx), attempt)
         self._answer(request, made.handle)
         return FileInfo(fh=handle_of(made.node, reads_only=False)), _entry(self._files.lookup.new(made.node, made.stat))
@@ -86,7 +86,8 @@ class Operations(pyfuse3.Operations):
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         node, stat = self._files.making.special(parent, name, mode, rdev, _caller(ctx), attempt)
-        await self._files.send_new(node)
+        async with self._turns.commits.of(ctx.uid):
+            await self._files.send_new(node)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
@@ -98,21 +99,21 @@ class Operations(pyfuse3.Operations):
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, attempt = self._node(parent_inode), self._attempt()
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             await self._files.lookup.learn(directory, name)
         self._files.unlinking.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         directory, attempt = self._node(parent_inode), self._attempt()
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             await self._files.removing.rmdir(directory, name, attempt)
 
     @replies
@@ -126,7 +127,7 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             if not attempt.resent:
                 await self._files.lookup.learn(source, name_old)
             await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
@@ -140,7 +141,7 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             await self._files.attrs.learn(node)
         self._invalidation.before_attributes(node)
         return _attributes(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
@@ -162,7 +163,7 @@ class Operations(pyfuse3.Operations):
         if changes == Changes() and drops:  # the kernel is about to write by itself
             changes = self._files.attrs.without_privileges(node)
         self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
@@ -187,7 +188,8 @@ class Operations(pyfuse3.Operations):
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         asked = Fallocation.of(name, value)
         if asked is not None:
-            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
+            async with self._turns.data.of(ctx.uid):
+                await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
         else:
             node, attempt = self._node(inode), self._attempt()
             self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
@@ -205,7 +207,7 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self._connection.request()
         node = self._node(inode)
-        async with self._turns.of(ctx.uid):
+        async with self._turns.names.of(ctx.uid):
             handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
@@ -217,25 +219,31 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def read(self, fh: int, off: int, size: int) -> bytes | bytearray | memoryview:  # type: ignore[override]
-        return await self._files.read_write.read(self._opened(fh), off, size)
+        opened = self._opened(fh)
+        if opened.arrival is None:
+            return await self._files.read_write.read(opened, off, size)
+        async with self._turns.data.of(self._connection.user()):
+            return await self._files.read_write.read(opened, off, size)
 
     @replies
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         drops = self._drops_privileges()
-        return await self._files.read_write.write(self._opened(fh), off, buf, drop_privileges=drops)
+        opened = self._opened(fh)
+        if opened.arrival is None:
+            return await self._files.read_write.write(opened, off, buf, drop_privileges=drops)
+        async with self._turns.data.of(self._connection.user()):
+            return await self._files.read_write.write(opened, off, buf, drop_privileges=drops)
 
     @replies
     async def flush(self, fh: int) -> None:
         if not changes_nothing(fh):
-            opened = self._opened(fh)
-            async with self._turns.of(opened.charged_uid):
-                await self._files.committer.commit(opened)
+            async with self._turns.commits.of(self._connection.user()):
+                await self._files.committer.commit(self._opened(fh))
 
     @replies
     async def fsync(self, fh: int, datasync: bool) -> None:
-        opened = self._opened(fh)
-        async with self._turns.of(opened.charged_uid):
-            await self._files.committer.sync(opened, data_only=datasync)
+        async with self._turns.commits.of(self._connection.user()):
+            await self._files.committer.sync(self._opened(fh), data_only=datasync)
 
     @replies
     async def release(self, fh: int) -> None:
@@ -258,7 +266,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         node = self._node(fh)
-        await self._files.listings.prepare(node, start_id)
+        async with self._turns.names.of(self._connection.user()):
+            await self._files.listings.prepare(node, start_id)
         for name, inode, _, offset in dots(node, start_id):
             if not pyfuse3.readdir_reply(token, name, _directory_entry(inode), offset):
                 return
@@ -277,7 +286,8 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
-        await self._files.sync_directory(self._node(fh))
+        async with self._turns.commits.of(self._connection.user()):
+            await self._files.sync_directory(self._node(fh))
 
     # ------------------------------------------------------------------------------------------------------------------
 

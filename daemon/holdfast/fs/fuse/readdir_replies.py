@@ -14,6 +14,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
+from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
@@ -27,7 +28,7 @@ _Entries = Callable[[Node, int, int], bytes]
 class ReaddirReplies:
     """Directory entries in the wire format."""
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection) -> None:
+    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: RequestTurns) -> None:
         self._listings = files.listings
         self._background = files.background
         self._directories = base.directories
@@ -35,6 +36,7 @@ class ReaddirReplies:
         self._invalidation = base.invalidation
         self._counters = base.parts.counters
         self._connection = connection
+        self._turns = turns
 
     def open(self, node: Node) -> bytes:
         """Answer OPENDIR."""
@@ -42,16 +44,16 @@ class ReaddirReplies:
         flags = KEPT_LISTING if self._directories.is_ours(node) else OpenFlag.NONE
         return wire_format.opened(node.id, flags, None)
 
-    def read(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
-        """Answer READDIR. Returns True if the reply comes later."""
+    def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIR for the user ``uid``. Returns True if the reply comes later."""
         body = self._backing_entries(node, offset, size_bytes)
-        return self._later(request, node, offset, size_bytes, self._entries) if body is None else body
+        return self._later(request, uid, node, offset, size_bytes, self._entries) if body is None else body
 
-    def read_with_attributes(self, request: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+    def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
-            return self._later(request, node, offset, size_bytes, self._entries_with_attributes)
+            return self._later(request, uid, node, offset, size_bytes, self._entries_with_attributes)
         return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
@@ -99,13 +101,14 @@ class ReaddirReplies:
 
     # --- listings that the file system builds -----------------------------------------------------------------------------
 
-    def _later(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
-        self._background.start_soon(self._reply, request, node, offset, size_bytes, entries)
+    def _later(self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
+        self._background.start_soon(self._reply, request, uid, node, offset, size_bytes, entries)
         return True
 
-    async def _reply(self, request: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
+    async def _reply(self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
         try:
-            await self._listings.prepare(node, offset)
+            async with self._turns.of(uid):
+                await self._listings.prepare(node, offset)
             body, number = entries(node, offset, size_bytes), 0
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             body, number = b"", errno_of(problem, "readdir", self._counters)

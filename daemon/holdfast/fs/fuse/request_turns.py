@@ -1,7 +1,11 @@
 """How many requests of one user may wait for a store, a disk or a lock at the same time.
 
 Each takes a task, and its share of the store's requests. Those beyond the limit wait for the user's own earlier ones, in
-their order. A request that waits here holds nothing that another could need. Root does not wait.
+their order. Root does not wait.
+
+While a request waits here, the daemon holds nothing for it, but the kernel may: a directory's lock for the requests about
+names, a page's for reads. A commit that has lost its name waits for the directory's lock (``file_io.commit``), so names,
+commits and data have turns of their own: none waits for one of another kind.
 """
 
 from __future__ import annotations
@@ -10,10 +14,13 @@ import errno
 import os
 from collections import deque
 from contextlib import AbstractAsyncContextManager
+from contextvars import Token
+from typing import NamedTuple
 
 import trio
 
 from holdfast.telemetry import RareEvents
+from holdfast.transfer import ASKING_USER
 
 _MOST_WAITING = 1024
 
@@ -71,8 +78,25 @@ class RequestTurns:
             del self._users[uid]
 
 
+class Turns(NamedTuple):
+    """The turns of each kind of request."""
+
+    names: RequestTurns
+    """Requests about names and attributes, and opens."""
+    commits: RequestTurns
+    """Closes and syncs."""
+    data: RequestTurns
+    """Reads and writes of files that are still being fetched."""
+
+    @classmethod
+    def of_each(cls, per_user: int, rare_events: RareEvents) -> Turns:
+        """Let ``per_user`` requests of each kind and user run at once."""
+        return cls(*(RequestTurns(per_user, rare_events) for _ in cls._fields))
+
+
 class _Turn:
-    __slots__ = ("_turns", "_uid")
+    __slots__ = ("_before", "_turns", "_uid")
+    _before: Token[int]
 
     def __init__(self, turns: RequestTurns, uid: int) -> None:
         self._turns = turns
@@ -80,8 +104,10 @@ class _Turn:
 
     async def __aenter__(self) -> None:
         await self._turns.enter(self._uid)
+        self._before = ASKING_USER.set(self._uid)
 
     async def __aexit__(self, *problem: object) -> None:
+        ASKING_USER.reset(self._before)
         self._turns.leave(self._uid)
 
 

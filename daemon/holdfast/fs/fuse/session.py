@@ -18,6 +18,7 @@ from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.operations import Operations
+from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
 
@@ -70,9 +71,10 @@ class Session:
         inherited = None if device is None else mountpoints.mounted_on(mountpoint)
         _check_device()
         session = cls(mountpoint, kernel, inherited)
-        session._mount(Operations(base, files, kernel.connection), allow_other, keep, device)
+        turns = Turns.of_each(base.parts.config.limits.requests_per_user, base.rare_events)
+        session._mount(Operations(base, files, kernel.connection, turns), allow_other, keep, device)
         try:
-            session._connect(base, files)
+            session._connect(base, files, turns)
         except BaseException:
             session._end(unmount=device is None)
             raise
@@ -95,10 +97,10 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
 
-    def _connect(self, base: Foundation, files: FileSystem) -> None:
+    def _connect(self, base: Foundation, files: FileSystem, turns: Turns) -> None:
         """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
         self._connection.attach()
-        answers = ImmediateReplies(base, files, self._connection)
+        answers = ImmediateReplies(base, files, self._connection, turns)
         self._connection.answer_directly(answers, answers.opcodes)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         self._kernel.connect(self.device)

@@ -12,10 +12,11 @@ import os
 import stat as stat_module
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import trio
 
-from holdfast.digest import Fingerprint, fingerprint_of_file
+from holdfast.digest import Fingerprint, fingerprint_of_file, is_hollow
 from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -25,11 +26,10 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent, noted_digest
 from holdfast.telemetry import EventLog
-from holdfast.transfer import CachedCopies
+from holdfast.transfer import CachedCopies, HashingThreads
 from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.fs")
-_HASHING_THREADS = 2
 _LONGEST_QUEUE = 10_000
 _TRIES = 3
 
@@ -52,6 +52,7 @@ class Verifier:
         updates: EntryUpdates,
         copies: CachedCopies,
         events: EventLog,
+        hashing: HashingThreads,
         *,
         on_first_open: bool,
     ) -> None:
@@ -65,7 +66,7 @@ class Verifier:
         self._copies = copies
         self._events = events
         self._since_run = index.run if on_first_open else index.first_run_of_boot
-        self._limiter = trio.CapacityLimiter(_HASHING_THREADS)
+        self._hashing = hashing
         self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
@@ -159,7 +160,7 @@ class Verifier:
         fd = self._tree.open_file(path)
         try:
             stat = os.fstat(fd)
-            if not stat_module.S_ISREG(stat.st_mode) or self._is_written(stat.st_ino):
+            if not stat_module.S_ISREG(stat.st_mode) or is_hollow(stat) or self._is_written(stat.st_ino):
                 return
             hashed = await self._hash(fd)
             if hashed is None or self._is_written(stat.st_ino):
@@ -195,12 +196,12 @@ class Verifier:
             self._updates.mark_dirty(os.fstat(fd), path)
             self._events.emit("kept-unsent", path=os.fsdecode(path))
             return True
-        hashed = await self._hash(fd)
+        hashed = None if is_hollow(os.fstat(fd)) else await self._hash(fd)
         if hashed is None:
             self._updates.mark_dirty(os.fstat(fd), path)
             return True
         fingerprint, stat = hashed
-        match await trio.to_thread.run_sync(proof, fd, fingerprint, info, limiter=self._limiter):
+        match await self._hashing.run(partial(proof, found=fingerprint, info=info), fd):
             case Proof.DIFFERENT:
                 self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
                 return False
@@ -256,7 +257,7 @@ class Verifier:
         """Return the fingerprint of a file and its attributes; None if it changed during every try."""
         for _ in range(_TRIES):
             before = os.fstat(fd)
-            fingerprint = await trio.to_thread.run_sync(fingerprint_of_file, fd, limiter=self._limiter)
+            fingerprint = await self._hashing.run(fingerprint_of_file, fd)
             after = os.fstat(fd)
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after

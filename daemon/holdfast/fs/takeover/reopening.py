@@ -37,6 +37,7 @@ class Takeover:
         self._opening = files.opening
         self._releasing = files.releasing
         self._writes = files.passthrough_writes
+        self._limits = files.open_limits
         self._revalidation = files.revalidation
         self._released: list[OpenFile] = []
 
@@ -56,6 +57,8 @@ class Takeover:
                 backing_id=record.backing_id or None,
                 served=bool(record.version),
             )
+            if record.uid:
+                self._limits.resume(opened, record.uid)
             if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
             if not record.handles:

@@ -36,7 +36,9 @@ class FileParts:
         store, index, remote = parts.store, parts.index, parts.config.remote
         self.background = Background()
         self.handles = HandleTable(parts.session)
-        self.passthrough_writes = PassthroughWrites(base.nodes, index.entries, base.updates, store.stamps, store.tree)
+        self.passthrough_writes = PassthroughWrites(
+            base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing
+        )
         passthrough = Passthrough(base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories)
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(

@@ -44,6 +44,7 @@ class SendingParts:
             base.updates,
             base.copies,
             parts.events,
+            base.hashing,
             on_first_open=integrity.verify_on_first_open,
         )
         self.scrubber = Scrubber(self.verifier, index.entries, parts.events, int(integrity.scrub_bytes_per_second))

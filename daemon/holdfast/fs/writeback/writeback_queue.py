@@ -13,7 +13,7 @@ from collections import OrderedDict
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, HollowFileError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -21,6 +21,7 @@ from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import Entries, EntryState
 from holdfast.store import Tree, is_unsent, mark_unsent, unmark_unsent, unsent_mark
 from holdfast.telemetry import EventLog
+from holdfast.transfer import check_can_be_sent
 from holdfast.zones import ZoneMap, ZonePath
 
 _PAUSE_SECONDS = 5.0
@@ -57,7 +58,11 @@ class WritebackQueue:
         return place.zone.durability is Durability.ASYNC
 
     async def keep(self, fd: int) -> None:
-        """Make the bytes behind ``fd`` durable on this disk and mark them unsent. Raises ``OSError``."""
+        """Make the bytes behind ``fd`` durable on this disk and mark them unsent.
+
+        Raises ``OSError``, and ``HollowFileError`` for bytes that can't be sent.
+        """
+        check_can_be_sent(fd)
         mark_unsent(fd)
         await trio.to_thread.run_sync(os.fsync, fd)
 
@@ -105,6 +110,9 @@ class WritebackQueue:
         try:
             mark = unsent_mark(fd)
             return mark is None or await self._send_marked(path, fd, mark)
+        except HollowFileError as problem:
+            self._later(path, problem)
+            return True  # the next close after a change asks again
         except (HoldfastError, OSError) as problem:
             return self._later(path, problem)
         finally:

@@ -18,6 +18,7 @@ atomic_uint_least64_t device_io_replies;
 atomic_uint_least64_t device_io_notifications;
 static uint64_t current;
 static bool current_drops;
+static uint32_t current_user;
 
 static void count(atomic_uint_least64_t *counter)
 {
@@ -63,6 +64,7 @@ static ssize_t noted_request(int fd, void *buffer, size_t size)
 	count(&device_io_requests[header.opcode < OPCODE_LIMIT ? header.opcode : 0]);
 	current = header.unique;
 	current_drops = privileges_dropped_by(buffer, (size_t)got);
+	current_user = header.uid;
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
 	return got;
@@ -143,6 +145,11 @@ bool device_io_current_drops(void)
 	return current_drops;
 }
 
+uint32_t device_io_current_user(void)
+{
+	return current_user;
+}
+
 void device_io_reset(void)
 {
 	for (int i = 0; i < OPCODE_LIMIT; i++)
@@ -151,4 +158,5 @@ void device_io_reset(void)
 	atomic_store_explicit(&device_io_notifications, 0, memory_order_relaxed);
 	current = 0;
 	current_drops = false;
+	current_user = 0;
 }

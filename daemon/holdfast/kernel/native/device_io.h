@@ -35,6 +35,9 @@ uint64_t device_io_current(void);
 /* Whether that request removes set-id bits and capabilities. */
 bool device_io_current_drops(void);
 
+/* The user id of its caller. */
+uint32_t device_io_current_user(void);
+
 void device_io_reset(void);
 
 #endif

@@ -82,6 +82,13 @@ static PyObject *drops(PyObject *self, PyObject *args)
 	return PyBool_FromLong(device_io_current_drops());
 }
 
+static PyObject *user(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return PyLong_FromUnsignedLong(device_io_current_user());
+}
+
 static PyObject *answer(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -198,6 +205,7 @@ static PyMethodDef methods[] = {
 	{"end", end, METH_NOARGS, PyDoc_STR("Stop replying: the mount's descriptor is about to be closed.")},
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
 	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request removes set-id bits and capabilities.")},
+	{"user", user, METH_NOARGS, PyDoc_STR("Return the user id of the caller of that request.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Set the function that is called before pyfuse3.")},
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request for which that function returned True.")},

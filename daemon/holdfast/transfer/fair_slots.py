@@ -1,0 +1,56 @@
+"""A store's slots for requests, shared by users: each user has a queue, and the queues take turns.
+
+With one queue for all, whoever asks most would be answered most, and a single request of another user would wait for all of
+them. A task works for the user whose request it serves, or in whose request it was started (``ASKING_USER``).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from contextvars import ContextVar
+
+import trio
+
+ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
+"""The user id for whom a task works; 0: root, or the daemon itself."""
+
+
+class FairSlots:
+    """A number of slots; stands in for a ``trio.CapacityLimiter`` in ``trio.to_thread.run_sync``."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._waiting: OrderedDict[int, deque[trio.Event]] = OrderedDict()
+        """By user, the one whose turn is next first; nobody waits while a slot is free."""
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """Wait for a slot. Cancelled, the task has none."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        user, slot = ASKING_USER.get(), trio.Event()
+        queue = self._waiting.setdefault(user, deque())
+        queue.append(slot)
+        try:
+            await slot.wait()
+        except BaseException:
+            if slot.is_set():
+                self.release_on_behalf_of(borrower)
+            else:
+                queue.remove(slot)
+                if not queue:
+                    del self._waiting[user]
+            raise
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """Give a slot back: it goes to the next user's oldest request."""
+        del borrower  # a thread's; slots are not told apart
+        if not self._waiting:
+            self._free += 1
+            return
+        user, queue = next(iter(self._waiting.items()))
+        queue.popleft().set()
+        if queue:
+            self._waiting.move_to_end(user)
+        else:
+            del self._waiting[user]

@@ -1,0 +1,74 @@
+"""What costs its maker nothing and the daemon hours: files of holes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.node import Node
+from tests.support.privileges import ALICE, MALLORY
+
+_HUGE_BYTES = 2**43
+"""At a few GB/s, hashing this takes an hour."""
+_FILES = 48
+"""More than there are threads for everybody's requests."""
+
+
+@pytest.fixture(params=[True, False], ids=["passthrough", "daemon-io"])
+def shared(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
+    """A node whose checkpoints everybody may write."""
+    node = make_node(mount__passthrough=request.param).start()
+    node.checkpoints.chmod(0o1777)
+    return node
+
+
+def _hollow(path: Path) -> int:
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    os.ftruncate(fd, _HUGE_BYTES)
+    return fd
+
+
+def test_a_huge_file_of_holes_is_not_sent(shared: Node) -> None:
+    """Gain: hours of processor time and terabytes in the store for one call, all of the daemon's threads for some more."""
+
+    def floods() -> None:
+        home = shared.checkpoints / "mallorys"
+        home.mkdir()
+        for number in range(_FILES):
+            fd = _hollow(home / f"{number}")
+            with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+                os.close(fd)
+
+    def works() -> None:
+        path = shared.checkpoints / "alices"
+        path.write_bytes(b"x" * 2**20)
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+
+    MALLORY.do(floods)
+    ALICE.do(works)
+    assert shared.requests()["PUT"] == 1
+
+
+def test_a_huge_file_of_holes_keeps_no_file_after_it_from_its_digest(shared: Node) -> None:
+    """Gain: nothing that is written to working directories later is ever checked."""
+
+    def makes() -> None:
+        home = shared.work / "mallory_1"
+        home.mkdir()
+        for number in range(4):
+            os.close(_hollow(home / f"localState/{number}"))
+
+    def works() -> None:
+        home = shared.work / "alice_1"
+        home.mkdir()
+        (home / "localState/file").write_bytes(b"x" * 100)
+
+    MALLORY.do(makes)
+    ALICE.do(works)
+    shared.wait_digest(shared.work / "alice_1/localState/file")
