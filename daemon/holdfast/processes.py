@@ -1,7 +1,7 @@
 """What ``/proc`` says of processes that the daemon meets as callers and holders (proc(5)).
 
-The first line of ``/proc/PID/status`` has the program's name, which a process chooses. The kernel escapes line feeds in it, but
-nothing else that Python's ``splitlines`` takes for the end of a line; so the fields are found by line feeds alone.
+The first line of ``/proc/PID/status`` has the program's name, which a process chooses. The kernel escapes line feeds in it,
+but nothing else that Python's ``splitlines`` takes for the end of a line; so the fields are found by line feeds alone.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def real_ids(pid: int) -> tuple[int, int]:
     return _numbers(status, b"Uid")[_REAL_ID], _numbers(status, b"Gid")[_REAL_ID]
 
 
-def numbers_inside(pid: int) -> list[int]:
+def numbers_of(process: str) -> list[int]:
     """Return the numbers of a process, from the namespace of /proc down to the process's own (proc(5), NSpid).
 
-    Raises ``OSError`` or ``ValueError`` when there is none to be seen.
+    ``process`` is its number in the namespace of /proc, or ``self``. Raises ``OSError`` or ``ValueError`` when there is none to be seen.
     """
-    return _numbers(_status(pid), b"NSpid")
+    return _numbers(_status(process), b"NSpid")
 
 
-def _status(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/status").read_bytes()
+def _status(process: int | str) -> bytes:
+    return Path(f"/proc/{process}/status").read_bytes()
 
 
 def _numbers(status: bytes, key: bytes) -> list[int]:

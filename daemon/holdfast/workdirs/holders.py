@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from holdfast.errors import ConfigurationError
-from holdfast.processes import leader_of, numbers_inside, real_ids
+from holdfast.processes import leader_of, numbers_of, real_ids
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
@@ -95,10 +95,10 @@ def number_here(pid: int, namespace: int) -> int:
     """
     if namespace in (0, _namespace("self")):
         return pid
-    if len(numbers_inside(os.getpid())) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
+    if len(numbers_of("self")) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
         for process in filter(str.isdecimal, os.listdir(_PROC)):
             with suppress(OSError, ValueError):  # it has ended, or belongs to another user
-                if numbers_inside(int(process))[-1] == pid and _namespace(process) == namespace:
+                if numbers_of(process)[-1] == pid and _namespace(process) == namespace:
                     return int(process)
     raise ConfigurationError(
         f"who asks is in another process namespace than the daemon, which sees no process {pid} there: nobody would know "
