@@ -1,12 +1,16 @@
-"""What ``/proc`` says of processes that the daemon meets as callers and holders, and of the boot they live in (proc(5))."""
+"""What ``/proc`` says of processes that the daemon meets as callers and holders, and of the boot they live in (proc(5)).
+
+The first line of ``/proc/PID/status`` has the program's name, which a process chooses. The kernel escapes line feeds in it,
+but nothing else that Python's ``splitlines`` takes for the end of a line; so the fields are found by line feeds alone.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_FILE_SYSTEM_ID = 3
-"""Position after the real, effective and saved id in the lines ``Uid`` and ``Gid``."""
+_REAL_ID, _FILE_SYSTEM_ID = 0, 3
+"""Positions in the lines ``Uid`` and ``Gid``: real, effective, saved, file system."""
 
 
 def boot_id() -> bytes:
@@ -16,10 +20,7 @@ def boot_id() -> bytes:
 
 def leader_of(thread: int) -> int:
     """Return the process that a thread belongs to. Raises ``OSError`` or ``ValueError`` when there is none to be seen."""
-    for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
-        if line.startswith("Tgid:"):
-            return int(line.split()[1])
-    raise ValueError(thread)
+    return _numbers(_status(thread), b"Tgid")[0]
 
 
 def supplementary_groups(thread: int, uid: int, gid: int) -> frozenset[int]:
@@ -27,12 +28,37 @@ def supplementary_groups(thread: int, uid: int, gid: int) -> frozenset[int]:
 
     Nor of a thread whose file-system ids are not ``uid`` and ``gid``: the number belongs to another one by now.
     """
-    fields: dict[str, list[str]] = {}
     try:
-        for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            fields[key] = value.split()
-        is_same = int(fields["Uid"][_FILE_SYSTEM_ID]) == uid and int(fields["Gid"][_FILE_SYSTEM_ID]) == gid
-        return frozenset(map(int, fields["Groups"])) if is_same else frozenset()
-    except (OSError, ValueError, KeyError, IndexError):
+        status = _status(thread)
+        ids = _numbers(status, b"Uid")[_FILE_SYSTEM_ID], _numbers(status, b"Gid")[_FILE_SYSTEM_ID]
+        return frozenset(_numbers(status, b"Groups")) if ids == (uid, gid) else frozenset()
+    except (OSError, ValueError):
         return frozenset()
+
+
+def real_ids(pid: int) -> tuple[int, int]:
+    """Return real uid and gid of a process: of who started it, also if it runs a set-id program (credentials(7)).
+
+    Raises ``OSError`` or ``ValueError`` when there is none to be seen.
+    """
+    status = _status(pid)
+    return _numbers(status, b"Uid")[_REAL_ID], _numbers(status, b"Gid")[_REAL_ID]
+
+
+def numbers_of(process: str) -> list[int]:
+    """Return the numbers of a process, from the namespace of /proc down to the process's own (proc(5), NSpid).
+
+    ``process`` is its number in the namespace of /proc, or ``self``. Raises ``OSError`` or ``ValueError`` when there is none to be seen.
+    """
+    return _numbers(_status(process), b"NSpid")
+
+
+def _status(process: int | str) -> bytes:
+    return Path(f"/proc/{process}/status").read_bytes()
+
+
+def _numbers(status: bytes, key: bytes) -> list[int]:
+    _, found, rest = status.partition(b"\n%s:" % key)
+    if not found:
+        raise ValueError(key)
+    return [int(number) for number in rest.partition(b"\n")[0].split()]

@@ -210,9 +210,10 @@ class ControlServer:
 
     async def _acquire(self, request: Request) -> Response:
         wanted = await body(request, AcquireRequest)
-        owner = _owner_for(request.scope[CALLER], wanted)
+        caller = request.scope[CALLER]
+        owner = _owner_for(caller, wanted)
         workdir = await self._workdirs.acquire(
-            wanted.role, wanted.id, wanted.pid, owner, wanted.pid_namespace, adopts=wanted.adopt
+            wanted.role, wanted.id, wanted.pid, owner, caller.uid, wanted.pid_namespace, adopts=wanted.adopt
         )
         return reply(self._report.workdir(workdir))
 

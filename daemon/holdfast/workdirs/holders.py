@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from holdfast.errors import ConfigurationError
-from holdfast.processes import leader_of
+from holdfast.processes import leader_of, numbers_of, real_ids
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
@@ -34,6 +34,19 @@ class Process:
             return cls(leader, _started(leader), _command(leader))
         except (OSError, ValueError):
             raise ConfigurationError(f"there is no process {pid}") from None
+
+    def user(self) -> tuple[int, int]:
+        """Return uid and gid of the user whose process it is, also if it runs a set-id program.
+
+        Raises ``ConfigurationError`` if it has ended.
+        """
+        try:
+            ids = real_ids(self.pid)
+            if _started(self.pid) == self.started_ticks:  # otherwise they may be those of a later process
+                return ids
+        except (OSError, ValueError):
+            pass
+        raise ConfigurationError(f"there is no process {self.pid}")
 
     def is_alive(self) -> bool:
         """Say whether the process runs. A later one with the same number is another process; a zombie does not run.
@@ -82,10 +95,10 @@ def number_here(pid: int, namespace: int) -> int:
     """
     if namespace in (0, _namespace("self")):
         return pid
-    if len(_numbers("self")) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
+    if len(numbers_of("self")) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
         for process in filter(str.isdecimal, os.listdir(_PROC)):
             with suppress(OSError, ValueError):  # it has ended, or belongs to another user
-                if _numbers(process)[-1] == pid and _namespace(process) == namespace:
+                if numbers_of(process)[-1] == pid and _namespace(process) == namespace:
                     return int(process)
     raise ConfigurationError(
         f"who asks is in another process namespace than the daemon, which sees no process {pid} there: nobody would know "
@@ -105,14 +118,6 @@ def _command(pid: int) -> str:
 
 def _namespace(process: str) -> int:
     return (_PROC / process / "ns/pid").stat().st_ino
-
-
-def _numbers(process: str) -> list[int]:
-    """Return the numbers of a process, from the namespace of /proc down to the process's own (proc(5), NSpid)."""
-    for line in (_PROC / process / "status").read_text(errors="replace").splitlines():
-        if line.startswith("NSpid:"):
-            return [int(number) for number in line.split()[1:]]
-    raise ValueError(process)
 
 
 def _has_ended(pidfd: int) -> bool:

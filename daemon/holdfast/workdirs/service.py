@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import trio
 
 from holdfast.errors import (
-    ConfigurationError,
     ForeignWorkdirError,
+    HoldfastError,
     IndexFullError,
     LeaseHeldError,
     NoSuchEntryError,
+    WithheldError,
     ZoneNotPermittedError,
 )
 from holdfast.fs.foundation import Foundation
@@ -40,6 +41,8 @@ _LONGEST_PAUSE_SECONDS = 3600.0
 _RETRY_SECONDS = 5.0
 _SLICE_SECONDS = 0.01
 """How long many directories are dealt with before others have their turn."""
+_LEASE_CHECK_SECONDS = 60.0
+"""How often a lease file that keeps a directory is looked at: its last close is not seen under another name."""
 _TOLD_AT_ONCE = 3
 _TRANSIENT = (OSError, IndexFullError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
@@ -91,6 +94,7 @@ class Workdirs:
         resource_id: str,
         pid: int,
         owner: tuple[int, int],
+        asked_by: int = 0,
         namespace: int = 0,
         *,
         adopts: bool = False,
@@ -98,15 +102,19 @@ class Workdirs:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it if needed.
 
         ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) has the directory: -1 stands for the user
-        of the process. ``namespace`` is the process namespace of ``pid`` (``holders.number_here``). Raises
-        ``LeaseHeldError`` while another process holds it, ``ForeignWorkdirError`` if it exists and is not the owner's (with
-        ``adopts`` it is given to the owner), and ``ConfigurationError`` for a bad name or pid. On return, the process sees
-        the emptied directories.
+        of the process. ``asked_by`` is the uid of who asks; only root (0) may name a process of another user.
+        ``namespace`` is the process namespace of ``pid`` (``holders.number_here``). On return, the process sees the emptied
+        directories. Raises ``WithheldError`` for a process of another user, ``LeaseHeldError`` while another process holds
+        the directory, ``ForeignWorkdirError`` if it exists and is not the owner's (with ``adopts``, it is given to the
+        owner), and ``ConfigurationError`` for a bad name or pid.
         """
         name = WorkdirName.checked(role, resource_id)
         pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
         process = Process.find(pid)
-        owner = _with_owner(owner, process.pid)
+        user, group = process.user()
+        if asked_by not in (0, user):
+            raise WithheldError("only root may acquire a working directory for a process of another user")
+        owner = user if owner[0] == -1 else owner[0], group if owner[1] == -1 else owner[1]
         path = self._path_of(name)
         held = self._held_by(path, process)
         if held is None and adopts:
@@ -283,11 +291,20 @@ class Workdirs:
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
-        """A process made a directory in a base by mkdir(2), and so acquired it."""
+        """A process made a directory in a base by mkdir(2), and so acquired it.
+
+        Raises ``OSError``, and ``ConfigurationError`` if the process was killed meanwhile; nobody holds the directory then.
+        """
         name = self._name_at(place)
-        if name is not None:
+        if name is None:
+            return
+        try:
             self._tree.prepare(place.path, (caller.uid, caller.gid), is_found=False)
             self._hold(place.path, name, Process.find(caller.pid))
+        except (OSError, HoldfastError):
+            self._records.restore(place.path, name)
+            self._wake()
+            raise
 
     def _name_at(self, place: ZonePath) -> WorkdirName | None:
         """Return the working directory's name if ``place`` is one."""
@@ -359,7 +376,12 @@ class Workdirs:
             if not self._tree.exists(path):
                 self._discard(path)
                 return math.inf
-            if not record.released_seconds or self._holder(path, record) is not None:
+            if record.pid and not record.released_seconds:
+                return math.inf
+            if self._holder(path, record) is not None:
+                return now + _LEASE_CHECK_SECONDS
+            if not record.released_seconds:  # its lease file was closed under another name
+                self._released(path, record)
                 return math.inf
             expires = record.released_seconds + self._retain_seconds(record.role)
             if expires > now:
@@ -404,18 +426,6 @@ class Workdirs:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-def _with_owner(owner: tuple[int, int], pid: int) -> tuple[int, int]:
-    """Return uid and gid; -1 stands for those of the process. Raises ``ConfigurationError`` if it has ended."""
-    if -1 not in owner:
-        return owner
-    try:
-        stat = os.stat(f"/proc/{pid}")
-    except OSError:
-        raise ConfigurationError(f"there is no process {pid}") from None
-    uid, gid = owner
-    return stat.st_uid if uid == -1 else uid, stat.st_gid if gid == -1 else gid
 
 
 def _process_of(record: WorkdirRecord) -> Process:
