@@ -28,6 +28,8 @@ _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
 _BEFORE_SIGTERM_SECONDS = 15.0
 _ASK_SECONDS = 0.02
+_MODULE = (sys.executable, "-P", "-m")
+"""Runs a module of ours; with -P no file in the current directory, which may be anybody's, is taken for a module."""
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +74,7 @@ def mount(
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
     path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
     private_places.check(loaded)
-    command = [sys.executable, "-m", "holdfast.daemon"]
+    command = [*_MODULE, "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
     if config:
@@ -172,6 +174,8 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
     _wait_end(status.pid)
     for option in ("--ready-fd", "--options-fd"):
         command = _without(option, command)
+    if "-P" not in command:  # an earlier version started it
+        command.insert(1, "-P")
     return _start(command, options_fd)
 
 
@@ -179,7 +183,7 @@ def _keeper(config: Config) -> list[str]:
     """Return the command line prefix that runs the daemon under a keeper, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
-    keeper = [sys.executable, "-m", "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    keeper = [*_MODULE, "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
     return [*keeper, "--"]
 
 

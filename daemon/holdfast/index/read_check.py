@@ -40,7 +40,7 @@ def why_unreadable(path: Path) -> str | None:
 
     If the child fails for other reasons, the index counts as readable.
     """
-    command = [sys.executable, "-c", _CHILD, str(path)]
+    command = [sys.executable, "-P", "-c", _CHILD, str(path)]  # -P: no module from the current directory
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=for_child(os.environ)
     )

@@ -63,7 +63,7 @@ def _compare(stage: Stage) -> dict[str, int]:
     command = ["--input", str(stage.input), "--output", str(stage.output)]
     with stage.log.open("ab") as log:
         result = subprocess.run(
-            [sys.executable, "-m", "holdfast_spark.pipeline.check", *command],
+            [sys.executable, "-P", "-m", "holdfast_spark.pipeline.check", *command],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

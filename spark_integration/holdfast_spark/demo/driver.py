@@ -40,7 +40,7 @@ class Driver:
         self._started = time.monotonic()
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast_spark.pipeline", *command],
+                [sys.executable, "-P", "-m", "holdfast_spark.pipeline", *command],
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 start_new_session=True,

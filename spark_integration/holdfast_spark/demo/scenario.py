@@ -52,7 +52,7 @@ class Stage:
 
     def holdfast(self, *arguments: str) -> None:
         """Run the holdfast command."""
-        command = [sys.executable, "-m", "holdfast", *arguments, "--socket", str(self.socket)]
+        command = [sys.executable, "-P", "-m", "holdfast", *arguments, "--socket", str(self.socket)]
         # allow_other takes root, or user_allow_other in /etc/fuse.conf; no other user is needed here
         environment = {**os.environ, "HOLDFAST_MOUNT__ALLOW_OTHER": "false"}
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
