@@ -241,7 +241,14 @@ class CacheFullError(HoldfastError):
     code = "cache-full"
 
 
-class IndexFullError(HoldfastError):
+class IndexUnwritableError(HoldfastError):
+    """A change can't be recorded in the index, because its disk takes no writes."""
+
+    errno = _errno.EROFS
+    code = "index-unwritable"
+
+
+class IndexFullError(IndexUnwritableError):
     """A change can't be recorded in the index, because the disk is full."""
 
     errno = _errno.ENOSPC

@@ -30,10 +30,11 @@ from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
+from holdfast.telemetry import EventLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
-_SYNC_SECONDS = 30.0
+_SYNC_SECONDS = 15.0
 _EXPIRY_SECONDS = 600.0
 
 
@@ -120,7 +121,7 @@ class Serving:
             takeover.finish()
             await background.start(workdirs.run)
             background.start_soon(self._base.room.run)
-            background.start_soon(_sync_regularly, parts.index)
+            background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(_expire_quarantine, parts)
             background.start_soon(upkeep.run)
             for remote in parts.remotes.values():
@@ -192,10 +193,15 @@ class Serving:
         self._files.end(for_good=not self._is_leaving)
 
 
-async def _sync_regularly(index: Index) -> None:
+async def _sync_regularly(index: Index, events: EventLog) -> None:
+    """Sync the index now and then. That is also how the daemon learns that its disk takes no writes any more."""
+    could_write = True
     while True:
         await trio.sleep(_SYNC_SECONDS)
-        await trio.to_thread.run_sync(index.sync)
+        can_write = await trio.to_thread.run_sync(index.sync)
+        if can_write != could_write:
+            events.emit("disk-takes-writes-again" if can_write else "disk-takes-no-writes")
+        could_write = can_write
 
 
 async def _expire_quarantine(parts: Parts) -> None:

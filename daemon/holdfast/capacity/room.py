@@ -12,7 +12,7 @@ from collections.abc import Callable
 import trio
 
 from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
-from holdfast.errors import CacheFullError, IndexFullError
+from holdfast.errors import CacheFullError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
@@ -107,7 +107,7 @@ class Room:
     async def _evict_in_background(self) -> None:
         try:
             await self.evict(self._missing(0))
-        except IndexFullError as problem:
+        except IndexUnwritableError as problem:
             _log.warning("can't evict: %s", problem)
 
     def _missing(self, wanted_bytes: int) -> int:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import lmdb
 
-from holdfast.errors import IndexFullError
+from holdfast.errors import IndexUnwritableError
 from holdfast.index.records import Entry, EntryState, decoded_entry, encoded
 from holdfast.index.transactions import writing
 
@@ -43,8 +43,8 @@ class Entries:
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
 
     def put_if_room(self, inode: int, entry: Entry) -> None:
-        """Write the entry of ``inode``, unless the disk is full. For what readers record and can be determined again."""
-        with suppress(IndexFullError):
+        """Write the entry of ``inode``, unless the disk takes no writes: for what can be determined again."""
+        with suppress(IndexUnwritableError):
             self.put(inode, entry)
 
     def discard(self, inode: int) -> None:
@@ -65,7 +65,7 @@ class Entries:
         self._uses[inode] = time_ns
 
     def flush_uses(self) -> None:
-        """Write the noted uses in one transaction. If there is no room, they stay in memory."""
+        """Write the noted uses in one transaction. If the disk takes no writes, they stay in memory."""
         if not self._uses:
             return
         try:
@@ -75,7 +75,7 @@ class Entries:
                     if entry is not None:
                         entry.used_ns = time_ns
                         transaction.put(_key(inode), encoded(entry))
-        except IndexFullError:
+        except IndexUnwritableError:
             return
         self._uses = {}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import lmdb
 
 from holdfast import processes
-from holdfast.errors import IndexFullError, StoreUnsuitableError
+from holdfast.errors import IndexUnwritableError, StoreUnsuitableError
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
 from holdfast.index.pins import Pins
@@ -76,7 +76,7 @@ class Index:
                     renewed = str(problem)
                     _move_aside(path)
             return cls._begin_anew(path, store_id.encode(), boot, renewed)
-        except (lmdb.Error, OSError, IndexFullError) as problem:
+        except (lmdb.Error, OSError, IndexUnwritableError) as problem:
             raise StoreUnsuitableError(
                 f"the index in {path} can't be opened: {problem}; free some space if its disk is full, let this user write "
                 "there, or move it away: it is built anew"
@@ -118,7 +118,7 @@ class Index:
         return _meta_of(self._environment, _TO_BE_REBUILT) == b"yes"
 
     def note_rebuilt(self) -> None:
-        """Note that all files have been examined. Raises ``IndexFullError``."""
+        """Note that all files have been examined. Raises ``IndexUnwritableError``."""
         _write_meta(self._environment, {_TO_BE_REBUILT: b"no"})
 
     def place_of_store(self, name: str) -> str | None:
@@ -127,7 +127,7 @@ class Index:
         return None if value is None else value.decode(errors="replace")
 
     def note_place_of_store(self, name: str, place: str) -> None:
-        """Note where the store ``name`` is. Raises ``IndexFullError``."""
+        """Note where the store ``name`` is. Raises ``IndexUnwritableError``."""
         _write_meta(self._environment, {_PLACE + name.encode(): place.encode()})
 
     def keep_reserve(self) -> None:
@@ -150,7 +150,7 @@ class Index:
         """Flush, sync and record that the index was closed cleanly."""
         self.entries.flush_uses()
         if self.sync():
-            with suppress(IndexFullError):  # then it is not trusted after a reboot
+            with suppress(IndexUnwritableError):  # then it is not trusted after a reboot
                 _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
                 self.sync()
         self._environment.close()

@@ -15,7 +15,7 @@ from contextlib import suppress
 import trio
 
 from holdfast.config import ZoneSection
-from holdfast.errors import IndexFullError
+from holdfast.errors import IndexUnwritableError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.remote import location_of
@@ -33,7 +33,7 @@ async def drop_copies_of_moved_stores(base: Foundation, environment: Mapping[str
             dropped = await _drop_copies(base, os.fsencode(name))
             _log.warning("stores.%s.url is another place than in the last run: %d copies were dropped", name, dropped)
         if last != place:
-            with suppress(IndexFullError):  # the next run compares with the older place
+            with suppress(IndexUnwritableError):  # the next run compares with the older place
                 index.note_place_of_store(name, place)
 
 

@@ -246,7 +246,7 @@ class Deletions:
         attempt.done.set()
 
     def _drop(self, attempt: _Attempt) -> None:
-        """Remove a deletion that is done, unless the path has a newer one. After ``IndexFullError`` it is still pending."""
+        """Remove a deletion that is done, unless the path has a newer one. It stays after ``IndexUnwritableError``."""
         if self._is_pending(attempt):
             self._marks.clear_deleted(attempt.version.path)
             del self._pending[attempt.version.path]

@@ -41,7 +41,7 @@ class Records:
         return self._index.all()
 
     def put(self, path: bytes, record: WorkdirRecord) -> None:
-        """Write the record of the directory at ``path``. Raises ``IndexFullError``."""
+        """Write the record of the directory at ``path``. Raises ``IndexUnwritableError``."""
         self._index.put(path, record)
         try:
             with suppress(FileNotFoundError, NotADirectoryError), self._directory(path) as directory:

@@ -20,7 +20,7 @@ import trio
 from holdfast.errors import (
     ForeignWorkdirError,
     HoldfastError,
-    IndexFullError,
+    IndexUnwritableError,
     LeaseHeldError,
     NoSuchEntryError,
     WithheldError,
@@ -44,7 +44,7 @@ _SLICE_SECONDS = 0.01
 _LEASE_CHECK_SECONDS = 60.0
 """How often a lease file that keeps a directory is looked at: its last close is not seen under another name."""
 _TOLD_AT_ONCE = 3
-_TRANSIENT = (OSError, IndexFullError)
+_TRANSIENT = (OSError, IndexUnwritableError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 _log = logging.getLogger("holdfast.workdirs")
 

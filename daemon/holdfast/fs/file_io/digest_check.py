@@ -48,6 +48,12 @@ class DigestCheck:
         finally:
             opened.close()
 
+    def drop_unreadable(self, opened: OpenFile, problem: OSError) -> None:
+        """Drop an open file that the disk can't read if it is a copy: its next open fetches it again."""
+        path = path_of(opened.node)
+        if path is not None and self._policy.has_digest(opened.node):
+            self._verifier.drop_unreadable(path, opened.fd, problem)
+
     def later(self, place: ZonePath, node: Node) -> None:
         """Queue the file at ``place`` for hashing if its zone keeps digests and sends nothing."""
         if place.zone.digests and not place.zone.sends and node.backing:

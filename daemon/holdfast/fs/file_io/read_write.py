@@ -16,6 +16,7 @@ import trio
 from holdfast.capacity import Room
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.file_io.arriving import ArrivingFiles
+from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.open_file import OpenFile
@@ -28,21 +29,35 @@ _SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file evicts
 class ReadWrite:
     """Reads and writes. On a full disk, clean files are evicted and the write is retried once."""
 
-    def __init__(self, files: OpenFiles, arriving: ArrivingFiles, room: Room, handles: HandleTable) -> None:
+    def __init__(
+        self, files: OpenFiles, arriving: ArrivingFiles, room: Room, handles: HandleTable, check: DigestCheck
+    ) -> None:
         self._files = files
         self._arriving = arriving
         self._room = room
         self._handles = handles
+        self._check = check
         self._limiter = trio.CapacityLimiter(_DISK_THREADS)
 
     async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
-        """Return up to ``size_bytes`` from ``offset``; fewer only at the end of the file."""
+        """Return up to ``size_bytes`` from ``offset``; fewer only at the end of the file.
+
+        A copy that the disk can't read is dropped at once. Raises ``CorruptEntryError`` and ``OSError`` (EIO).
+        """
         if opened.corrupt:
             raise CorruptEntryError("the file was found to be corrupt while it was open; open it again")
         opened.check_reachable()
         if opened.arrival is not None:
             await self._arriving.wait_for(opened, offset, offset + size_bytes)
             self._handles.note_served(opened)
+        try:
+            return await self._read(opened, offset, size_bytes)
+        except OSError as problem:
+            if problem.errno == errno.EIO:
+                self._check.drop_unreadable(opened, problem)
+            raise
+
+    async def _read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(opened.fd, [buffer], offset, os.RWF_NOWAIT)

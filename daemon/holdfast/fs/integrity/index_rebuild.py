@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import trio
 
-from holdfast.errors import HoldfastError, IndexFullError
+from holdfast.errors import HoldfastError, IndexUnwritableError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.integrity.verifier import Verifier
@@ -61,7 +61,7 @@ class IndexRebuild:
             self._events.emit("index-rebuilt", files=len(paths))
 
     def _note_rebuilt(self) -> None:
-        with suppress(IndexFullError):  # then the next run examines them once more
+        with suppress(IndexUnwritableError):  # then the next run examines them once more
             self._index.note_rebuilt()
 
     async def _look_at(self, path: bytes) -> None:

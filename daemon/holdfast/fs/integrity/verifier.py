@@ -7,6 +7,7 @@ between two steps) is compared with the store. It is kept if the store does not 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat as stat_module
@@ -74,9 +75,12 @@ class Verifier:
         if self.is_checked(path, fd):
             return True
         entry = self._index.entries.get(os.fstat(fd).st_ino)
-        if entry is None or self._may_be_another(entry, path):
+        if entry is not None and not self._may_be_another(entry, path):
+            return await self.check(path, fd)
+        try:
             return await self._check_unknown(path, fd)
-        return await self.check(path, fd)
+        except OSError as problem:
+            return not self.drop_unreadable(path, fd, problem)
 
     def is_checked(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served without reading its bytes."""
@@ -96,7 +100,10 @@ class Verifier:
 
         A file that is written during the hashing counts as intact and is left to its next check.
         """
-        hashed = await self._hash(fd)
+        try:
+            hashed = await self._hash(fd)
+        except OSError as problem:
+            return not self.drop_unreadable(path, fd, problem)
         if hashed is None:
             return True
         fingerprint, stat = hashed
@@ -109,6 +116,21 @@ class Verifier:
         entry.verified_run = self._index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
         self._index.entries.put_if_room(stat.st_ino, entry)
+        return True
+
+    def drop_unreadable(self, path: bytes, fd: int, problem: OSError) -> bool:
+        """Put a copy of an object that the disk can't read (EIO) into quarantine; say whether that was done.
+
+        Its blocks stay in use there. What is no copy stays where it is: its user may read the rest. Any other ``problem`` is
+        raised again.
+        """
+        if problem.errno != errno.EIO:
+            raise problem
+        inode = os.fstat(fd).st_ino
+        entry = self._index.entries.get(inode)
+        if noted_digest(fd) is None if entry is None else entry.state is not EntryState.CLEAN:
+            return False
+        self._copies.quarantine(path, inode, {"why": "the disk can't read it"})
         return True
 
     async def check_at(self, path: bytes, inode: int) -> bool:

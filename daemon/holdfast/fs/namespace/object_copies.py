@@ -48,6 +48,9 @@ class ObjectCopies:
         directory_fd = self._tree.open_directory(parent)
         try:
             os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+        except OSError:  # the disk takes no writes: it keeps the time at which it was written here
+            return
+        else:
             after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         finally:
             os.close(directory_fd)

@@ -101,7 +101,7 @@ class FileParts:
             parts.counters,
             views.guard,
         )
-        self.read_write = ReadWrite(self.files, arriving, base.room, self.handles)
+        self.read_write = ReadWrite(self.files, arriving, base.room, self.handles, self.check)
         self.releasing = Releasing(
             self.files,
             self.handles,

@@ -53,9 +53,9 @@ class Retraction:
 
     def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> None:
         """Schedule the deletion of this version of a name's object (``ObjectVersions``)."""
+        self._view.deletions_of(place.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
         listing = self._view.listing(place)
         listing.remove(name)
-        self._view.deletions_of(place.zone).schedule(version)
         if not len(listing):
             self._hold(place)
 

@@ -1,0 +1,138 @@
+"""Disks that can't read some blocks, or take no more writes: nothing ends the daemon, what can be served is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.node import Node, wait_until
+from tests.support.recorded_disk import RecordedDisk
+
+DATA = os.urandom(200_000)
+
+
+@pytest.fixture
+def bad_disk(workspace: Path) -> Iterator[RecordedDisk]:
+    with RecordedDisk("ext4", workspace / "disk", workspace / "disk.img") as disk:
+        yield disk
+
+
+@pytest.fixture(params=[True, False], ids=["passthrough", "daemon-io"])
+def node(
+    make_node: NodeFactory, bad_disk: RecordedDisk, remote_files: Path, request: pytest.FixtureRequest
+) -> Iterator[Node]:
+    """A node whose store is on the disk, with a copy of an object that is on the disk and not in the page cache."""
+    node = make_node(mount__passthrough=request.param)
+    node.store = bad_disk.path / "store"
+    node.settings["store.directory"] = node.store
+    node.start()
+    (remote_files / "object").write_bytes(DATA)
+    assert (node.checkpoints / "object").read_bytes() == DATA
+    forget(node.backing(node.checkpoints / "object"))
+    yield node
+    node.clean_up()  # before the disk goes
+
+
+def forget(path: Path) -> None:
+    """Let the kernel forget what it has of a file, so that it must read it from the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def blocks(path: Path) -> list[int]:
+    """Return the offsets on the disk, in bytes, of the first block of each extent of a file."""
+    told = subprocess.run(["filefrag", "-e", "-b4096", path], check=True, capture_output=True, text=True).stdout
+    rows = [line.split(":") for line in told.splitlines() if line.strip()[:1].isdigit()]
+    return [int(row[2].split("..")[0]) * 4096 for row in rows]
+
+
+def is_read_only(directory: Path) -> bool:
+    try:
+        (directory / "probe").touch()
+    except OSError as problem:
+        return problem.errno == errno.EROFS
+    return False
+
+
+def error_of_reading(path: Path) -> int:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 the number is the answer
+        path.read_bytes()
+    assert caught.value.errno is not None
+    return caught.value.errno
+
+
+def test_a_copy_that_the_disk_can_not_read_is_fetched_again_at_its_first_open(node: Node, bad_disk: RecordedDisk) -> None:
+    path = node.checkpoints / "object"
+    node.stop()
+    bad_disk.fail_reads(blocks(node.store / "tree/checkpoints/object"))
+    node.start()
+    assert path.read_bytes() == DATA
+    told = node.wait_event("quarantined")
+    assert (told["path"], told["why"]) == ("checkpoints/object", "the disk can't read it")
+    assert bad_disk.failures()[0] > 0
+
+
+def test_a_copy_that_the_disk_can_not_read_any_more_is_dropped(node: Node, bad_disk: RecordedDisk) -> None:
+    """The daemon sees it at once where it serves the data, else when it is asked, or by the scrub."""
+    path = node.checkpoints / "object"
+    bad_disk.fail_reads(blocks(node.backing(path)))
+    forget(path)
+    assert error_of_reading(path) == errno.EIO
+    if node.settings["mount.passthrough"]:
+        with node.client() as client:
+            assert [step.problem for step in client.verify(str(path)) if step.problem]
+    assert path.read_bytes() == DATA
+    assert node.events("quarantined")[0]["why"] == "the disk can't read it"
+
+
+def test_a_file_of_a_process_stays_and_can_be_read_where_the_disk_can(node: Node, bad_disk: RecordedDisk) -> None:
+    (node.work / "worker_1").mkdir()
+    path = node.work / "worker_1/localState/file"
+    path.write_bytes(DATA)
+    node.wait_digest(path)
+    backing = node.backing(path)
+    forget(backing)
+    node.stop()
+    bad_disk.fail_reads(blocks(backing))
+    node.start()
+    with path.open("rb", buffering=0) as file:
+        with suppress(OSError):
+            file.read(4096)
+        file.seek(len(DATA) - 100)
+        assert file.read() == DATA[-100:]
+    assert not node.events("quarantined")
+
+
+def test_a_disk_that_takes_no_more_writes_leaves_reads_working(
+    node: Node, bad_disk: RecordedDisk, remote_files: Path
+) -> None:
+    (node.work / "worker_1").mkdir()
+    mine, theirs = node.work / "worker_1/localState/file", node.checkpoints / "object"
+    sent = node.checkpoints / "sent"
+    for path in (mine, sent):
+        path.write_bytes(b"mine")
+    subprocess.run(["sync"], check=True)
+    bad_disk.fail_writes()
+    with mine.with_name("new").open("wb", buffering=0) as file:
+        file.write(b"unwritten")
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            os.fsync(file.fileno())
+    wait_until(lambda: is_read_only(bad_disk.path))
+    (remote_files / "absent").write_bytes(b"absent")
+    for _ in range(2):
+        assert (mine.read_bytes(), theirs.read_bytes(), sent.read_bytes()) == (b"mine", DATA, b"mine")
+        assert {"object", "sent"} <= set(os.listdir(node.checkpoints))
+        assert error_of_reading(node.checkpoints / "absent") == errno.EIO
+        for refused in (lambda: sent.write_bytes(b"new"), sent.unlink, (node.work / "worker_2").mkdir):
+            with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
+                refused()
+    assert (remote_files / "sent").read_bytes() == b"mine"
+    node.wait_event("disk-takes-no-writes")
