@@ -199,8 +199,10 @@ async def _sync_regularly(index: Index, events: EventLog) -> None:
     while True:
         await trio.sleep(_SYNC_SECONDS)
         can_write = await trio.to_thread.run_sync(index.sync)
-        if can_write != could_write:
-            events.emit("disk-takes-writes-again" if can_write else "disk-takes-no-writes")
+        if could_write and not can_write:
+            events.emit("disk-takes-no-writes")
+        elif can_write and not could_write:
+            events.emit("disk-takes-writes-again")
         could_write = can_write
 
 
