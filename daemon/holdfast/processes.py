@@ -48,8 +48,7 @@ def real_ids(pid: int) -> tuple[int, int]:
 def numbers_of(process: str) -> list[int]:
     """Return the numbers of a process, from the namespace of /proc down to the process's own (proc(5), NSpid).
 
-    ``process`` is its number in the namespace of /proc, or ``self``. Raises ``OSError`` or ``ValueError`` when there is none
-    to be seen.
+    ``process`` is its number in the namespace of /proc, or ``self``. Raises as ``real_ids``.
     """
     return _numbers(_status(process), b"NSpid")
 

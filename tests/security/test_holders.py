@@ -363,3 +363,28 @@ def test_a_directory_that_is_acquired_while_it_expires_is_whole(make_node: NodeF
             assert sorted(os.listdir(home)) == [".lease", "blobStorage", "localState", "rocksdb", "tmp"]
             assert [found.holder for found in client.workdirs() if found.path == str(home)] != [None]
             client.release("driver", "x")
+
+
+@pytest.mark.parametrize(
+    "take",
+    [lambda name: name.symlink_to("../../../outside"), lambda name: name.symlink_to("nowhere"), Path.touch, os.mkfifo],
+    ids=["link to a directory", "dangling link", "file", "fifo"],
+)
+def test_a_name_that_is_taken_by_something_else_is_refused(
+    node: Node, workspace: Path, take: Callable[[Path], object]
+) -> None:
+    """Gain: root works in a directory of Mallory's choice; or the daemon fails at a name that is no directory."""
+    outside, name = workspace / "outside", node.work / "driver_x"
+    (outside / "tmp").mkdir(parents=True)
+    (outside / "tmp/file").touch()
+    MALLORY.do(partial(take, name))
+    with node.client() as client:
+        for adopt in (False, True):
+            with pytest.raises(HoldfastError, match="is not a directory"):
+                client.acquire("driver", "x", os.getpid(), ALICE.uid, ALICE.gid, adopt=adopt)
+        with pytest.raises(HoldfastError, match="there is no working directory"):
+            client.release("driver", "x")
+        assert client.workdirs() == []
+    assert os.listdir(outside) == ["tmp"]
+    assert os.listdir(outside / "tmp") == ["file"]
+    assert outside.stat().st_uid == 0

@@ -81,8 +81,8 @@ class WorkdirTree:
         """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts.
 
         ``owner`` (uid, gid) gets new directories if the daemon runs as root. Raises ``ForeignWorkdirError`` if there is a
-        directory that is not its own (``ownership``), unless the owner has made it just now (``is_found`` is false), and
-        ``OSError``.
+        directory that is not its own (``ownership``), unless the owner has made it just now (``is_found`` is false), or
+        something that is no directory; and ``OSError``.
         """
         base, _, name = path.rpartition(b"/")
         base_fd = self._tree.open_directory(base)
@@ -90,6 +90,9 @@ class WorkdirTree:
             if self._make(base_fd, base, name, owner):
                 owner = self._owner_of(base_fd, name, owner)
             fd = self._tree.open_child(base_fd, name)
+        except NotADirectoryError:
+            problem = "is not a directory; acquire with another id, or remove it"
+            raise ForeignWorkdirError(f"{os.fsdecode(path)} {problem}") from None
         finally:
             os.close(base_fd)
         try:
