@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -204,22 +204,30 @@ class Workdirs:
     async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
         with scope:
             await process.wait_end()
-            while problems := self._note_end(process):
+            while problems := await self._note_end(process):
                 _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
                 await trio.sleep(_RETRY_SECONDS)
         if self._watched.get(process) is scope:
             del self._watched[process]
 
-    def _note_end(self, process: Process) -> list[str]:
+    async def _note_end(self, process: Process) -> list[str]:
         """Record for all directories of an ended process that it is gone; return the errors."""
         problems = []
-        for path, record in self._records.all():
+        async for path, record in self._one_by_one():
             try:
                 if _process_of(record) == process:
                     self._process_gone(path, record)
             except _TRANSIENT as problem:
                 problems.append(f"{os.fsdecode(path)}: {problem}")
         return problems
+
+    async def _one_by_one(self) -> AsyncIterator[tuple[bytes, WorkdirRecord]]:
+        """Yield paths and records as they are now, each in a step of its own: one user may have very many directories."""
+        for path, _ in self._records.all():
+            await trio.lowlevel.checkpoint()
+            record = self._records.get(path)
+            if record is not None:
+                yield path, record
 
     def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
         """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
@@ -312,7 +320,9 @@ class Workdirs:
     async def _expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
         now = time.time()
-        due = min((self._expire(path, record, now) for path, record in self._records.all()), default=math.inf)
+        due = math.inf
+        async for path, record in self._one_by_one():
+            due = min(due, self._expire(path, record, now))
         self._unwatch_others()
         try:
             await self._tree.invalidate_kernel()
