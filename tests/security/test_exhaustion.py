@@ -1,4 +1,4 @@
-"""What costs its maker nothing and the daemon hours: files of holes."""
+"""What costs its maker nothing and the daemon much: files of holes, thousands of directories that are left at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
+from tests.support.hostile_clients import attacking
+from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY
 
 _HUGE_BYTES = 2**43
 """At a few GB/s, hashing this takes an hour."""
+_LARGE_BYTES = 60 * 2**30
+"""This takes some twenty seconds, and is not too much to be hashed."""
+_DIRECTORIES = 1000
 _FILES = 48
 """More than there are threads for everybody's requests."""
 
@@ -26,9 +30,9 @@ def shared(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     return node
 
 
-def _hollow(path: Path) -> int:
+def _hollow(path: Path, size_bytes: int = _HUGE_BYTES) -> int:
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    os.ftruncate(fd, _HUGE_BYTES)
+    os.ftruncate(fd, size_bytes)
     return fd
 
 
@@ -55,14 +59,15 @@ def test_a_huge_file_of_holes_is_not_sent(shared: Node) -> None:
     assert shared.requests()["PUT"] == 1
 
 
-def test_a_huge_file_of_holes_keeps_no_file_after_it_from_its_digest(shared: Node) -> None:
-    """Gain: nothing that is written to working directories later is ever checked."""
+@pytest.mark.parametrize("size_bytes", [_HUGE_BYTES, _LARGE_BYTES])
+def test_files_of_holes_keep_no_file_after_them_from_its_digest(shared: Node, size_bytes: int) -> None:
+    """Gain: nothing that is written to working directories later is checked, for hours or for ever."""
 
     def makes() -> None:
         home = shared.work / "mallory_1"
         home.mkdir()
-        for number in range(4):
-            os.close(_hollow(home / f"localState/{number}"))
+        for number in range(_FILES):
+            os.close(_hollow(home / f"localState/{number}", size_bytes))
 
     def works() -> None:
         home = shared.work / "alice_1"
@@ -72,3 +77,27 @@ def test_a_huge_file_of_holes_keeps_no_file_after_it_from_its_digest(shared: Nod
     MALLORY.do(makes)
     ALICE.do(works)
     shared.wait_digest(shared.work / "alice_1/localState/file")
+
+
+def test_who_leaves_thousands_of_working_directories_stops_nobody(node: Node) -> None:
+    """Gain: at the end of the attacker's process, nobody's request is answered until all of them have been released."""
+    node.work.chmod(0o1777)
+    names = [f"mallory_{number:04}" for number in range(_DIRECTORIES)]
+
+    def makes() -> int:
+        for name in names:
+            (node.work / name).mkdir()
+        return len(names)
+
+    with attacking(MALLORY, makes):
+        first, last = (_record(node, name) for name in (names[0], names[-1]))
+    while _record(node, names[0]) == first:
+        pass  # a pause could last until the end
+    assert not (node.work / "absent").exists()
+    assert _record(node, names[-1]) == last, "all were released before a request was answered"
+    wait_until(lambda: _record(node, names[-1]) != last)
+
+
+def _record(node: Node, name: str) -> bytes:
+    """Return what a working directory itself says of who holds it."""
+    return os.getxattr(node.store / "tree/work" / name, "user.holdfast.workdir")

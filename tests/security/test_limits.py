@@ -129,6 +129,28 @@ def test_a_limit_that_is_set_holds(make_node: NodeFactory) -> None:
         os.open(node.work / f"root-{number}", os.O_CREAT | os.O_RDWR)
 
 
+def test_who_finds_no_descriptor_left_is_not_named_for_it(make_node: NodeFactory) -> None:
+    """Gain: with two user ids, the attacker takes all that users may have, and the events name its victim."""
+    node = make_node()
+    node.prefix = ["prlimit", f"--nofile={_DESCRIPTORS}"]
+    node.start()
+    other = User(MALLORY.uid + 1, MALLORY.gid)
+
+    def opens() -> None:
+        home = node.work / f"{os.getuid()}"
+        home.mkdir()
+        assert _opened_in(home, _DESCRIPTORS) == _OPEN_FILES
+
+    def finds_none() -> None:
+        assert _opened_in(node.work, 1) == 0
+
+    with meanwhile(MALLORY, opens, node.work / "mallory-has-half"), meanwhile(other, opens, node.work / "other-has-half"):
+        ALICE.do(finds_none)
+        (node.work / "roots").touch()
+        assert ALICE.uid not in {told.get("uid") for told in node.events("limit-reached")}
+        assert node.wait_event("limit-reached", what="open files of all users")["limit"] == 2 * _OPEN_FILES
+
+
 def test_what_a_user_has_open_counts_for_the_next_daemon_too(make_node: NodeFactory) -> None:
     """Gain: with each restart of the daemon, as many files more, until nobody else opens any."""
     node = make_node(limits__open_files_per_user=10)

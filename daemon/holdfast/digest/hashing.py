@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -77,11 +78,12 @@ def fingerprint_of_buffer(data: Buffer) -> Fingerprint:
     return hasher.finish()
 
 
-def fingerprint_of_file(fd: int) -> Fingerprint:
+def fingerprint_of_file(fd: int, *, may_go_on: Callable[[], object] = lambda: None) -> Fingerprint:
     """Return the fingerprint of the whole file ``fd``; its file position is neither used nor changed.
 
     If the file is written meanwhile, the fingerprint belongs to no version: the caller must compare size and mtime before
-    and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``.
+    and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``,
+    and whatever ``may_go_on`` raises, which is called after each piece of the file.
     """
     size_bytes = os.fstat(fd).st_size
     hasher = Hasher(size_bytes)
@@ -91,6 +93,7 @@ def fingerprint_of_file(fd: int) -> Fingerprint:
     while offset <= size_bytes and (count := os.preadv(fd, [view], offset)):
         hasher.update(view[:count])
         offset += count
+        may_go_on()
     return hasher.finish()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from holdfast.telemetry.events import EventLog
 
 _SECONDS = 60.0
+_MOST_KEPT = 1000
 
 
 class RareEvents:
@@ -25,5 +26,11 @@ class RareEvents:
         if now - self._told.get(key, -_SECONDS) < _SECONDS:
             self._untold[key] = times
             return
+        if len(self._told) >= _MOST_KEPT:
+            self._forget(now)
         self._told[key] = now
         self._events.emit(kind, **fields, times=times)
+
+    def _forget(self, now: float) -> None:
+        """Forget what was told more than a minute ago and has not happened since."""
+        self._told = {key: when for key, when in self._told.items() if now - when < _SECONDS or key in self._untold}

@@ -24,7 +24,7 @@ class HashingThreads:
     async def run(self, function: Callable[[int], _T], fd: int) -> _T:
         """Return ``function(fd)``, run in one of the threads for the owner of the file; no more than four run at once.
 
-        Cancellation waits for the function.
+        Cancellation waits for the function, which may ask for it (``trio.from_thread.check_cancelled``).
         """
         uid = os.fstat(fd).st_uid
         limiter = self._of_user.get(uid)

@@ -31,9 +31,12 @@ class OpenLimits:
 
     def check(self, uid: int) -> None:
         """Raise ``LimitReachedError`` (ENFILE) if the user, who is not root, may not open another file."""
-        if self._open[uid] >= self._per_user or self._open.total() >= self._total:
-            self._events.emit("limit-reached", uid=uid, what="open files", limit=min(self._per_user, self._total))
+        if self._open[uid] >= self._per_user:
+            self._events.emit("limit-reached", uid=uid, what="open files", limit=self._per_user)
             raise LimitReachedError(f"user {uid} has {self._open[uid]} files open; limits.open_files_per_user sets how many")
+        if self._open.total() >= self._total:  # of others, too: it would be wrong to name the one who asks
+            self._events.emit("limit-reached", what="open files of all users", limit=self._total)
+            raise LimitReachedError(f"all users together have {self._total} files open; LimitNOFILE= sets how many")
 
     def charge(self, opened: OpenFile, uid: int) -> None:
         """Count a file that was just opened for a user who is not root. Raises as ``check``."""

@@ -22,6 +22,7 @@ from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entry, EntryState, Index
@@ -31,8 +32,9 @@ from holdfast.transfer import CachedCopies, HashingThreads
 from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.fs")
-_LONGEST_QUEUE = 10_000
 _TRIES = 3
+HASH_UNLESS_CANCELLED = partial(fingerprint_of_file, may_go_on=trio.from_thread.check_cancelled)
+"""A daemon that is to end does not wait for large files."""
 
 
 class Verifier:
@@ -68,7 +70,7 @@ class Verifier:
         self._events = events
         self._since_run = index.run if on_first_open else index.first_run_of_boot
         self._hashing = hashing
-        self._queue_in, self._queue_out = trio.open_memory_channel[bytes](_LONGEST_QUEUE)
+        self._queue = DigestQueue(self._digest_if_readable, self._size_and_owner)
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it has been put into quarantine."""
@@ -161,22 +163,28 @@ class Verifier:
         return self._tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
 
     def digest_soon(self, path: bytes) -> None:
-        """Hash the file at ``path`` in the background and store its digest. Does nothing if the queue is full.
+        """Hash the file at ``path`` in the background and store its digest. Does nothing if too many wait (``DigestQueue``).
 
         A file that may be written meanwhile gets no digest; its last close asks again.
         """
-        try:
-            self._queue_in.send_nowait(path)
-        except trio.WouldBlock:
-            return
+        self._queue.add(path)
 
     async def run(self) -> None:
         """Serve ``digest_soon`` until cancelled."""
-        async for path in self._queue_out:
-            try:
-                await self._digest(path)
-            except OSError as problem:  # gone meanwhile, or unreadable: its next open gets the error
-                _log.info("%r gets no digest now: %s", path, problem)
+        await self._queue.run()
+
+    def _size_and_owner(self, path: bytes) -> tuple[int, int] | None:
+        try:
+            stat = self._tree.stat(path)
+        except OSError:
+            return None
+        return stat.st_size, stat.st_uid
+
+    async def _digest_if_readable(self, path: bytes) -> None:
+        try:
+            await self._digest(path)
+        except OSError as problem:  # gone meanwhile, or unreadable: its next open gets the error
+            _log.info("%r gets no digest now: %s", path, problem)
 
     async def _digest(self, path: bytes) -> None:
         fd = self._tree.open_file(path)
@@ -279,7 +287,7 @@ class Verifier:
         """Return the fingerprint of a file and its attributes; None if it changed during every try."""
         for _ in range(_TRIES):
             before = os.fstat(fd)
-            fingerprint = await self._hashing.run(fingerprint_of_file, fd)
+            fingerprint = await self._hashing.run(HASH_UNLESS_CANCELLED, fd)
             after = os.fstat(fd)
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
