@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import private_places
 from holdfast.cli.options import asking_client
+from holdfast.config import load
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import SweepRequest
-from holdfast.errors import DaemonUnreachableError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from tests.conftest import NodeFactory
 from tests.support.node import Node, StartError
 from tests.support.privileges import ALICE, MALLORY
@@ -163,3 +165,53 @@ def test_the_control_socket_is_for_its_group_alone(node: Node) -> None:
             client.pin(str(node.mountpoint))
 
     MALLORY.do(attack)
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["direct", "linked"])
+@pytest.mark.parametrize(
+    ("place", "mode", "owner"),
+    [
+        ("file", 0o666, 0),
+        ("file", 0o664, 0),
+        ("file", 0o644, MALLORY.uid),
+        ("directory", 0o777, 0),
+        ("directory", 0o755, MALLORY.uid),
+    ],
+)
+def test_root_takes_no_orders_from_a_file_that_others_may_write(
+    workspace: Path, place: str, mode: int, owner: int, *, is_linked: bool
+) -> None:
+    """Gain: who writes root's configuration says where root's daemon mounts, writes and logs."""
+    (workspace / "theirs").mkdir()
+    file = workspace / "theirs/holdfast.toml"
+    file.touch(mode=0o644)
+    changed = file if place == "file" else file.parent
+    changed.chmod(mode)
+    os.chown(changed, owner, -1)
+    (workspace / "link.toml").symlink_to(file)
+    given = workspace / "link.toml" if is_linked else file
+    for command in (["holdfast.daemon"], ["holdfast", "mount"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", *command, "--config", given], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 1
+        said = ended.stdout + ended.stderr
+        assert f"the configuration file {given}: " in said
+        assert ("belongs to the user" if owner else "may be written by") in said
+
+
+def test_a_configuration_that_is_mounted_read_only_may_have_any_mode(workspace: Path) -> None:
+    """Kubernetes mounts a ConfigMap so, with the mode 0777."""
+    volume = workspace / "volume"
+    volume.mkdir()
+    (volume / "holdfast.toml").write_text("cache.min_free_bytes = 0\n")
+    (volume / "holdfast.toml").chmod(0o666)
+    volume.chmod(0o777)
+    subprocess.run(["mount", "--bind", "-o", "ro", volume, volume], check=True)
+    try:
+        loaded = load(volume / "holdfast.toml", {}, {"store.directory": str(workspace / "store")})
+        private_places.check(loaded)
+    finally:
+        subprocess.run(["umount", volume], check=True)
+    with pytest.raises(ConfigurationError, match="may be written by other users"):
+        private_places.check(loaded)

@@ -31,7 +31,7 @@ def pause_after_walks(switches: Path) -> None:
             time.sleep(_POLL_SECONDS)
         return found
 
-    FallbackGuard._holds_closed = holds_closed  # type: ignore[method-assign]
+    FallbackGuard._holds_closed = holds_closed  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
