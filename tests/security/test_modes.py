@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -78,6 +78,16 @@ def test_a_new_log_file_is_as_private_as_the_full_one(make_node: NodeFactory, wo
     MALLORY.do(nothing_readable(log.parent))
 
 
+@pytest.fixture
+def switched_off() -> Iterator[None]:
+    """The kernel without its own rule about links in sticky directories, which not every system switches on."""
+    switch = Path("/proc/sys/fs/protected_symlinks")
+    before = switch.read_text()
+    switch.write_text("0")
+    yield
+    switch.write_text(before)
+
+
 @pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file"])
 @pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o773, 0), (0o1777, 0), (0o755, MALLORY.uid)])
 def test_the_daemon_puts_nothing_where_others_may_write(
@@ -134,6 +144,30 @@ def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory,
     assert ended.returncode == 1
     assert "it belongs to another user" in ended.stderr
     assert (shared / "store.log").read_bytes() == b""
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "read fifo"])
+def test_a_log_is_no_link_and_no_fifo_of_another_user(
+    make_node: NodeFactory, workspace: Path, switched_off: None, kind: str
+) -> None:
+    """Gain: root's log goes into a file of root's that Mallory chooses, or the daemon never starts."""
+    shared, passwords = workspace / "tmp", workspace / "passwords"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    passwords.write_bytes(b"")
+    log = shared / "store.log"
+    MALLORY.do(lambda: log.symlink_to(passwords) if kind == "link" else os.mkfifo(log))
+    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK) if kind == "read fifo" else None
+    node = make_node(store__directory=shared / "store")
+    command = [sys.executable, "-m", node.module, "--background"]
+    for key, value in node.settings.items():
+        command += ["--set", f"{key}={value}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if reader is not None:
+        os.close(reader)
+    assert ended.returncode == 1
+    assert str(log) in ended.stderr
+    assert passwords.read_bytes() == b""
 
 
 def test_only_root_speaks_to_the_keeper(make_node: NodeFactory) -> None:
