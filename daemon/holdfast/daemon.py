@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, path_conflicts, private_places, supervisor
+from holdfast import __version__, capabilities, path_conflicts, private_places, supervisor
 from holdfast.config import LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
@@ -39,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     faulthandler.enable()  # prints a traceback on a crash in C
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have credentials and files of users in it
+    capabilities.keep_needed()
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:

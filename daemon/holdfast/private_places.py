@@ -1,9 +1,10 @@
-"""Whether the directories of the daemon's own files are safe from other users.
+"""Whether the directories of the daemon's own files, and what root reads its configuration from, are safe from other users.
 
 Who may write into a directory on the way to a socket, a store or a log can put another in its place, or a symbolic link. So
 every directory on the way must belong to root or to this user, and be writable for its owner alone; above the last one the
 sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes. On the way to a log its group may write as
-well: some systems ship /var/log so, for a group of their own.
+well: some systems ship /var/log so, for a group of their own. Of a configuration root asks the same, since it names
+places that root writes; what is mounted read-only, as Kubernetes does it, may have any mode.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def check(loaded: LoadedConfig) -> None:
 
     Call it after ``path_conflicts.check``: it looks at every directory on the way.
     """
+    if loaded.file is not None and os.geteuid() == 0:
+        _check_configuration(loaded.file)
     for key, directory in _directories(loaded):
         absolute = Path(os.path.abspath(directory))
         ways = dict.fromkeys((absolute, Path(os.path.realpath(absolute))))
@@ -40,6 +43,21 @@ def check(loaded: LoadedConfig) -> None:
                         f"{loaded.named(key)}: {at} {problem}, who could put something else in the place of the daemon's "
                         f"files; mend it (chmod go-w, chown root), or set {key} to a directory in another place"
                     )
+
+
+def _check_configuration(file: Path) -> None:
+    """Make sure that no other user may change what root's daemon is told. Raises ``ConfigurationError``."""
+    absolute = Path(os.path.abspath(file))
+    for way in dict.fromkeys((absolute, Path(os.path.realpath(absolute)))):
+        for at in (way, *way.parents):
+            if not at.exists() or os.statvfs(at).f_flag & os.ST_RDONLY:
+                continue
+            problem = _problem_of(at.stat(), _GROUP_OR_OTHERS, is_last=at in (way, way.parent))
+            if problem:
+                raise ConfigurationError(
+                    f"the configuration file {file}: {at} {problem}, who could tell root's daemon what to do; "
+                    "mend it (chmod go-w, chown root), or give --config another file"
+                )
 
 
 def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
@@ -56,8 +74,10 @@ def _problem(directory: Path, forbidden: int, *, is_last: bool) -> str:
         stat = directory.stat()
     except OSError:
         return ""  # it is made, or reported, when it is used
-    if not stat_module.S_ISDIR(stat.st_mode):
-        return ""
+    return _problem_of(stat, forbidden, is_last=is_last) if stat_module.S_ISDIR(stat.st_mode) else ""
+
+
+def _problem_of(stat: os.stat_result, forbidden: int, *, is_last: bool) -> str:
     if stat.st_uid not in (0, os.geteuid()) and not (stat.st_uid == _UNKNOWN_OWNER and _is_in_user_namespace()):
         return f"belongs to the user {stat.st_uid}"
     if stat.st_mode & forbidden and (is_last or not stat.st_mode & stat_module.S_ISVTX):

@@ -551,6 +551,12 @@ def test_what_no_store_can_keep_is_refused_at_once(node: Node) -> None:
         os.symlink("x", node.checkpoints / "link")
     with pytest.raises(PermissionError):
         os.mkfifo(node.checkpoints / "fifo")
+    (node.work / "driver_1").mkdir()
+    os.mkfifo(node.work / "driver_1/tmp/fifo")
+    os.symlink("/etc/passwd", node.work / "driver_1/tmp/link")
+    for name in ("fifo", "link"):  # which the daemon neither opens nor follows
+        with pytest.raises(PermissionError):
+            os.link(node.work / "driver_1/tmp" / name, node.checkpoints / name, follow_symlinks=False)
     with pytest.raises(OSError, match="Invalid or incomplete") as problem:
         open(os.fsencode(node.checkpoints) + b"/\xff", "wb").close()
     assert problem.value.errno == errno.EILSEQ

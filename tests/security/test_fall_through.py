@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, exchange, put, refused, team_table, workdir_of
-from tests.support.node import Node
+from tests.support.node import Node, wait_until
+from tests.support.pausing_walk_daemon import SWITCHES
 from tests.support.privileges import ALICE, MALLORY, User
 from tests.support.s3 import Versitygw
 
@@ -187,6 +189,51 @@ def test_a_closed_copy_does_not_leave_in_a_directory_that_is_open(node: Node) ->
             assert refused(lambda: os.rename(home / "localState/open", home / goal)) == errno.EXDEV  # noqa: B023
 
     MALLORY.do(attack)
+
+
+def test_a_closed_copy_does_not_leave_in_exchange(node: Node, fallback: str) -> None:
+    """Mallory exchanges a directory that she may list, with a copy of a closed file, for another one."""
+    put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
+    home = workdir_of(node, MALLORY, "driver_m")
+    assert (home / fallback / "open/state").read_bytes() == SECRET
+    no_exchange = (errno.EXDEV, errno.EINVAL, errno.EACCES)
+
+    def attack() -> None:
+        (home / "tmp/taken").mkdir()
+        assert refused(lambda: exchange(home / fallback / "open", home / "tmp/taken")) in no_exchange
+        assert refused(lambda: exchange(home / "tmp/taken", home / fallback / "open")) in no_exchange
+        (home / "localState/one").mkdir()
+        (home / "localState/one/own").touch()
+        exchange(home / "localState/one", home / "tmp/taken")
+        assert os.listdir(home / "tmp/taken") == ["own"]
+
+    MALLORY.do(attack)
+
+
+def test_a_copy_that_arrives_while_its_directory_is_examined_does_not_leave(make_node: NodeFactory, workspace: Path) -> None:
+    """Mallory moves a directory just when root reads a closed file in it, behind the back of the daemon's walk."""
+    node = make_node()
+    node.module = "tests.support.pausing_walk_daemon"
+    node.environment = {SWITCHES: str(workspace)}
+    node.start()
+    (node.checkpoints / "open").mkdir()
+    put(node.checkpoints / "open/deep/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
+    (node.checkpoints / "open/deep/other").write_bytes(b"for all")
+    home = workdir_of(node, MALLORY, "driver_m")
+    assert (home / "localState/open/deep/other").read_bytes() == b"for all"
+    (workspace / "pause").touch()
+
+    def attack() -> None:
+        assert refused(lambda: os.rename(home / "localState/open", home / "tmp/taken")) == errno.EXDEV
+
+    with ThreadPoolExecutor() as thread:
+        attacking = thread.submit(MALLORY.do, attack)
+        wait_until((workspace / "paused").exists)
+        got = thread.submit((home / "localState/open/deep/state").read_bytes)
+        wait([got], timeout=30)  # the kernel might let nobody in until the directory is moved
+        (workspace / "pause").unlink()
+        assert got.result() == SECRET
+        attacking.result()
 
 
 def test_a_copy_without_a_name_is_opened_by_nobody_else(node: Node, fallback: str) -> None:

@@ -6,15 +6,17 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast import private_places
 from holdfast.cli.options import asking_client
+from holdfast.config import load
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import SweepRequest
-from holdfast.errors import DaemonUnreachableError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from tests.conftest import NodeFactory
 from tests.support.node import Node, StartError
 from tests.support.privileges import ALICE, MALLORY
@@ -76,6 +78,16 @@ def test_a_new_log_file_is_as_private_as_the_full_one(make_node: NodeFactory, wo
     MALLORY.do(nothing_readable(log.parent))
 
 
+@pytest.fixture
+def switched_off() -> Iterator[None]:
+    """The kernel without its own rule about links in sticky directories, which not every system switches on."""
+    switch = Path("/proc/sys/fs/protected_symlinks")
+    before = switch.read_text()
+    switch.write_text("0")
+    yield
+    switch.write_text(before)
+
+
 @pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file"])
 @pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o773, 0), (0o1777, 0), (0o755, MALLORY.uid)])
 def test_the_daemon_puts_nothing_where_others_may_write(
@@ -134,6 +146,30 @@ def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory,
     assert (shared / "store.log").read_bytes() == b""
 
 
+@pytest.mark.parametrize("kind", ["link", "fifo", "read fifo"])
+def test_a_log_is_no_link_and_no_fifo_of_another_user(
+    make_node: NodeFactory, workspace: Path, switched_off: None, kind: str
+) -> None:
+    """Gain: root's log goes into a file of root's that Mallory chooses, or the daemon never starts."""
+    shared, passwords = workspace / "tmp", workspace / "passwords"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    passwords.write_bytes(b"")
+    log = shared / "store.log"
+    MALLORY.do(lambda: log.symlink_to(passwords) if kind == "link" else os.mkfifo(log))
+    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK) if kind == "read fifo" else None
+    node = make_node(store__directory=shared / "store")
+    command = [sys.executable, "-m", node.module, "--background"]
+    for key, value in node.settings.items():
+        command += ["--set", f"{key}={value}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if reader is not None:
+        os.close(reader)
+    assert ended.returncode == 1
+    assert str(log) in ended.stderr
+    assert passwords.read_bytes() == b""
+
+
 def test_only_root_speaks_to_the_keeper(make_node: NodeFactory) -> None:
     """Gain: who sends it descriptors has it hold another mount, or as many as it can open."""
     node = make_node()
@@ -163,3 +199,53 @@ def test_the_control_socket_is_for_its_group_alone(node: Node) -> None:
             client.pin(str(node.mountpoint))
 
     MALLORY.do(attack)
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["direct", "linked"])
+@pytest.mark.parametrize(
+    ("place", "mode", "owner"),
+    [
+        ("file", 0o666, 0),
+        ("file", 0o664, 0),
+        ("file", 0o644, MALLORY.uid),
+        ("directory", 0o777, 0),
+        ("directory", 0o755, MALLORY.uid),
+    ],
+)
+def test_root_takes_no_orders_from_a_file_that_others_may_write(
+    workspace: Path, place: str, mode: int, owner: int, *, is_linked: bool
+) -> None:
+    """Gain: who writes root's configuration says where root's daemon mounts, writes and logs."""
+    (workspace / "theirs").mkdir()
+    file = workspace / "theirs/holdfast.toml"
+    file.touch(mode=0o644)
+    changed = file if place == "file" else file.parent
+    changed.chmod(mode)
+    os.chown(changed, owner, -1)
+    (workspace / "link.toml").symlink_to(file)
+    given = workspace / "link.toml" if is_linked else file
+    for command in (["holdfast.daemon"], ["holdfast", "mount"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", *command, "--config", given], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 1
+        said = ended.stdout + ended.stderr
+        assert f"the configuration file {given}: " in said
+        assert ("belongs to the user" if owner else "may be written by") in said
+
+
+def test_a_configuration_that_is_mounted_read_only_may_have_any_mode(workspace: Path) -> None:
+    """Kubernetes mounts a ConfigMap so, with the mode 0777."""
+    volume = workspace / "volume"
+    volume.mkdir()
+    (volume / "holdfast.toml").write_text("cache.min_free_bytes = 0\n")
+    (volume / "holdfast.toml").chmod(0o666)
+    volume.chmod(0o777)
+    subprocess.run(["mount", "--bind", "-o", "ro", volume, volume], check=True)
+    try:
+        loaded = load(volume / "holdfast.toml", {}, {"store.directory": str(workspace / "store")})
+        private_places.check(loaded)
+    finally:
+        subprocess.run(["umount", volume], check=True)
+    with pytest.raises(ConfigurationError, match="may be written by other users"):
+        private_places.check(loaded)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.capabilities import NEEDED
+from holdfast.kernel.probe import Machine, forecast
 from tests.conftest import NodeFactory
 from tests.support.node import Node
 from tests.support.privileges import ALICE, MAY_NET_RAW
@@ -41,6 +43,28 @@ def test_the_daemon_has_no_rights_but_those_of_the_unit(confined: Node) -> None:
     bounding = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path(f"/proc/{confined.pid}/status").read_text(), re.MULTILINE)
     assert bounding is not None
     assert int(bounding[1], 16).bit_count() == len(capabilities())
+
+
+def test_the_daemon_keeps_no_more_when_it_is_mounted_by_hand(make_node: NodeFactory) -> None:
+    """A fault in a daemon of 'holdfast mount', or in a program that it starts, would give all of root's rights."""
+    assert sorted(name.removeprefix("CAP_").lower() for name in NEEDED) == sorted(capabilities())
+    node = make_node()
+    node.supervised = True
+    node.start()
+    (node.work / "driver_1").mkdir()
+    (node.work / "driver_1/tmp/file").write_bytes(b"kept")
+    for _ in range(2):
+        children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+        for pid in (str(node.pid), *children):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                held = dict(re.findall(r"^(Cap\w+):\s*([0-9a-f]+)$", (thread / "status").read_text(), re.MULTILINE))
+                for kind in ("CapPrm", "CapEff", "CapBnd"):
+                    assert int(held[kind], 16) & ~sum(1 << number for number in NEEDED.values()) == 0
+                assert int(held["CapInh"], 16) == int(held["CapAmb"], 16) == 0
+        node.kill_daemon()
+        assert (node.work / "driver_1/tmp/file").read_bytes() == b"kept"
+    assert node.status().takeover == "takeover"
+    assert node.status().data_mode == forecast(Machine.this(), wanted=True)
 
 
 def test_all_work_is_done_with_the_rights_of_the_unit(confined: Node, make_node: NodeFactory) -> None:

@@ -46,11 +46,15 @@ class _Given(NamedTuple):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration in force. By dotted key: each given value's source, and its key as written with that source."""
+    """A configuration in force. By dotted key: each given value's source, and its key as written with that source.
+
+    ``file`` is the one that was read, if any was.
+    """
 
     config: Config
     sources: dict[str, str]
     written: dict[str, str] = {}
+    file: Path | None = None
 
     def named(self, key: str) -> str:
         """Return the dotted ``key`` as it was written, with its source, for an error message."""
@@ -87,6 +91,7 @@ def load(
         msgspec.convert(_nest(given), Config, strict=False, dec_hook=decode),
         {".".join(key): each.source for key, each in given.items()},
         {".".join(key): str(each) for key, each in given.items()},
+        Path(path or DEFAULT_FILE) if path or DEFAULT_FILE.exists() else None,
     )
     for key, contradiction in contradictions(loaded.config):
         raise ConfigurationError(f"{loaded.named('.'.join(key))}: {contradiction}")

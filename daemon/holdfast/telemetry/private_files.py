@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging.handlers
 import os
+import stat as stat_module
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,7 +16,7 @@ MODE = 0o640
 def withdraw(file: Path) -> None:
     """Take the rights of others from a file that an earlier version has written, if there is one."""
     with suppress(OSError):  # there is none, or it is another user's: whoever writes to it reports that
-        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.fchmod(fd, os.fstat(fd).st_mode & MODE)
         finally:
@@ -31,8 +32,12 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
         super().__init__(file, maxBytes=max_bytes, backupCount=1)
 
     def _open(self) -> TextIOWrapper:
-        fd = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not hold up the start
+        if os.stat(os.path.dirname(self.baseFilename)).st_mode & stat_module.S_IWOTH:
+            flags |= os.O_NOFOLLOW  # it would lead to whichever file of root's its maker chose
+        fd = os.open(self.baseFilename, flags, MODE)
         if os.fstat(fd).st_uid not in (0, os.geteuid()):  # in a directory like /tmp: it would be theirs to read
             os.close(fd)
             raise PermissionError(errno.EPERM, "it belongs to another user", self.baseFilename)
+        os.set_blocking(fd, True)
         return open(fd, "a", encoding=self.encoding, errors=self.errors)

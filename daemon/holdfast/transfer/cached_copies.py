@@ -11,6 +11,8 @@ import errno
 import os
 import stat as stat_module
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
@@ -55,6 +57,17 @@ class CachedCopies:
         self._events = events
         self._counters = counters
         self._listener = listener
+        self._watched: dict[int, list[bytes]] = {}
+
+    @contextmanager
+    def placements(self) -> Iterator[list[bytes]]:
+        """Give a list that gets the path of each copy that is placed until the block is left."""
+        placed: list[bytes] = []
+        self._watched[id(placed)] = placed
+        try:
+            yield placed
+        finally:
+            del self._watched[id(placed)]
 
     def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
         """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
@@ -84,6 +97,8 @@ class CachedCopies:
                 used_ns=time.time_ns(),
             ),
         )
+        for placed in self._watched.values():
+            placed.append(target.path)
         self._listener.file_placed(target.path, stat)
 
     def is_open(self, inode: int) -> bool:

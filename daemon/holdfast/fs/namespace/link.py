@@ -7,7 +7,7 @@ import stat as stat_module
 
 import trio
 
-from holdfast.errors import NoSuchEntryError
+from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
@@ -68,6 +68,7 @@ class Linking:
         _directory_of(node)
         sent = None
         if self._policy.sends(place, name):
+            self._check_regular(node)
             is_hidden = self._marks.is_whited_out(place.child_path(name))
             sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
         return self._add_name(node, directory, name, sent, attempt)
@@ -81,6 +82,11 @@ class Linking:
         if self._policy.sends(place, name):
             raise trio.WouldBlock
         return self._add_name(node, directory, name, None, FIRST)
+
+    def _check_regular(self, node: Node) -> None:
+        stat = self._directories.stat(_directory_of(node), node.name)
+        if stat is not None and not stat_module.S_ISREG(stat.st_mode):
+            raise ZoneNotPermittedError("object stores can't keep special files and symbolic links")
 
     def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
         source_fd = self._directories.descriptor(_directory_of(node))

@@ -94,6 +94,7 @@ class Renaming:
         self._guard.check_put(there, new, caller)
         if flags & RENAME_EXCHANGE:
             self._guard.check_take(target, new, self._directories.stat(target, new), caller)
+            await self._guard.check_take_below([(source, old), (target, new)], caller)
             self._exchange.exchange(source, old, target, new, here, there, attempt)
             return
         node = self._node_at(source, old, here)
@@ -103,7 +104,7 @@ class Renaming:
         if node is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
-            await self._guard.check_take_below(source, old, caller)
+            await self._guard.check_take_below([(source, old)], caller)
             await self._directory_renames.rename(source, old, target, new, flags, here, there)
             return
         if node.backing == 0 or self._policy.sends(here, old):

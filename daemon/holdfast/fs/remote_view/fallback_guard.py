@@ -15,12 +15,13 @@ import trio
 from holdfast.errors import AccessRefusedError, HoldsObjectsError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name_policy import NamePolicy, Names
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.index import Index
 from holdfast.store import Tree, is_copy
 from holdfast.telemetry import RareEvents
+from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
 
@@ -34,8 +35,10 @@ class FallbackGuard:
         policy: NamePolicy,
         tree: Tree,
         index: Index,
+        copies: CachedCopies,
         rare_events: RareEvents,
     ) -> None:
+        self._copies = copies
         self._tree = tree
         self._rights = rights
         self._directories = directories
@@ -95,13 +98,22 @@ class FallbackGuard:
         if not self._rights.may_list(ZonePath(place.zone, place.child_path(name)), caller):
             raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
 
-    async def check_take_below(self, directory: Node, name: bytes, caller: Caller) -> None:
-        """``check_take`` for all files below a local directory. Raises ``HoldsObjectsError``; waits for the disk."""
-        place = self._directories.place(directory)
-        if _is_guarded(place, caller) and await trio.to_thread.run_sync(self._holds_closed, place, name, caller):
-            raise HoldsObjectsError(
-                f"{os.fsdecode(name)} holds objects that user {caller.uid} can't read; mv copies the others"
-            )
+    async def check_take_below(self, names: Names, caller: Caller) -> None:
+        """``check_take`` for all files below local directories. Raises ``HoldsObjectsError``; waits for the disk.
+
+        The answer holds until the next await: a directory into which a copy is placed meanwhile is refused as well.
+        """
+        guarded = [
+            (place, name) for directory, name in names if _is_guarded(place := self._directories.place(directory), caller)
+        ]
+        with self._copies.placements() as placed:
+            for place, name in guarded:
+                if await trio.to_thread.run_sync(self._holds_closed, place, name, caller):
+                    raise HoldsObjectsError(
+                        f"{os.fsdecode(name)} holds objects that user {caller.uid} can't read; mv copies the others"
+                    )
+        if any(path.startswith(place.child_path(name) + b"/") for place, name in guarded for path in placed):
+            raise HoldsObjectsError("an object has just been fetched into it; mv copies what it can read")
 
     def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
         """The caller is about to make or replace an entry. If it will be an object, its directory must allow that."""

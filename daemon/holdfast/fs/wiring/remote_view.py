@@ -21,6 +21,6 @@ class ViewParts:
         self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
         self.guard = FallbackGuard(
-            base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.rare_events
+            base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.copies, base.rare_events
         )
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)
