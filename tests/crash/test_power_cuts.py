@@ -14,7 +14,7 @@ CUTS = int(os.environ.get("HOLDFAST_TEST_CUTS", "6"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_power_cut_loses_nothing_acknowledged_and_spoils_nothing(kind: str, workspace: Path) -> None:
     if shutil.which(f"mkfs.{kind}") is None:

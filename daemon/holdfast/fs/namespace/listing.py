@@ -188,6 +188,8 @@ class Listings:
         if not place.zone.is_store:
             if stat is None:
                 return None
+            if self._nodes.of_backing(stat.st_ino) is None and self._is_spoilt(place, name, stat):
+                return None
             seconds = self._directories.seconds(node)
             return Found(self._nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds)
         return self._entry_of_store(node, place, name, stat)
@@ -203,6 +205,9 @@ class Listings:
         if known is None and (not listing.has_directory(name) or self._visibility.may_hide_directory(place, name)):
             return None
         return self._lookup.remote(node, place, name, known)
+
+    def _is_spoilt(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
+        return place.zone.remote is not None and self._object_copies.is_spoilt(place.child_path(name), stat)
 
     def _still_here(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
         """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""

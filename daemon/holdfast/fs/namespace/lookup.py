@@ -96,6 +96,8 @@ class Lookup:
             if not self._copies.reconcile(place, name, stat, listing.object(name)):
                 raise trio.WouldBlock
             stat = self._directories.stat(directory, name) or stat
+        elif self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(place.child_path(name), stat):
+            raise trio.WouldBlock
         return self._local(directory, place, name, kind, stat)
 
     def remote(self, directory: Node, place: ZonePath, name: bytes, known: KnownObject | None) -> Found:

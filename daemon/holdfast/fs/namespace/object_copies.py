@@ -6,7 +6,7 @@ import os
 import stat as stat_module
 
 from holdfast.index import CachedName, Entries, Entry, EntryState
-from holdfast.store import Tree
+from holdfast.store import Tree, is_copy
 from holdfast.transfer import CachedCopies, KnownObject
 from holdfast.zones import NameKind, ZonePath
 
@@ -36,10 +36,30 @@ class ObjectCopies:
         cached = entry.name_at(path) if entry is not None else None
         if entry is None or cached is None or entry.state is not EntryState.CLEAN:
             return True
+        if self._is_spoilt(path, stat, entry):
+            return False
         if known is None or known.etag != cached.etag:
             return not self._copies.drop(path, stat.st_ino)
         if known.modified_ns and cached.modified_ns != known.modified_ns:
             self._adopt_time(cached, stat, entry, known.modified_ns)
+        return True
+
+    def is_spoilt(self, path: bytes, stat: os.stat_result) -> bool:
+        """Say whether a local file was a copy that has lost its size on the disk. It has been put into quarantine then."""
+        if not stat_module.S_ISREG(stat.st_mode):
+            return False
+        entry = self._entries.get(stat.st_ino)
+        if entry is None or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
+            return False
+        return self._is_spoilt(path, stat, entry)
+
+    def _is_spoilt(self, path: bytes, stat: os.stat_result, entry: Entry) -> bool:
+        if stat.st_size == entry.size_bytes or self._copies.is_open(stat.st_ino):
+            return False
+        if entry.state is EntryState.LOCAL and not is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):
+            return False  # a process's own, of which there is no other: its open tells
+        reason = {"why": "size", "expected": str(entry.size_bytes), "found": str(stat.st_size)}
+        self._copies.quarantine(path, stat.st_ino, reason)
         return True
 
     def _adopt_time(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
