@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat as stat_module
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import trio
 
@@ -29,6 +30,7 @@ class Actions:
         self._directories = base.directories
         self._policy = base.policy
         self._room = base.room
+        self._invalidation = base.invalidation
         self._entries = base.parts.index.entries
         self._pins = base.parts.index.pins
         self._paths = paths
@@ -79,11 +81,15 @@ class Actions:
         yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
-        """Drop local copies at or below ``path`` that the store has too. Raises ``FileBusyError`` for a file in use."""
+        """Drop local copies at or below ``path`` that the store has too. Raises ``FileBusyError`` for a file in use.
+
+        At the end the kernel knows nothing more of the copy of a single file; those of many it forgets soon.
+        """
         wanted = self._paths.relative(path)
         await self._files.releasing.settle()
         async with self._paths.find(path) as found:
             is_file_here = not found.node.is_directory and found.node.backing != 0
+            names = [] if found.node.is_directory else list(found.node.names())
         inodes = await trio.to_thread.run_sync(self._clean, wanted)
         done = bytes_done = 0
         for inode, file in inodes:
@@ -97,6 +103,9 @@ class Actions:
             raise FileBusyError(
                 f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
             )
+        for parent, name in names:
+            with suppress(OSError):
+                await trio.to_thread.run_sync(self._invalidation.invalidate_now, parent.id, name)
         yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
 
     async def pin(self, path: str) -> None:
