@@ -50,6 +50,12 @@ def job(directory: Path, checkpoints: tuple[int, ...] = (7, 8), orphans: int = 1
 
 
 def below(directory: Path) -> set[str]:
-    """Return the names of all files and empty directories below ``directory``."""
-    found = (path for path in directory.rglob("*") if path.is_file() or not any(path.iterdir()))
-    return {str(path.relative_to(directory)) for path in found}
+    """Return the names of all files and empty directories below ``directory``. What goes meanwhile may be among them."""
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file() or _is_empty(path)}
+
+
+def _is_empty(directory: Path) -> bool:
+    try:
+        return not any(directory.iterdir())
+    except FileNotFoundError:
+        return True
