@@ -10,6 +10,7 @@ import stat
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,13 @@ def commit(path: Path, data: bytes) -> None:
 
 
 def objects(directory: Path) -> dict[str, bytes]:
-    """Return all objects of a directory that serves as a remote store."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and ".holdfast" not in path.parts
-    }
+    """Return all objects of a directory that serves as a remote store. Those that are deleted meanwhile are left out."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if ".holdfast" not in path.parts:
+            with suppress(FileNotFoundError, IsADirectoryError):
+                found[str(path.relative_to(directory))] = path.read_bytes()
+    return found
 
 
 def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
@@ -312,6 +314,15 @@ def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeF
     (writer.checkpoints / "q/offsets/5").write_text("v1")
     wait_until(awaited.exists)
     assert awaited.read_text() == "v1"
+
+
+@pytest.mark.parametrize("name", ["2.delta", "2.zip", "009-4f7d.sst", "part-00000-4f7d.parquet", "notes.txt"])
+def test_who_has_just_made_a_directory_and_files_in_it_sees_those_of_another_node(name: str, make_node: NodeFactory) -> None:
+    here, there = make_node("a").start(), make_node("b").start()
+    (here.checkpoints / "q/state/0/0").mkdir(parents=True)
+    (here.checkpoints / "q/state/0/0" / f"1{name}").write_text("v1")
+    (there.checkpoints / "q/state/0/0" / name).write_text("v2")
+    assert (here.checkpoints / "q/state/0/0" / name).read_text() == "v2"
 
 
 def test_a_writer_that_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:

@@ -126,8 +126,17 @@ class PowerCuts:
             ]
         with node.client() as client:
             found += [f"{path} is not pinned" for path in cut.pins if not client.entry(path).pinned]
-        wait_until(lambda: not [path for path in node.status().unsent if path.startswith(f"{node.mountpoint}/later/")])
+        try:
+            wait_until(lambda: not self._unsent_later(node))
+        except AssertionError:
+            with node.client() as client:
+                found += [f"{path} is not sent: {client.why(path)}" for path in self._unsent_later(node)]
         return [f"cut {cut.number}: {problem}" for problem in found]
+
+    @staticmethod
+    def _unsent_later(node: Node) -> list[str]:
+        """Return what the daemon has still to send by itself."""
+        return [path for path in node.status().unsent if path.startswith(f"{node.mountpoint}/later/")]
 
     @contextmanager
     def _node(self) -> Iterator[Node]:

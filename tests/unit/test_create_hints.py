@@ -54,21 +54,15 @@ def test_a_writer_is_not_told_of_a_directory_that_nobody_has_listed() -> None:
     assert not hints.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, math.inf)
 
 
-def test_who_made_a_directory_and_goes_on_asking_for_a_name_there_waits_for_another_one() -> None:
-    now = [0.0]
-    hints = CreateHints(clock=lambda: now[0])
-    hints.directory_made(b"made", 7)
-    for kind in (NameKind.WRITE_ONCE, NameKind.REPLACEABLE):
-        assert hints.is_creating(b"made", b"1", kind, 7, math.inf)
-        assert not hints.is_creating(b"made", b"1", kind, 8, math.inf)
-    now[0] = 1.1
-    assert not hints.is_creating(b"made", b"1", NameKind.REPLACEABLE, 7, math.inf)
-    assert hints.is_creating(b"made", b"2", NameKind.REPLACEABLE, 7, math.inf)
-
-
-def test_who_made_a_directory_is_not_about_to_create_names_in_it_once_it_was_removed() -> None:
+@pytest.mark.parametrize("kind", [NameKind.IMMUTABLE, NameKind.REPLACEABLE])
+def test_who_has_created_a_file_may_read_the_next_one(kind: NameKind) -> None:
     hints = CreateHints(clock=lambda: 0.0)
-    hints.directory_made(b"made", 7)
+    hints.created(b"state/SSTs", kind, 7)
+    assert not hints.is_creating(b"state/SSTs", b"1", kind, 7, 0.0)
+
+
+def test_who_wrote_in_a_directory_is_not_about_to_create_names_in_it_once_it_was_removed() -> None:
+    hints = CreateHints(clock=lambda: 0.0)
     hints.created(b"made", NameKind.WRITE_ONCE, 7)
     hints.directory_gone(b"made")
     assert not hints.is_creating(b"made", b"1", NameKind.WRITE_ONCE, 7, 0.0)

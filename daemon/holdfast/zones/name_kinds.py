@@ -28,8 +28,6 @@ class KindPolicy:
     """Fetched by prefetches."""
     creator_seconds: float = 0.0
     """How long a thread that created such a name in a directory is expected to create more of them there."""
-    creator_known_at_open: bool = False
-    """The thread counts as creator once it makes the file, rather than when the store has taken the object."""
     polled_while_read: bool = False
     """Readers ask for its size before each read: the daemon serves large ones itself, which saves these requests."""
 
@@ -59,8 +57,6 @@ _POLICIES = {
     "immutable": KindPolicy(
         "Its name stands for its content: a copy is never asked about again.",
         fetched_ahead=True,
-        creator_seconds=5.0,
-        creator_known_at_open=True,
     ),
     "replaceable": KindPolicy(
         "It may be replaced on other nodes: an open asks the store if its last answer is older than the TTL.",

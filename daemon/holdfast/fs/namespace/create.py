@@ -165,8 +165,6 @@ class Creation:
         self._fetcher.detach(path)
         self._updates.mark_dirty(stat, path)
         self._copies.drop_sidecar(path)
-        if kind.policy.creator_known_at_open:
-            self._hints.created(place.path, kind, caller.pid)
         return True
 
     def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:

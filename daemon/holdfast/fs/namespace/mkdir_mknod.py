@@ -17,7 +17,6 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries
-from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
@@ -45,7 +44,6 @@ class Making:
         zones: ZoneMap,
         policy: NamePolicy,
         view: StoreView,
-        hints: CreateHints,
         index: Index,
         updates: EntryUpdates,
         rules: DirectoryRules,
@@ -58,7 +56,6 @@ class Making:
         self._zones = zones
         self._policy = policy
         self._view = view
-        self._hints = hints
         self._entries = index.entries
         self._marks = index.marks
         self._updates = updates
@@ -84,7 +81,6 @@ class Making:
             self._marks.hold(stat.st_ino)
             with suppress(NameNotStorableError):  # localState takes any name
                 self._view.made_directory(child)
-            self._hints.directory_made(child.path, caller.pid)
         self._rules.directory_made(child, caller)
         return self._nodes.local(parent, name, stat.st_ino, stat.st_mode), stat
 

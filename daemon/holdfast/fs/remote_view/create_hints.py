@@ -2,19 +2,22 @@
 
 Engines look whether a file exists before they create it, often twice. Asking the store each time would double the requests.
 But a negative answer from the cache could tell a reader that a file of another node does not exist, and the reader may take
-that for lost state. So a cached negative answer is given only to a thread that is plainly creating:
+that for lost state. So a cached negative answer is given only to a thread that is plainly creating, and whose creation the
+store checks:
 
 - the thread that has a temporary file open in the directory, for the target name of that file;
 - the thread whose last conditional creation in this directory succeeded, for further write-once names there (the next
   creation is conditional too, so the PUT detects a second writer);
 - the thread that won a name in one log of a checkpoint, for its other logs that were listed lately: it is the driver, which
   begins by listing them, and a driver that has lost its checkpoint wins no further name;
-- the thread that has just created an immutable name in this directory, for further immutable names (it invents them);
-- the thread that has just made the directory, which the store did not have;
 - the thread that got the same negative answer a moment ago (mkdirs(2 × stat) asks three times in a row).
 
-A thread that made the directory, or created names of this kind, may also wait for a name that another node creates. It then
-asks for the same name again after a while; the store is asked in that case.
+Two more kinds of threads are often about to create a name and get no hint, because a reader would look the same: a thread
+that has just made the directory (state that moved to another node and back is read by it), and a thread that has just created
+a file with an invented name in it (a pool of threads sends and fetches such files in turns).
+
+A thread that created write-once names may also wait for a name that another node creates. It then asks for the same name
+again after a while; the store is asked in that case.
 The checkpoint formats define temporary names and logs.
 Threads in process namespaces that the daemon doesn't see all have the number 0. They never get a hint.
 """
@@ -32,7 +35,6 @@ from holdfast.zones import NameKind
 _K = TypeVar("_K")
 _MOST = 4096
 _TEMPORARY_SECONDS = 600.0
-_MAKER_SECONDS = 5.0
 _RECENT_LISTING_SECONDS = 60.0
 _MISSING_SECONDS = 0.1
 _ASKING_SECONDS = 1.0
@@ -68,7 +70,6 @@ class CreateHints:
         self._temporaries: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._authors: _Recent[tuple[bytes, NameKind]] = _Recent(clock)
         self._drivers: _Recent[bytes] = _Recent(clock)
-        self._makers: _Recent[bytes] = _Recent(clock)
         self._missing: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
@@ -91,13 +92,8 @@ class CreateHints:
         if checkpoint is not None and kind.policy.created_once:
             self._drivers.note(checkpoint, thread)
 
-    def directory_made(self, directory: bytes, thread: int) -> None:
-        """``thread`` created the directory, which the store did not have."""
-        self._makers.note(directory, thread)
-
     def directory_gone(self, directory: bytes) -> None:
-        """The directory was removed: drop the hints of the threads that made it or created names in it."""
-        self._makers.forget(directory)
+        """The directory was removed: drop the hints of the threads that created names in it."""
         for kind in NameKind:
             self._authors.forget((directory, kind))
 
@@ -120,8 +116,6 @@ class CreateHints:
         )
 
     def _is_creator(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
-        if self._makers.is_recent(directory, thread, _MAKER_SECONDS):
-            return True
         if self._authors.is_recent((directory, kind), thread, kind.policy.creator_seconds):
             return listing_age_seconds < math.inf
         checkpoint = self._formats.checkpoint_of_log(directory)

@@ -103,7 +103,6 @@ class NameParts:
             parts.zones,
             base.policy,
             base.view,
-            views.hints,
             parts.index,
             base.updates,
             rules,
