@@ -13,8 +13,8 @@ store checks:
 - the thread that got the same negative answer a moment ago (mkdirs(2 × stat) asks three times in a row).
 
 Two more kinds of threads are often about to create a name and get no hint, because a reader would look the same: a thread
-that has just made the directory (it may read state that moved to another node and back), and a thread that has just created a
-file with an invented name in it (a pool of threads sends and fetches such files in turns).
+that has just made the directory (it may read state that moved to another node and back), and a thread that has just created
+a file with an invented name in it (a pool of threads sends and fetches such files in turns).
 
 A thread that created write-once names may also wait for a name that another node creates. It then asks for the same name
 again after a while; the store is asked in that case.
