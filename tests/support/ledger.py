@@ -58,6 +58,10 @@ class Ledger:
             taken._facts = copy.deepcopy(self._facts)
         return taken
 
+    def is_settled(self, name: str) -> bool:
+        """Say whether no change of the name is under way."""
+        return name not in self._facts or not self._facts[name].begun
+
     def __len__(self) -> int:
         return len(self._facts)
 

@@ -127,16 +127,11 @@ class PowerCuts:
         with node.client() as client:
             found += [f"{path} is not pinned" for path in cut.pins if not client.entry(path).pinned]
         try:
-            wait_until(lambda: not self._unsent_later(node))
+            wait_until(lambda: not _not_sent(cut, node))
         except AssertionError:
             with node.client() as client:
-                found += [f"{path} is not sent: {client.why(path)}" for path in self._unsent_later(node)]
+                found += [f"{path} is not sent: {client.why(str(node.mountpoint / path))}" for path in _not_sent(cut, node)]
         return [f"cut {cut.number}: {problem}" for problem in found]
-
-    @staticmethod
-    def _unsent_later(node: Node) -> list[str]:
-        """Return what the daemon has still to send by itself."""
-        return [path for path in node.status().unsent if path.startswith(f"{node.mountpoint}/later/")]
 
     @contextmanager
     def _node(self) -> Iterator[Node]:
@@ -171,6 +166,12 @@ class PowerCuts:
     def _put_back(self, remote: Path) -> None:
         shutil.rmtree(self._remote)
         shutil.copytree(remote, self._remote)
+
+
+def _not_sent(cut: Cut, node: Node) -> list[str]:
+    """Return what the daemon has still to send by itself: what was closed in an ``async`` store before the cut."""
+    paths = [Path(path).relative_to(node.mountpoint) for path in node.status().unsent]
+    return [str(path) for path in paths if path.parts[0] == "later" and cut.ledger.is_settled(str(path))]
 
 
 def _shown(node: Node, name: str) -> tuple[Path, Path]:
