@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,6 +82,30 @@ def test_a_new_file_is_not_taken_for_one_that_was_removed(
     (node.directory / "held").unlink()
     thread.join()
     assert_linkable(new)
+
+
+@pytest.mark.parametrize("removed_by_the_next", [False, True])
+def test_a_new_directory_is_not_taken_for_the_removed_one_that_a_process_is_in(
+    node: Node, removed_by_the_next: bool
+) -> None:
+    """More names are removed than the session notes."""
+    inode = make_last(node.work / "here/last", Path.mkdir, Path.rmdir)
+    change_mode = "import os; input(); os.chmod('.', 0o700)"
+    with subprocess.Popen(
+        [sys.executable, "-c", change_mode], cwd=node.work / "here/last", stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        if removed_by_the_next:
+            kill(node)
+        (node.work / "here/last").rmdir()
+        for _ in range(600):
+            (node.work / "here/other").touch()
+            (node.work / "here/other").unlink()
+        kill(node)
+        new = reused(node, inode, Path.mkdir)
+        new.chmod(0o755)
+        _, problem = process.communicate(b"\n")
+    assert b"FileNotFoundError" in problem
+    assert new.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_new_directory_is_not_taken_for_one_that_was_removed(node: Node) -> None:

@@ -155,6 +155,11 @@ class Directories:
         """Invalidate all cached paths, because a directory was renamed."""
         self._epoch += 1
 
+    def begin_removal(self, inode: int) -> None:
+        """A request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
+        self._unlinks.begin(inode, is_last=True)
+        self._nodes.recall(inode)
+
     def removed(self, parent: Node, name: bytes, inode: int) -> None:
         """Update the nodes after the directory ``inode``, which had this name, was removed from the tree."""
         node = self._nodes.of_backing(inode)
@@ -164,6 +169,8 @@ class Directories:
         self.forget(node)
         self._nodes.drop_name(node, parent, name)
         self._nodes.unbind(node)
+        if node.lookups:
+            self._nodes.keep_nameless(node)
 
     def forget(self, node: Node) -> None:
         """Close the descriptor of a removed directory."""

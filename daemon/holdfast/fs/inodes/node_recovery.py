@@ -84,7 +84,7 @@ class NodeRecovery:
         """Return the ids of the directories that may hold the node."""
         record = self._records.get(node_id)
         if record is not None and not record.backing:
-            return [record.parent]
+            return [record.parent] if record.name else []
         inode = record.backing if record is not None else node_id
         return [self._ids.get(directory, directory) for directory, _ in self._names.get(inode, ())]
 
@@ -100,6 +100,8 @@ class NodeRecovery:
     def _written_down(self, table: NodeTable, node_id: int, record: NodeRecord) -> Node | None:
         if record.backing:
             return self._with_file(table, node_id, record.backing)
+        if not record.name:
+            return table.inherit(node_id, 0, record.is_directory, [])  # a directory that was removed
         parent = table.known(record.parent)
         return table.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
 

@@ -22,10 +22,11 @@ from __future__ import annotations
 import itertools
 import stat as stat_module
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from holdfast.digest import position_of
-from holdfast.errors import StaleNodeError
+from holdfast.errors import SessionFullError, StaleNodeError
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 
 _REMOTE_RANGE = 1 << 62
@@ -137,6 +138,16 @@ class NodeTable:
         """Return the node of the backing file ``inode``, if there is one."""
         node = self._nodes.get(self.id_of(inode))
         return node if node is not None and node.backing == inode else None
+
+    def recall(self, inode: int) -> None:
+        """Make the node of the backing file ``inode`` if only an earlier daemon knew it."""
+        if self.of_backing(inode) is None:
+            self._earlier.find(self, self.id_of(inode))
+
+    def keep_nameless(self, node: Node) -> None:
+        """Record a removed directory, which may be some process's current directory: nothing else may get its id."""
+        with suppress(SessionFullError):
+            self._keeper.keep(node)
 
     def id_of(self, inode: int) -> int:
         """Return the id of the backing file ``inode``, from the table or from an earlier daemon."""

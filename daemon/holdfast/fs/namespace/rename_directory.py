@@ -12,7 +12,6 @@ from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyErr
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.index import NameMarks
@@ -33,7 +32,6 @@ class DirectoryRenames:
         view: StoreView,
         whiteouts: Whiteouts,
         marks: NameMarks,
-        unlinks: PendingUnlinks,
     ) -> None:
         self._directories = directories
         self._nodes = nodes
@@ -43,7 +41,6 @@ class DirectoryRenames:
         self._view = view
         self._whiteouts = whiteouts
         self._marks = marks
-        self._unlinks = unlinks
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: ZonePath, there: ZonePath
@@ -61,7 +58,7 @@ class DirectoryRenames:
         target_fd = self._directories.writable_descriptor(target)
         victim = self._directories.stat(target, new)
         if victim is not None:
-            self._unlinks.begin(victim.st_ino, is_last=True)
+            self._directories.begin_removal(victim.st_ino)
         rename_with_flags(self._directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
         if victim is not None:
             self._marks.let_go(victim.st_ino)

@@ -11,7 +11,6 @@ from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.create_hints import CreateHints
@@ -34,7 +33,6 @@ class Rmdir:
         view: StoreView,
         whiteouts: Whiteouts,
         hints: CreateHints,
-        unlinks: PendingUnlinks,
         marks: NameMarks,
         ttl: TimeToLive,
     ) -> None:
@@ -45,7 +43,6 @@ class Rmdir:
         self._view = view
         self._whiteouts = whiteouts
         self._hints = hints
-        self._unlinks = unlinks
         self._marks = marks
         self._ttl = ttl
 
@@ -62,7 +59,7 @@ class Rmdir:
         left = await self._clear_in_store(parent, name, child) if place.zone.is_store else Left.NOTHING
         stat = self._directories.stat(parent, name)
         if stat is not None:
-            self._unlinks.begin(stat.st_ino, is_last=True)
+            self._directories.begin_removal(stat.st_ino)
             os.rmdir(name, dir_fd=self._directories.descriptor(parent))
             self._directories.removed(parent, name, stat.st_ino)
         elif (not place.zone.is_store or self._nodes.drop_path(child.path) is None) and not attempt.resent:

@@ -123,7 +123,6 @@ class NameParts:
             base.view,
             views.whiteouts,
             views.hints,
-            base.unlinks,
             parts.index.marks,
             base.ttl,
         )

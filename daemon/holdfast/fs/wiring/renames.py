@@ -97,7 +97,6 @@ def _directory_renames(base: Foundation, views: ViewParts) -> DirectoryRenames:
         base.view,
         views.whiteouts,
         parts.index.marks,
-        base.unlinks,
     )
 
 
