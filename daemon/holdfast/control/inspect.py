@@ -137,7 +137,8 @@ def _is_text(name: bytes) -> bool:
 
 _WHERE = {
     "cached": "The store has it, and this node has a copy: reads are served from the disk.",
-    "unsent": "Its bytes are only on this node: it is being written, or sending it failed; a close after writing sends it.",
+    "unsent": "Its bytes are only on this node: it is being written, or was when the daemon or the power failed, or sending "
+    "it failed, which is tried again. A close after writing sends it.",
     "uploading": "It is being sent to the store now.",
     "local": "It is only on this node and is never sent.",
     "remote": "Only the store has it: the next open fetches it.",

@@ -157,7 +157,8 @@ class StatusReport:
 
     def _unsent(self) -> list[bytes]:
         entries = (entry for _, entry in self._parts.index.entries.scan())
-        unsent = (entry for entry in entries if entry.state is EntryState.DIRTY and not entry.digest)  # else: only open
+        states = EntryState.DIRTY, EntryState.UPLOADING
+        unsent = (entry for entry in entries if entry.state in states and not entry.digest)  # with a digest: only open
         return [entry.path for entry in unsent if self._is_to_be_sent(entry.path)]
 
     def _is_to_be_sent(self, path: bytes) -> bool:

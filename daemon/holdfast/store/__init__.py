@@ -11,7 +11,15 @@ from holdfast.store.space import free_bytes
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
-from holdfast.store.unsent_marks import is_unsent, mark_unsent, unmark_unsent, unsent_mark
+from holdfast.store.unsent_marks import (
+    holds_for,
+    is_unsent,
+    mark_not_accepted,
+    mark_unsent,
+    unmark_unsent,
+    unsent_mark,
+    was_not_accepted,
+)
 
 __all__ = [
     "FORMAT_VERSION",
@@ -29,9 +37,11 @@ __all__ = [
     "Tree",
     "descend",
     "free_bytes",
+    "holds_for",
     "is_copy",
     "is_unsent",
     "mark_copy",
+    "mark_not_accepted",
     "mark_unsent",
     "note_digest",
     "noted_digest",
@@ -39,4 +49,5 @@ __all__ = [
     "stamp_of",
     "unmark_unsent",
     "unsent_mark",
+    "was_not_accepted",
 ]

@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from holdfast.errors import WriteOnceError
+from holdfast.errors import RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
@@ -25,7 +25,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entry, EntryState, Index
-from holdfast.store import is_unsent, unmark_unsent, unsent_mark
+from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.transfer import CachedCopies
 
 
@@ -113,11 +113,14 @@ class Committer:
         return opened.lost or bool(self._policy.sent_names(opened.node.names()))
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
-        """Say whether this is the last handle and bytes are unsent (written through a mapping, or after a failed close).
+        """Say whether this is the last handle and bytes are unsent (written through a mapping) that are not queued.
 
         Here and in ``digest_at_end``, writes must have been detected before.
         """
-        return opened.has_one_user and opened.unsent and bool(self._policy.sent_names(opened.node.names()))
+        if not (opened.has_one_user and opened.unsent and self._policy.sent_names(opened.node.names())):
+            return False
+        mark = unsent_mark(opened.fd)
+        return mark is None or not was_not_accepted(mark) or not holds_for(mark, opened.fd)
 
     def digest_at_end(self, opened: OpenFile) -> None:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
@@ -159,9 +162,11 @@ class Committer:
             except WriteOnceError as problem:
                 lost = problem
                 self._lose(opened, parent, name)
-            except BaseException:
+            except BaseException as problem:
                 opened.changed()
                 self._put_state(inode, EntryState.DIRTY)
+                if isinstance(problem, RemoteError):
+                    await self._try_again_later(opened, names)
                 raise
             else:
                 sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
@@ -171,6 +176,12 @@ class Committer:
             self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
+
+    async def _try_again_later(self, opened: OpenFile, names: Names) -> None:
+        """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""
+        with suppress(OSError):
+            paths = [self._directories.place(parent).child_path(name) for parent, name in names]
+            await self._queue.keep_not_accepted(opened.fd, paths)
 
     async def _send(self, opened: OpenFile, parent: Node, name: bytes, entry: Entry) -> Sent | None:
         place = self._directories.place(parent)

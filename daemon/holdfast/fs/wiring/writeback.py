@@ -31,6 +31,7 @@ class SendingParts:
             parts.zones,
             store.tree,
             index.entries,
+            base.copies,
             parts.events,
         )
         integrity = parts.config.integrity

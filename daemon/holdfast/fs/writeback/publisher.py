@@ -85,26 +85,31 @@ class Publisher:
             return await self._send(fd, place, name, target, create_only=create_only)
 
     async def send_named(
-        self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool]
+        self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool], replaces: str = ""
     ) -> Sent | None:
-        """``send`` for a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``."""
+        """``send`` for a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``.
+
+        With ``create_only`` it may replace the version of the object with the etag ``replaces``.
+        """
         target = self._view.object_at(place, name)
         async with self._under_way.of(target.path):
             if not is_named():
                 return None
-            sent = await self._send(fd, place, name, target, create_only=create_only)
+            sent = await self._send(fd, place, name, target, create_only=create_only, replaces=replaces)
             if is_named():
                 return sent
             self._retraction.retract(place, name, None)
             return None
 
-    async def _send(self, fd: int, place: ZonePath, name: bytes, target: ObjectPath, *, create_only: bool) -> Sent:
+    async def _send(
+        self, fd: int, place: ZonePath, name: bytes, target: ObjectPath, *, create_only: bool, replaces: str = ""
+    ) -> Sent:
         try:
             async with target.remote.deletions.replaced(target.store_path, by_version=create_only) as version:
                 for attempt in range(_MOST_SENDS):
                     before = self._stamps.take(fd)
                     info, fingerprint = await self._uploader.send(
-                        fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version
+                        fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version or replaces
                     )
                     after = os.fstat(fd)
                     stable = before == stamp_of(after)

@@ -1,11 +1,16 @@
-"""The writeback queue: files of ``async`` zones that are durable and marked here, and are sent in the background.
+"""The writeback queue: files that are durable and marked here, and are sent in the background.
 
-A file is sent under the name that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. No
-crash, power cut or lost index loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
+They are the files of ``async`` zones, and those whose send has failed at a close or fsync. A file is sent under the name
+that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. No crash, power cut or lost index
+loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
+
+The writer of a file whose send failed was told so, and may write it again or elsewhere. So its file is sent only while it is
+as it was then, and replaces only the version of the object that it was made from.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat as stat_module
 from collections import OrderedDict
@@ -13,15 +18,25 @@ from collections import OrderedDict
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import HoldfastError, HollowFileError
+from holdfast.errors import HoldfastError, HollowFileError, WriteOnceError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import Entries, EntryState
-from holdfast.store import Tree, is_unsent, mark_unsent, unmark_unsent, unsent_mark
+from holdfast.store import (
+    Tree,
+    holds_for,
+    is_unsent,
+    mark_not_accepted,
+    mark_unsent,
+    stamp_of,
+    unmark_unsent,
+    unsent_mark,
+    was_not_accepted,
+)
 from holdfast.telemetry import EventLog
-from holdfast.transfer import check_can_be_sent
+from holdfast.transfer import CachedCopies, check_can_be_sent
 from holdfast.zones import ZoneMap, ZonePath
 
 _PAUSE_SECONDS = 5.0
@@ -38,6 +53,7 @@ class WritebackQueue:
         zones: ZoneMap,
         tree: Tree,
         entries: Entries,
+        copies: CachedCopies,
         events: EventLog,
     ) -> None:
         self._publisher = publisher
@@ -46,12 +62,15 @@ class WritebackQueue:
         self._zones = zones
         self._tree = tree
         self._entries = entries
+        self._copies = copies
         self._events = events
         self._paths: OrderedDict[bytes, None] = OrderedDict()
+        self._due: dict[bytes, float] = {}
+        """By path: the trio time of the next try, for those that have failed."""
         self._changed = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._paths) + len(self._due)
 
     def takes(self, place: ZonePath) -> bool:
         """Say whether files written at ``place`` are sent later."""
@@ -77,9 +96,26 @@ class WritebackQueue:
         if not was_kept:
             await trio.to_thread.run_sync(os.fsync, fd)
 
+    async def keep_not_accepted(self, fd: int, paths: list[bytes]) -> None:
+        """Queue a file whose send under ``paths`` has failed, unless it is being written to. Raises ``OSError``."""
+        mark = unsent_mark(fd)
+        if mark is not None and not was_not_accepted(mark):
+            return  # an earlier close was answered: it is queued
+        before = stamp_of(os.fstat(fd))
+        await trio.to_thread.run_sync(os.fsync, fd)
+        if stamp_of(os.fstat(fd)) == before:
+            mark_not_accepted(fd)
+            for path in paths:
+                self._due[path] = trio.current_time() + _PAUSE_SECONDS
+            self._wake()
+
     def add(self, path: bytes) -> None:
         """Queue the file at ``path``."""
+        self._due.pop(path, None)
         self._paths[path] = None
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
@@ -93,9 +129,11 @@ class WritebackQueue:
                 path = next(iter(self._paths))
                 del self._paths[path]
                 if not await self._send(path):
-                    self._paths[path] = None
-                    await trio.sleep(_PAUSE_SECONDS)
-            await changed.wait()
+                    self._due[path] = trio.current_time() + _PAUSE_SECONDS
+            with trio.move_on_at(min(self._due.values(), default=math.inf)):
+                await changed.wait()
+            for path in [path for path, due in self._due.items() if due <= trio.current_time()]:
+                self.add(path)
 
     async def _send(self, path: bytes) -> bool:
         """Send one file; False when it must be tried again."""
@@ -109,7 +147,7 @@ class WritebackQueue:
             return self._later(path, problem)
         try:
             mark = unsent_mark(fd)
-            return mark is None or await self._send_marked(path, fd, mark)
+            return mark is None or not holds_for(mark, fd) or await self._send_marked(path, fd, mark)
         except HollowFileError as problem:
             self._later(path, problem)
             return True  # the next close after a change asks again
@@ -117,6 +155,14 @@ class WritebackQueue:
             return self._later(path, problem)
         finally:
             os.close(fd)
+
+    def _give_up(self, path: bytes, fd: int, problem: WriteOnceError) -> None:
+        """Another node has stored an object under the name since: keep these bytes aside."""
+        stat = os.fstat(fd)
+        if stat.st_nlink == 1:
+            self._copies.quarantine(path, stat.st_ino, {"why": f"a send failed, and meanwhile {problem}"})
+        else:
+            self._copies.drop(path, stat.st_ino)
 
     def _later(self, path: bytes, problem: Exception) -> bool:
         self._events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
@@ -130,7 +176,16 @@ class WritebackQueue:
         inode = os.fstat(fd).st_ino
         names = self._names_of(inode, path)
         reachable = [name for name in names if self._has_store(name)]
-        sents = [sent for name in reachable if (sent := await self._send_as(name, fd, inode)) is not None]
+        sents = []
+        for name in reachable:
+            try:
+                sent = await self._send_as(name, fd, inode, if_unchanged=was_not_accepted(mark))
+            except WriteOnceError as problem:
+                if self._is_open(inode):
+                    raise
+                self._give_up(name, fd, problem)
+            else:
+                sents += [sent] if sent is not None else []
         if not sents:
             return True
         stable = all(sent.stable for sent in sents)
@@ -139,16 +194,27 @@ class WritebackQueue:
         self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
 
+    def _is_open(self, inode: int) -> bool:
+        node = self._nodes.of_backing(inode)
+        return node is not None and node.opened is not None
+
     def _has_store(self, path: bytes) -> bool:
         place = self._zones.place_of(path.rpartition(b"/")[0])
         return place is not None and place.zone.remote is not None
 
-    async def _send_as(self, path: bytes, fd: int, inode: int) -> Sent | None:
+    async def _send_as(self, path: bytes, fd: int, inode: int, *, if_unchanged: bool) -> Sent | None:
         parent, _, name = path.rpartition(b"/")
         place = self._zones.place_of(parent)
         assert place is not None
+        entry = self._entries.get(inode)
+        known = entry.name_at(path) if entry is not None else None
         return await self._publisher.send_named(
-            fd, place, name, create_only=False, is_named=lambda: self._tree.inode(path) == inode
+            fd,
+            place,
+            name,
+            create_only=if_unchanged,
+            is_named=lambda: self._tree.inode(path) == inode,
+            replaces=known.etag if known is not None else "",
         )
 
     def _names_of(self, inode: int, path: bytes) -> list[bytes]:
