@@ -255,6 +255,13 @@ class IndexFullError(IndexUnwritableError):
     code = "index-full"
 
 
+class DrainingError(HoldfastError):
+    """This node is about to go away: nothing new is written to its stores."""
+
+    errno = _errno.EROFS
+    code = "draining"
+
+
 class SessionFullError(HoldfastError):
     """A change can't be recorded for the next daemon, because the memory file system of the session is full."""
 

@@ -146,7 +146,9 @@ class Serving:
     def _control(self, workdirs: Workdirs, upkeep: Upkeep) -> ControlServer:
         base, files = self._base, self._files
         paths = Paths(base.nodes, files, self._session.mountpoint)
-        report = StatusReport(self._parts, base.nodes, base.room, base.fetcher, paths, workdirs, self)
+        report = StatusReport(
+            self._parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, paths, workdirs, self
+        )
         inspector = Inspector(
             base.nodes,
             base.directories,
@@ -189,7 +191,10 @@ class Serving:
         else:
             self._session.close()
             self._handover.end()
-            self._parts.events.emit("stopped")
+            unsent = self._files.unsent.below(b"")
+            if unsent:
+                _log.warning("files that no store has yet, kept in %s: %d", self._parts.store.path, len(unsent))
+            self._parts.events.emit("stopped", unsent=len(unsent))
         self._files.end(for_good=not self._is_leaving)
 
 

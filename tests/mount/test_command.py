@@ -372,7 +372,7 @@ def test_nobody_learns_a_name_from_the_socket_that_is_for_everybody(
     proxy.answer(503, times=1000, method="PUT", matching="secret")
     with pytest.raises(OSError, match="Input/output"):
         (private / "secret").write_bytes(b"x")
-    node.wait_event("unsent", path="checkpoints/private/secret")
+    node.wait_event("send-delayed", path="checkpoints/private/secret")
     reading = node.socket.with_name("status.sock")
     status, all_of_it = (_curl(path, "GET", "/v1/status")[1] for path in (reading, node.socket))
     assert all_of_it["unsent_files"] == 1

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, counted, moment, print_found, print_json, say, size
+from holdfast.cli.output import moment, print_found, print_json, say, size
+from holdfast.cli.progress import follow
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
 from holdfast.errors import ConfigurationError
@@ -82,7 +81,7 @@ def verify(
     if (path is None) != everything:
         raise ConfigurationError("verify: give a PATH or --all")
     with ControlClient(socket) as daemon:
-        problems = _follow("verifying", daemon.verify(absolute(path) if path else None), "verified", as_json=as_json)
+        problems = follow("verifying", daemon.verify(absolute(path) if path else None), "verified", as_json=as_json)
     if problems:
         raise typer.Exit(1)
 
@@ -91,7 +90,7 @@ def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Jso
     """Fetch files, or whole directories, that are not on this node. Exits with 1 if something could not be fetched."""
     with ControlClient(socket) as daemon:
         steps = _one_after_the_other(daemon.prefetch(absolute(path)) for path in paths)
-        problems = _follow("fetching", steps, "fetched", as_json=as_json)
+        problems = follow("fetching", steps, "fetched", as_json=as_json)
     if problems:
         raise typer.Exit(1)
 
@@ -99,7 +98,7 @@ def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Jso
 def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Drop local copies of files that the store also has, to make room."""
     with ControlClient(socket) as daemon:
-        _follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
+        follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
 
 
 def pin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
@@ -133,26 +132,6 @@ def _one_after_the_other(actions: Iterable[Iterator[Progress]]) -> Iterator[Prog
                 last, done=done + last.done, total=total + last.total, bytes_done=bytes_done + last.bytes_done
             )
         done, total, bytes_done = done + last.done, total + last.total, bytes_done + last.bytes_done
-
-
-def _follow(doing: str, steps: Iterator[Progress], did: str, *, as_json: bool) -> int:
-    """Show an action's progress and result; return the number of files with a problem."""
-    problems: list[Progress] = []
-    last = Progress(done=0, total=0, bytes_done=0)
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), DownloadColumn())
-    with Bar(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-        task = bar.add_task(doing)
-        for last in steps:
-            bar.update(task, completed=last.done, total=last.total)
-            if last.problem:
-                problems.append(last)
-    if as_json:
-        print_json({"done": last.done, "total": last.total, "bytes": last.bytes_done, "problems": problems})
-        return len(problems)
-    for step in problems:
-        say(f"{step.path}: {step.problem}")
-    say(f"{did} {last.done} of {counted(last.total, 'file')}, {size(last.bytes_done)}; {counted(len(problems), 'problem')}")
-    return len(problems)
 
 
 def _flags(entry: EntryInfo) -> str:

@@ -18,7 +18,7 @@ import typer
 from holdfast import mountpoint as mountpoints
 from holdfast import path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
-from holdfast.cli.output import print_json, say
+from holdfast.cli.output import counted, print_json, say
 from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
@@ -102,7 +102,8 @@ def umount(
     mounted = mountpoints.mount_at(path)
     if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
         raise MountpointError(f"no Holdfast is mounted at {mountpoint}")
-    pid = _daemon_of(path, socket)
+    status = _daemon_of(path, socket)
+    pid = status.pid if status else None
     if lazy or not mountpoints.is_alive(path):
         mountpoints.detach(path)
     else:
@@ -110,9 +111,10 @@ def umount(
     if pid:
         _wait_end(pid)
     if as_json:
-        print_json({"mountpoint": path, "pid": pid})
+        print_json({"mountpoint": path, "pid": pid, "unsent": status.unsent_files if status else None})
     else:
         say(f"unmounted {path}")
+        _tell_unsent(status)
 
 
 def restart(
@@ -137,6 +139,7 @@ def restart(
         print_json({**started, "mountpoint": status.mountpoint})
     else:
         say(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
+        _tell_unsent(status)
 
 
 def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:
@@ -246,14 +249,22 @@ def _options_of(pid: int, command: list[str]) -> int:
     return os.open(f"/proc/{pid}/fd/{command[command.index('--options-fd') + 1]}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _daemon_of(path: str, socket: Path) -> int | None:
-    """Return the pid of the daemon behind ``socket`` if it is the one that mounted ``path``."""
+def _tell_unsent(status: Status | None) -> None:
+    if status and status.unsent_files:
+        say(
+            f"{counted(status.unsent_files, 'file')} had not been sent to a store yet: kept in {status.store}, and sent "
+            "while Holdfast is mounted with it ('holdfast flush --all' waits for that)"
+        )
+
+
+def _daemon_of(path: str, socket: Path) -> Status | None:
+    """Return the status of the daemon behind ``socket`` if it is the one that mounted ``path``."""
     try:
         with ControlClient(socket) as client:
             status = client.status()
     except HoldfastError:  # the daemon itself may be at fault: unmount all the same
         return None
-    return status.pid if status.mountpoint == mountpoints.real_path(path) else None
+    return status if status.mountpoint == mountpoints.real_path(path) else None
 
 
 def _wait_end(pid: int) -> None:

@@ -68,6 +68,8 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     rows.append(("requests", ", ".join(f"{count} {kind}" for kind, count in counters["requests"].items())))
     if counters["corrupt_dropped"] or found.quarantined:
         rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
+    if found.draining:
+        rows.append(("draining", "takes nothing new for its stores ('holdfast drain --undo' ends that)"))
     if found.unsent_files:
         example = f", {found.unsent[0]} among them" if found.unsent else ""
         rows.append(("unsent", f"{counted(found.unsent_files, 'file')}{example}"))

@@ -1,4 +1,4 @@
-"""Actions on files through the control socket: verify, prefetch, evict, pin."""
+"""Actions on files through the control socket: verify, prefetch, evict, flush, pin."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class Actions:
         self._invalidation = base.invalidation
         self._entries = base.parts.index.entries
         self._pins = base.parts.index.pins
+        self._tree = base.parts.store.tree
+        self._drain = base.drain
+        self._events = base.parts.events
         self._paths = paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
@@ -107,6 +110,54 @@ class Actions:
             with suppress(OSError):
                 await trio.to_thread.run_sync(self._invalidation.invalidate_now, parent.id, name)
         yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
+
+    async def flush(self, path: str | None, timeout_seconds: float) -> AsyncIterator[Progress]:
+        """Send what is unsent at or below ``path`` (None: everywhere), and carry out deletions held back there."""
+        wanted = b""
+        if path is not None:
+            wanted = self._paths.relative(path)
+            async with self._paths.find(path):
+                pass  # otherwise a misspelt path would have nothing unsent
+        deadline = trio.current_time() + timeout_seconds
+        async for step in self._send(wanted, deadline, waits_for_writers=False):
+            yield step
+
+    async def drain(self, timeout_seconds: float) -> AsyncIterator[Progress]:
+        """Take nothing new for the stores from now on, and send everything. Raises ``OSError``."""
+        self._drain.begin()
+        self._events.emit("draining")
+        deadline = trio.current_time() + timeout_seconds
+        problems = 0
+        async for step in self._send(b"", deadline, waits_for_writers=True):
+            problems += step.problem is not None
+            yield step
+        if not problems:
+            self._events.emit("drained")
+
+    def end_drain(self) -> None:
+        """Take everything again. Raises ``OSError``."""
+        self._drain.end()
+        self._events.emit("drain-undone")
+
+    async def _send(self, wanted: bytes, deadline: float, *, waits_for_writers: bool) -> AsyncIterator[Progress]:
+        await self._files.releasing.settle()
+        unsent = self._files.unsent
+        done = bytes_done = 0
+        tried: set[bytes] = set()
+        while files := [path for path in await trio.to_thread.run_sync(unsent.below, wanted) if path not in tried]:
+            if tried and not waits_for_writers:
+                break  # written since
+            for file in files:
+                size_bytes = self._size(self._tree.inode(file))
+                problem = await unsent.send(file, deadline, waits_for_writers=waits_for_writers)
+                tried.add(file)
+                done += problem is None
+                bytes_done += 0 if problem else size_bytes
+                name = self._paths.absolute(file)
+                yield Progress(done=done, total=len(tried | {*files}), bytes_done=bytes_done, path=name, problem=problem)
+        for file, why in await unsent.send_deletions(wanted, deadline):
+            yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self._paths.absolute(file), problem=why)
+        yield Progress(done=done, total=len(tried), bytes_done=bytes_done, finished=True)
 
     async def pin(self, path: str) -> None:
         """Keep local files at or below ``path``, present and future, from being evicted. Raises ``OSError``."""

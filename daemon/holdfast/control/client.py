@@ -15,6 +15,7 @@ import msgspec
 from holdfast.control.messages import (
     AcquireRequest,
     CheckpointInfo,
+    DrainRequest,
     DropRequest,
     EntryInfo,
     EntryPage,
@@ -22,6 +23,7 @@ from holdfast.control.messages import (
     ExecuteRequest,
     Explanation,
     Failure,
+    FlushRequest,
     Message,
     PathRequest,
     PlanInfo,
@@ -145,6 +147,18 @@ class ControlClient:
     def evict(self, path: str) -> Iterator[Progress]:
         """Evict at or below ``path``; yield progress."""
         return self._stream("/v1/evict", PathRequest(path=path), Progress)
+
+    def flush(self, path: str | None, timeout_seconds: float) -> Iterator[Progress]:
+        """Send what is unsent at or below ``path`` (None: everywhere); yield progress."""
+        return self._stream("/v1/flush", FlushRequest(path=path, timeout_seconds=timeout_seconds), Progress)
+
+    def drain(self, timeout_seconds: float) -> Iterator[Progress]:
+        """Drain the node; yield progress."""
+        return self._stream("/v1/drain", DrainRequest(timeout_seconds=timeout_seconds), Progress)
+
+    def end_drain(self) -> None:
+        """Let the node take new files for its stores again."""
+        list(self._stream("/v1/drain", DrainRequest(undo=True), Progress))
 
     def pin(self, path: str) -> None:
         """Keep ``path`` from being evicted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -64,6 +64,8 @@ class Status(PublicStatus, frozen=True):
     fetching: int = 0
     unsent: list[str] = []
     unsent_files: int = 0
+    draining: bool = False
+    """Whether nothing new is taken for the stores (``holdfast drain``)."""
     quarantined: int = 0
     counters: dict[str, Any] = {}
     not_configured: dict[str, int] = {}
@@ -155,6 +157,20 @@ class PathRequest(Message, frozen=True):
     """The subject of an action: an absolute path in the mount; None means everything."""
 
     path: str | None = None
+
+
+class FlushRequest(Message, frozen=True):
+    """What to send: an absolute path in the mount (None: everything), and for how many seconds to wait."""
+
+    path: str | None = None
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
+
+
+class DrainRequest(Message, frozen=True):
+    """Whether to drain this node, waiting for so many seconds, or, with ``undo``, to take new files for its stores again."""
+
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 600.0
+    undo: bool = False
 
 
 class Progress(Message, frozen=True):

@@ -29,10 +29,12 @@ from holdfast.control.inspect import Inspector
 from holdfast.control.listeners import listening
 from holdfast.control.messages import (
     AcquireRequest,
+    DrainRequest,
     EntryInfo,
     EntryPage,
     EventInfo,
     Explanation,
+    FlushRequest,
     Message,
     PathRequest,
     Progress,
@@ -148,6 +150,8 @@ class ControlServer:
             "/v1/verify": Operation(self._verify, Progress, body=PathRequest, streams=True),
             "/v1/prefetch": Operation(self._prefetch, Progress, body=PathRequest, streams=True),
             "/v1/evict": Operation(self._evict, Progress, body=PathRequest, streams=True),
+            "/v1/flush": Operation(self._flush, Progress, body=FlushRequest, streams=True),
+            "/v1/drain": Operation(self._drain, Progress, body=DrainRequest, streams=True),
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._sweeps.operations,
@@ -233,6 +237,19 @@ class ControlServer:
     async def _evict(self, request: Request) -> Response:
         return await stream(self._actions.evict(await _required_path(request)))
 
+    async def _flush(self, request: Request) -> Response:
+        wanted = await body(request, FlushRequest)
+        return await stream(self._actions.flush(wanted.path, wanted.timeout_seconds))
+
+    async def _drain(self, request: Request) -> Response:
+        wanted = await body(request, DrainRequest)
+        if not request.scope[CALLER].is_root:
+            raise WithheldError("only root may drain a node")
+        if wanted.undo:
+            self._actions.end_drain()
+            return await stream(_nothing_more())
+        return await stream(self._actions.drain(wanted.timeout_seconds))
+
     async def _pin(self, request: Request) -> Response:
         await self._actions.pin(await _required_path(request))
         return reply({})
@@ -242,6 +259,10 @@ class ControlServer:
         if not await self._actions.unpin(path):
             raise ConfigurationError(f"{path} is not pinned")
         return reply({})
+
+
+async def _nothing_more() -> AsyncIterator[Progress]:
+    yield Progress(done=0, total=0, bytes_done=0, finished=True)
 
 
 class Turns:

@@ -16,8 +16,9 @@ from holdfast.control.callers import Caller
 from holdfast.control.messages import PublicStatus, RemoteStatus, Status, WorkdirInfo
 from holdfast.control.paths import Paths, shown
 from holdfast.fs.foundation import Parts
+from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.index import EntryState
+from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.transfer import Fetcher
 from holdfast.workdirs import Workdir, Workdirs
 
@@ -49,6 +50,8 @@ class StatusReport:
         nodes: NodeTable,
         room: Room,
         fetcher: Fetcher,
+        unsent: UnsentFiles,
+        drain: Drain,
         paths: Paths,
         workdirs: Workdirs,
         mount: MountFacts,
@@ -57,6 +60,8 @@ class StatusReport:
         self._nodes = nodes
         self._room = room
         self._fetcher = fetcher
+        self._unsent = unsent
+        self._drain = drain
         self._paths = paths
         self._workdirs = workdirs
         self._mount = mount
@@ -65,7 +70,7 @@ class StatusReport:
     async def status(self) -> Status:
         """Return the state of the daemon."""
         usage = self._room.usage()
-        unsent = await trio.to_thread.run_sync(self._unsent)
+        unsent = await trio.to_thread.run_sync(self._unsent.below, b"")
         homeless = (path for path in unsent if self._parts.zones.place_of(path.partition(b"/")[0]) is None)
         return Status(
             pid=os.getpid(),
@@ -86,6 +91,7 @@ class StatusReport:
             fetching=len(self._fetcher.fetches()),
             unsent=[self._paths.absolute(path) for path in unsent[:_MOST_UNSENT_SHOWN]],
             unsent_files=len(unsent),
+            draining=self._drain.is_on,
             quarantined=len(self._parts.store.quarantine.files()),
             counters=self._parts.counters.as_dict(),
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
@@ -154,13 +160,3 @@ class StatusReport:
             acquisitions=record.acquisitions,
             lease_file=f"{path}/.lease",
         )
-
-    def _unsent(self) -> list[bytes]:
-        entries = (entry for _, entry in self._parts.index.entries.scan())
-        states = EntryState.DIRTY, EntryState.UPLOADING
-        unsent = (entry for entry in entries if entry.state in states and not entry.digest)  # with a digest: only open
-        return [entry.path for entry in unsent if self._is_to_be_sent(entry.path)]
-
-    def _is_to_be_sent(self, path: bytes) -> bool:
-        place = self._parts.zones.place_of(path.rpartition(b"/")[0])
-        return place is None or place.zone.sends

@@ -62,6 +62,7 @@ class FileSystem:
         self.revalidation = views.revalidation
         self.guard = views.guard
         self.verifier = sending.verifier
+        self.unsent = sending.unsent
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve background work until cancelled."""

@@ -17,6 +17,7 @@ from holdfast.config import Config
 from holdfast.fs.file_io.passthrough import BackingFiles
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplies
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
 from holdfast.fs.inodes.locks import NodeLocks
@@ -82,7 +83,10 @@ class Foundation:
             earlier=self.recovery,
             left=lambda node: descriptors.forget(node.id),
         )
-        self.directories = Directories(self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, owners)
+        self.drain = Drain(parts.session.draining)
+        self.directories = Directories(
+            self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, self.drain, owners
+        )
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)

@@ -46,6 +46,8 @@ class SessionTables:
     opens: OpenTable
     records: SessionRecords
     unlinks: UnlinkTable
+    draining: Path
+    """A file that exists while the node is being drained."""
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
@@ -128,7 +130,7 @@ class SessionArea:
             opened.callback(unlinks.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()
-        return SessionTables(opens, records, unlinks)
+        return SessionTables(opens, records, unlinks, self.directory / "draining")
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""

@@ -23,6 +23,7 @@ from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.text_busy import is_executed
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
@@ -49,8 +50,10 @@ class Opening:
         entries: Entries,
         counters: Counters,
         guard: FallbackGuard,
+        drain: Drain,
     ) -> None:
         self._guard = guard
+        self._drain = drain
         self._files = files
         self._handing_out = handing_out
         self._misses = misses
@@ -217,9 +220,10 @@ class Opening:
     # --- refusals ------------------------------------------------------------------------------------------------------
 
     def _check_writable(self, node: Node) -> None:
-        """Raise ``WriteOnceError`` if the node has a write-once name that is already stored."""
+        """Raise ``WriteOnceError`` if the node has a write-once name that is already stored, and ``DrainingError``."""
         for parent, name in node.names():
             place = self._directories.place(parent)
+            self._drain.check(place.zone)
             if not self._policy.created_once(place, name):
                 continue
             entry = self._entries.get(node.backing) if node.backing else None

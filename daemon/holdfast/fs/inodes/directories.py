@@ -14,6 +14,7 @@ import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
@@ -43,6 +44,7 @@ class Directories:
         descriptors: DescriptorCache,
         ttl: TimeToLive,
         unlinks: PendingUnlinks,
+        drain: Drain,
         owners: Mapping[str, Ownership],
     ) -> None:
         self._nodes = nodes
@@ -51,6 +53,7 @@ class Directories:
         self._descriptors = descriptors
         self._ttl = ttl
         self._unlinks = unlinks
+        self._drain = drain
         self._owners = owners
         self._epoch = 0
 
@@ -120,10 +123,19 @@ class Directories:
         return fd
 
     def writable_descriptor(self, node: Node) -> int:
-        """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
+        """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none.
+
+        Raises ``DrainingError`` if its files are sent and the node is being drained.
+        """
+        self.check_takes_new(node)
         if node.backing == 0:
             self._make(node)
         return self.descriptor(node)
+
+    def check_takes_new(self, node: Node) -> None:
+        """Raise ``DrainingError`` if files in this directory are sent and the node is being drained."""
+        if self._drain.is_on:
+            self._drain.check(self.place(node).zone)
 
     def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
         """Return the lstat of an entry in the tree; None if it does not exist."""

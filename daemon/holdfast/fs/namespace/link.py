@@ -63,6 +63,7 @@ class Linking:
         check_not_root(place)
         self._guard.check_open(node, os.O_RDONLY, caller)
         self._guard.check_put(place, name, caller)
+        self._directories.check_takes_new(directory)  # before anything is sent
         await self._local_files.make_local(node)
         self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         _directory_of(node)

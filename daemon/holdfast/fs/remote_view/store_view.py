@@ -26,6 +26,10 @@ class StoreView:
         """Return the pending deletions in the store behind a zone."""
         return self.remote_of(zone).deletions
 
+    def deletions(self) -> list[Deletions]:
+        """Return the pending deletions of each store."""
+        return [remote.deletions for remote in self._remotes.values()]
+
     def ownership_of(self, zone: Zone) -> Ownership:
         """Return the ownership of entries from the store behind a zone."""
         return self.remote_of(zone).ownership

@@ -100,6 +100,7 @@ class FileParts:
             index.entries,
             parts.counters,
             views.guard,
+            base.drain,
         )
         self.read_write = ReadWrite(self.files, arriving, base.room, self.handles, self.check)
         self.releasing = Releasing(

@@ -10,6 +10,7 @@ from holdfast.fs.wiring.remote_view import ViewParts
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Publisher
 from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 
 
@@ -34,6 +35,7 @@ class SendingParts:
             base.copies,
             parts.events,
         )
+        self.unsent = UnsentFiles(index.entries, base.nodes, parts.zones, store.tree, base.view, self.queue)
         integrity = parts.config.integrity
         self.verifier = Verifier(
             base.policy,

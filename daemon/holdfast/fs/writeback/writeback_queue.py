@@ -67,10 +67,27 @@ class WritebackQueue:
         self._paths: OrderedDict[bytes, None] = OrderedDict()
         self._due: dict[bytes, float] = {}
         """By path: the trio time of the next try, for those that have failed."""
+        self._problems: dict[bytes, str] = {}
+        """Why the last try of each of those failed."""
+        self._under_way: bytes | None = None
         self._changed = trio.Event()
 
     def __len__(self) -> int:
         return len(self._paths) + len(self._due)
+
+    def holds(self, path: bytes) -> bool:
+        """Say whether the file at ``path`` is queued, or being sent."""
+        return path in self._paths or path in self._due or path == self._under_way
+
+    def problem(self, path: bytes) -> str | None:
+        """Return why the last try to send the file at ``path`` failed; None if it has not."""
+        return self._problems.get(path)
+
+    def hurry(self, path: bytes) -> None:
+        """Send the file at ``path`` before all others, if it is queued."""
+        if path in self._paths or path in self._due:
+            self.add(path)
+            self._paths.move_to_end(path, last=False)
 
     def takes(self, place: ZonePath) -> bool:
         """Say whether files written at ``place`` are sent later."""
@@ -128,8 +145,11 @@ class WritebackQueue:
             while self._paths:
                 path = next(iter(self._paths))
                 del self._paths[path]
+                self._under_way = path
+                self._problems.pop(path, None)
                 if not await self._send(path):
                     self._due[path] = trio.current_time() + _PAUSE_SECONDS
+            self._under_way = None
             with trio.move_on_at(min(self._due.values(), default=math.inf)):
                 await changed.wait()
             for path in [path for path, due in self._due.items() if due <= trio.current_time()]:
@@ -165,6 +185,7 @@ class WritebackQueue:
             self._copies.drop(path, stat.st_ino)
 
     def _later(self, path: bytes, problem: Exception) -> bool:
+        self._problems[path] = str(problem)
         self._events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
         return False
 

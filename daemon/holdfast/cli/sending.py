@@ -1,0 +1,61 @@
+"""flush and drain: what is on this node alone gets to its store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
+from holdfast.cli.output import print_json, say
+from holdfast.cli.progress import follow
+from holdfast.control.client import ControlClient
+from holdfast.errors import ConfigurationError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command()(flush)
+    app.command()(drain)
+
+
+def flush(
+    path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or directory in the mount.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything that is unsent on this node.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the stores.")] = 60.0,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Send what is only on this node, and return when its store has it. Exits with 1 if something could not be sent."""
+    if (path is None) != everything:
+        raise ConfigurationError("flush: give a PATH or --all")
+    with ControlClient(socket) as daemon:
+        steps = daemon.flush(absolute(path) if path else None, timeout)
+        problems = follow("sending", steps, "sent", as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+def drain(
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for stores and writers.")
+    ] = 600.0,
+    undo: Annotated[bool, typer.Option("--undo", help="Take new files for the stores again.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Prepare a node to go: take nothing new for its stores, and send everything. Exits with 1 if something is left.
+
+    Files that are open for writing may be written to the end. Working directories go on. Reading goes on.
+    """
+    with ControlClient(socket) as daemon:
+        if undo:
+            daemon.end_drain()
+            sentence = "this node takes new files for its stores again"
+            print_json({"done": sentence}) if as_json else say(sentence)
+            return
+        problems = follow("draining", daemon.drain(timeout), "sent", as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+    if not as_json:
+        say("everything is in its store: this node may go ('holdfast drain --undo' takes it back)")
