@@ -255,6 +255,13 @@ class IndexFullError(IndexUnwritableError):
     code = "index-full"
 
 
+class QuotaExceededError(HoldfastError):
+    """A working directory takes more of the disk than its role may."""
+
+    errno = _errno.EDQUOT
+    code = "quota-exceeded"
+
+
 class DrainingError(HoldfastError):
     """This node is about to go away: nothing new is written to its stores."""
 

@@ -31,7 +31,7 @@ from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.telemetry import EventLog
-from holdfast.workdirs import Workdirs
+from holdfast.workdirs import UsageWalks, Workdirs
 
 _log = logging.getLogger("holdfast")
 _SYNC_SECONDS = 15.0
@@ -120,6 +120,7 @@ class Serving:
             await background.start(self._files.run)
             takeover.finish()
             await background.start(workdirs.run)
+            background.start_soon(UsageWalks(self._base, workdirs).run)
             background.start_soon(self._base.room.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(_expire_quarantine, parts)
@@ -147,7 +148,7 @@ class Serving:
         base, files = self._base, self._files
         paths = Paths(base.nodes, files, self._session.mountpoint)
         report = StatusReport(
-            self._parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, paths, workdirs, self
+            self._parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, self
         )
         inspector = Inspector(
             base.nodes,

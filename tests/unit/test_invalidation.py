@@ -53,7 +53,7 @@ def test_an_evicted_file_keeps_its_name_whether_its_zone_is_configured_or_not(tr
     nodes, kernel = NodeTable(2), Kernel()
     zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
     nothing: Any = None
-    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, {})
+    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {})
     invalidation = Invalidation(nodes, directories, tree, nothing, kernel)
     top = nodes.local(nodes.root, zone, 10, DIRECTORY_MODE)
     job = nodes.local(top, b"job", 11, DIRECTORY_MODE)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import moment, print_found, print_json, say
+from holdfast.cli.output import moment, print_found, print_json, say, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 
@@ -67,12 +67,15 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
 
 @app.command("ls")
 def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List working directories with their holders, and how long released ones are kept."""
+    """List working directories with their holders, how long released ones are kept, and what they take of the disk."""
     with asking_client(socket) as daemon:
         found = daemon.workdirs()
-    columns = ("path", "held by", "since", "kept until", "times")
+    columns = ("path", "held by", "since", "kept until", "times", "takes")
     print_found(found, columns, map(_row, found), "no working directories", as_json=as_json)
 
 
-def _row(info: WorkdirInfo) -> tuple[str, str, str, str, str]:
-    return info.path, info.holder or "-", moment(info.acquired), moment(info.expires), str(info.acquisitions)
+def _row(info: WorkdirInfo) -> tuple[str, ...]:
+    takes = "?" if info.used_bytes is None else size(info.used_bytes)
+    limit = f" of {size(info.max_bytes)}" if info.max_bytes else ""
+    times = str(info.acquisitions)
+    return info.path, info.holder or "-", moment(info.acquired), moment(info.expires), times, takes + limit

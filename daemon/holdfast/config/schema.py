@@ -110,6 +110,7 @@ class WorkdirsSection(Section, frozen=True):
 
     base: NotEmpty = "work"
     retain_seconds: NotNegative = 7 * 86400.0
+    max_bytes: ByteSize = ByteSize(0)
     local_state: str = "checkpoints"
     blob_storage: str = "blobs"
 
@@ -119,6 +120,7 @@ class RoleSection(Section, frozen=True):
 
     base: NotEmpty | None = None
     retain_seconds: NotNegative | None = None
+    max_bytes: ByteSize | None = None
     local_state: str | None = None
     blob_storage: str | None = None
 

@@ -73,7 +73,10 @@ class Status(PublicStatus, frozen=True):
 
 
 class WorkdirInfo(Message, frozen=True):
-    """A working directory. Times are seconds since the epoch; ``expires`` is None while it is held."""
+    """A working directory. Times are seconds since the epoch; ``expires`` is None while it is held.
+
+    ``used_bytes`` is what it takes of the disk, None if that is not known yet; ``max_bytes`` what it may take (0: no limit).
+    """
 
     path: str
     role: str
@@ -85,6 +88,8 @@ class WorkdirInfo(Message, frozen=True):
     expires: float | None
     acquisitions: int
     lease_file: str
+    used_bytes: int | None = None
+    max_bytes: int = 0
 
 
 class EntryInfo(Message, frozen=True):

@@ -18,6 +18,7 @@ from holdfast.control.paths import Paths, shown
 from holdfast.fs.foundation import Parts
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.transfer import Fetcher
 from holdfast.workdirs import Workdir, Workdirs
@@ -52,6 +53,7 @@ class StatusReport:
         fetcher: Fetcher,
         unsent: UnsentFiles,
         drain: Drain,
+        quotas: Quotas,
         paths: Paths,
         workdirs: Workdirs,
         mount: MountFacts,
@@ -62,6 +64,7 @@ class StatusReport:
         self._fetcher = fetcher
         self._unsent = unsent
         self._drain = drain
+        self._quotas = quotas
         self._paths = paths
         self._workdirs = workdirs
         self._mount = mount
@@ -148,6 +151,7 @@ class StatusReport:
         """Return one working directory as a message."""
         record = workdir.record
         path = self._paths.absolute(workdir.path)
+        usage = self._quotas.of(workdir.path)
         return WorkdirInfo(
             path=path,
             role=record.role,
@@ -159,4 +163,6 @@ class StatusReport:
             expires=workdir.expires_seconds,
             acquisitions=record.acquisitions,
             lease_file=f"{path}/.lease",
+            used_bytes=usage.used_bytes if usage else None,
+            max_bytes=int(self._parts.config.role(record.role).max_bytes),
         )

@@ -27,6 +27,7 @@ from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
@@ -84,8 +85,9 @@ class Foundation:
             left=lambda node: descriptors.forget(node.id),
         )
         self.drain = Drain(parts.session.draining)
+        self.quotas = Quotas()
         self.directories = Directories(
-            self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, self.drain, owners
+            self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, self.drain, self.quotas, owners
         )
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)

@@ -3,5 +3,6 @@
 from holdfast.workdirs.holders import Process
 from holdfast.workdirs.service import Workdir, Workdirs
 from holdfast.workdirs.sweep import WorkdirSweeps
+from holdfast.workdirs.usage import UsageWalks
 
-__all__ = ["Process", "Workdir", "WorkdirSweeps", "Workdirs"]
+__all__ = ["Process", "UsageWalks", "Workdir", "WorkdirSweeps", "Workdirs"]

@@ -176,6 +176,10 @@ class Workdirs:
             if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
                 yield self._describe(path, record)
 
+    def roles(self) -> list[tuple[bytes, str]]:
+        """Return the path and the role of each working directory."""
+        return [(path, record.role) for path, record in self._records.all()]
+
     # --- holders -----------------------------------------------------------------------------------------------------
 
     def _hold(self, path: bytes, name: WorkdirName, process: Process) -> Workdir:

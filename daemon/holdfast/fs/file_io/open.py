@@ -71,10 +71,12 @@ class Opening:
     async def open(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """Open a node for the kernel. Fetches a file that is not here; a large one can be read during the fetch.
 
-        Raises ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError`` if there is no intact
-        copy, ``AccessRefusedError``, and ``RemoteError``.
+        Raises ``QuotaExceededError``, ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError``
+        if there is no intact copy, ``AccessRefusedError``, and ``RemoteError``.
         """
         self._guard.check_open(node, flags, caller)
+        if _changes(flags):
+            self._directories.check_may_grow(node)
         opened = await self.acquire(node, flags)
         try:
             self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
@@ -87,6 +89,8 @@ class Opening:
         """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
         if caller.uid:
             self._guard.check_open(node, flags, caller)
+        if _changes(flags):
+            self._directories.check_may_grow(node)
         opened = self._acquire_nowait(node, flags)
         return self._hand_out(opened, flags, request, caller)
 

@@ -19,6 +19,7 @@ from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.open_file import OpenFile
 
 _INLINE_WRITE_BYTES = 64 * 1024
@@ -30,8 +31,15 @@ class ReadWrite:
     """Reads and writes. On a full disk, clean files are evicted and the write is retried once."""
 
     def __init__(
-        self, files: OpenFiles, arriving: ArrivingFiles, room: Room, handles: HandleTable, check: DigestCheck
+        self,
+        files: OpenFiles,
+        arriving: ArrivingFiles,
+        directories: Directories,
+        room: Room,
+        handles: HandleTable,
+        check: DigestCheck,
     ) -> None:
+        self._directories = directories
         self._files = files
         self._arriving = arriving
         self._room = room
@@ -72,7 +80,8 @@ class ReadWrite:
         return await trio.to_thread.run_sync(os.pread, opened.fd, size_bytes, offset, limiter=self._limiter)
 
     async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
-        """Write all of ``data`` at ``offset``; return the number of bytes."""
+        """Write all of ``data`` at ``offset``; return the number of bytes. Raises ``QuotaExceededError``."""
+        self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         try:
@@ -83,7 +92,8 @@ class ReadWrite:
         return await self._write(opened.fd, data, offset)
 
     async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
-        """fallocate(2): ``apply`` carries it out on a descriptor."""
+        """fallocate(2): ``apply`` carries it out on a descriptor. Raises ``QuotaExceededError``."""
+        self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         self._files.before_change(opened)
         await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)

@@ -165,7 +165,7 @@ class ImmediateReplies:
         return wire_format.attributes(node_id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
 
     def _statfs(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return wire_format.file_system(self._files.attrs.file_system())
+        return wire_format.file_system(self._files.attrs.file_system(self._nodes.get(node_id)))
 
     def _getxattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         size_bytes = wire_format.GETXATTR.unpack_from(body)[0]

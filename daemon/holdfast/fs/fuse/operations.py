@@ -169,7 +169,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        stats = self._files.attrs.file_system()
+        stats = self._files.attrs.file_system(self._nodes.root)
         data = StatvfsData()
         for field in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail"):
             setattr(data, field, getattr(stats, field))

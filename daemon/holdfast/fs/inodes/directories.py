@@ -18,6 +18,7 @@ from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
@@ -45,6 +46,7 @@ class Directories:
         ttl: TimeToLive,
         unlinks: PendingUnlinks,
         drain: Drain,
+        quotas: Quotas,
         owners: Mapping[str, Ownership],
     ) -> None:
         self._nodes = nodes
@@ -54,6 +56,7 @@ class Directories:
         self._ttl = ttl
         self._unlinks = unlinks
         self._drain = drain
+        self._quotas = quotas
         self._owners = owners
         self._epoch = 0
 
@@ -123,19 +126,32 @@ class Directories:
         return fd
 
     def writable_descriptor(self, node: Node) -> int:
-        """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none.
-
-        Raises ``DrainingError`` if its files are sent and the node is being drained.
-        """
-        self.check_takes_new(node)
+        """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
         return self.descriptor(node)
 
-    def check_takes_new(self, node: Node) -> None:
-        """Raise ``DrainingError`` if files in this directory are sent and the node is being drained."""
+    def descriptor_for_new(self, node: Node) -> int:
+        """``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
+        self.check_takes_new(node)
+        return self.writable_descriptor(node)
+
+    def check_takes_new(self, node: Node, moved_from: Node | None = None) -> None:
+        """Raise an error if the directory takes no new entries now, or none that are moved to it from ``moved_from``.
+
+        ``DrainingError``: what is new in it would be sent, and the node is being drained. ``QuotaExceededError``: its
+        working directory is above its limit.
+        """
         if self._drain.is_on:
             self._drain.check(self.place(node).zone)
+        if self._quotas.are_exceeded:
+            self._quotas.check(self.place(node).zone, self.place(moved_from).zone if moved_from is not None else None)
+
+    def check_may_grow(self, node: Node) -> None:
+        """Raise ``QuotaExceededError`` if the file is in a working directory that is above its limit."""
+        if self._quotas.are_exceeded:
+            for parent, _ in node.names():
+                self._quotas.check(self.place(parent).zone)
 
     def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
         """Return the lstat of an entry in the tree; None if it does not exist."""

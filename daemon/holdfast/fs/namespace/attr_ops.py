@@ -23,6 +23,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import without_privileges
+from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import StoreDirectory
@@ -56,6 +57,7 @@ class AttrOps:
         writes: PassthroughWrites,
         updates: EntryUpdates,
         store: StoreDirectory,
+        quotas: Quotas,
     ) -> None:
         self._directories = directories
         self._view = view
@@ -68,6 +70,7 @@ class AttrOps:
         self._writes = writes
         self._updates = updates
         self._store = store
+        self._quotas = quotas
 
     def get(self, node: Node) -> Stat:
         """Return a node's attributes, from its file or from the cached listing."""
@@ -146,10 +149,22 @@ class AttrOps:
             raise StaleNodeError("the link was removed")
         return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
-    def file_system(self) -> os.statvfs_result:
-        """statfs(2) of the disk of the local store. Reserved space is not free."""
+    def file_system(self, node: Node) -> os.statvfs_result:
+        """statfs(2) of the disk of the local store. Reserved space is not free.
+
+        In a working directory with a limit, that is the size of the file system, and no more is free than is left of it.
+        """
         self._store.freeing.catch_up()
-        return os.fstatvfs(self._store.tree.root_fd)
+        disk = os.fstatvfs(self._store.tree.root_fd)
+        usage = None
+        directory = node if node.is_directory else node.parent
+        with suppress(NoSuchEntryError):  # it was removed
+            usage = directory and self._quotas.of_zone(self._directories.place(directory).zone)
+        if not usage or not usage.limit_bytes:
+            return disk
+        left = max(0, usage.limit_bytes - usage.used_bytes) // disk.f_frsize
+        size, free, available = usage.limit_bytes // disk.f_frsize, min(left, disk.f_bfree), min(left, disk.f_bavail)
+        return os.statvfs_result((*disk[:2], size, free, available, *disk[5:], disk.f_fsid))
 
     async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
         opened = await self._opening.acquire(node, os.O_WRONLY)

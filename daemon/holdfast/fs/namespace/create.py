@@ -169,7 +169,7 @@ class Creation:
 
     def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
         """Return a descriptor, and whether the file was newly created."""
-        directory_fd = self._directories.writable_descriptor(directory)
+        directory_fd = self._directories.descriptor_for_new(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True

@@ -91,7 +91,7 @@ class Linking:
 
     def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
         source_fd = self._directories.descriptor(_directory_of(node))
-        target_fd = self._directories.writable_descriptor(directory)
+        target_fd = self._directories.descriptor_for_new(directory)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         if not (attempt.resent and self._is_there(directory, name, before)):
             os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)

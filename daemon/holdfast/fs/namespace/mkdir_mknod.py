@@ -70,7 +70,7 @@ class Making:
         if child is None:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         self._rules.check_new_directory(child, caller)
-        parent_fd = self._directories.writable_descriptor(parent)
+        parent_fd = self._directories.descriptor_for_new(parent)
         above = os.stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
         attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
@@ -92,7 +92,7 @@ class Making:
         if place.zone.sends and not stat_module.S_ISREG(mode):
             raise ZoneNotPermittedError("object stores can't keep special files")
         self._guard.check_put(place, name, caller)
-        fd = self._directories.writable_descriptor(directory)
+        fd = self._directories.descriptor_for_new(directory)
         attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
         return self._adopt_new(directory, place, name, mode, caller)
 
@@ -103,13 +103,13 @@ class Making:
         place = self._new.place_for(directory, name)
         if place.zone.sends:
             raise ZoneNotPermittedError("object stores can't keep symbolic links")
-        attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.writable_descriptor(directory)))
+        attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.descriptor_for_new(directory)))
         return self._adopt_new(directory, place, name, None, caller)
 
     def _adopt_new(
         self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller
     ) -> tuple[Node, os.stat_result]:
-        fd = self._directories.writable_descriptor(directory)
+        fd = self._directories.descriptor_for_new(directory)
         self._new.give(name, fd, os.stat(fd), caller)
         if mode is not None:
             os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)

@@ -83,6 +83,7 @@ class Renaming:
             raise trio.WouldBlock
         if caller.uid and here.zone.remote is not None:
             self._guard.check_take(source, old, stat, caller)
+        self._directories.check_takes_new(target, source)
         self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None)
 
     async def rename(
@@ -92,7 +93,7 @@ class Renaming:
         here, there = self._checked(source, target, flags)
         self._guard.check_take(source, old, self._directories.stat(source, old), caller)
         self._guard.check_put(there, new, caller)
-        self._directories.check_takes_new(target)  # before anything is sent
+        self._directories.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
             self._guard.check_take(target, new, self._directories.stat(target, new), caller)
             await self._guard.check_take_below([(source, old), (target, new)], caller)

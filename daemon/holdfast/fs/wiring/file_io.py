@@ -102,7 +102,7 @@ class FileParts:
             views.guard,
             base.drain,
         )
-        self.read_write = ReadWrite(self.files, arriving, base.room, self.handles, self.check)
+        self.read_write = ReadWrite(self.files, arriving, base.directories, base.room, self.handles, self.check)
         self.releasing = Releasing(
             self.files,
             self.handles,

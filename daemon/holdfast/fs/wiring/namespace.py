@@ -45,6 +45,7 @@ class NameParts:
             files.passthrough_writes,
             base.updates,
             base.parts.store,
+            base.quotas,
         )
         self.xattrs = ExtendedAttributes(base.directories, files.local_files, base.updates, base.parts.session.records)
 

@@ -1,0 +1,81 @@
+"""What working directories take of the disk, and which have reached their limit.
+
+The figures come from walks in the background (``workdirs.usage``), so a limit holds to within seconds, not to the byte.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from holdfast.errors import QuotaExceededError
+from holdfast.zones import Zone, ZoneKind
+
+
+class Usage(NamedTuple):
+    """What a working directory takes, and how much it may (0: no limit)."""
+
+    used_bytes: int
+    limit_bytes: int
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether it takes more than it may."""
+        return 0 < self.limit_bytes < self.used_bytes
+
+
+class Quotas:
+    """The usage of working directories by path, as it was found last."""
+
+    def __init__(self) -> None:
+        self._usages: dict[bytes, Usage] = {}
+        self._exceeded: set[bytes] = set()
+        self.are_exceeded = False
+        """Whether any directory is above its limit: otherwise nothing need be checked."""
+
+    def of(self, workdir: bytes) -> Usage | None:
+        """Return the usage of the working directory at this path; None if it is not known yet."""
+        return self._usages.get(workdir)
+
+    def of_zone(self, zone: Zone) -> Usage | None:
+        """Return the usage of the working directory that the zone belongs to; None if there is none, or it is not known."""
+        workdir = _workdir_of(zone)
+        return self._usages.get(workdir) if workdir is not None else None
+
+    def found(self, workdir: bytes, usage: Usage) -> bool:
+        """Record the usage of a working directory; say whether it has reached its limit, or is below it again."""
+        before = workdir in self._exceeded
+        self._usages[workdir] = usage
+        (self._exceeded.add if usage.is_exceeded else self._exceeded.discard)(workdir)
+        self.are_exceeded = bool(self._exceeded)
+        return before != usage.is_exceeded
+
+    def keep_only(self, workdirs: set[bytes]) -> None:
+        """Forget all working directories but these."""
+        for path in self._usages.keys() - workdirs:
+            del self._usages[path]
+        self._exceeded &= workdirs
+        self.are_exceeded = bool(self._exceeded)
+
+    def check(self, zone: Zone, moved_from: Zone | None = None) -> None:
+        """Raise ``QuotaExceededError`` if the zone belongs to a working directory that is above its limit.
+
+        A move from another of its zones, ``moved_from``, takes nothing more.
+        """
+        workdir = _workdir_of(zone)
+        if moved_from is not None and workdir == _workdir_of(moved_from):
+            return
+        if workdir in self._exceeded:
+            used, limit = self._usages[workdir]
+            raise QuotaExceededError(
+                f"{os.fsdecode(workdir)} takes {used} bytes and may take {limit} (roles.NAME.max_bytes): delete something"
+            )
+
+
+def _workdir_of(zone: Zone) -> bytes | None:
+    """Return the path of the working directory that a zone belongs to."""
+    if zone.kind is ZoneKind.PRIVATE:
+        return zone.prefix
+    if zone.kind in (ZoneKind.LOCAL_STATE, ZoneKind.BLOB_STORAGE):
+        return zone.prefix.rpartition(b"/")[0]
+    return None

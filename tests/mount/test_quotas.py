@@ -1,0 +1,150 @@
+"""``roles.NAME.max_bytes``: a working directory that takes more of the disk than it may takes nothing new."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.control.messages import WorkdirInfo
+from tests.conftest import NodeFactory
+from tests.mount.test_objects import objects
+from tests.support.node import Node, wait_until
+from tests.support.programs import holdfast
+
+LIMIT_BYTES = 4 << 20
+MUCH = b"x" * (6 << 20)
+
+
+@pytest.fixture
+def node(make_node: NodeFactory) -> Node:
+    return make_node(roles__worker__max_bytes=LIMIT_BYTES).start()
+
+
+@pytest.fixture
+def worker(node: Node) -> Path:
+    (node.work / "worker_1").mkdir()
+    return node.work / "worker_1"
+
+
+def info(node: Node, path: Path) -> WorkdirInfo:
+    with node.client() as client:
+        return next(each for each in client.workdirs() if each.path == str(path))
+
+
+def refused(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except OSError as problem:
+        return problem.errno == errno.EDQUOT
+    return False
+
+
+def fill(node: Node, worker: Path) -> None:
+    """Write more than the working directory may take, and wait until the daemon has noticed."""
+    (worker / "much").write_bytes(MUCH)
+    node.wait_event("quota-reached", path="work/worker_1")
+
+
+def wait_below(node: Node) -> None:
+    node.wait_event("quota-below-again", path="work/worker_1")
+
+
+def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: Node, worker: Path) -> None:
+    (worker / "small").write_bytes(b"small")
+    (node.work / "driver_1").mkdir()
+    (node.work / "driver_1/elsewhere").write_bytes(b"bytes")
+    fill(node, worker)
+    assert refused(lambda: (worker / "new").touch())
+    assert refused(lambda: (worker / "new").mkdir())
+    assert refused(lambda: (worker / "new").symlink_to("small"))
+    assert refused(lambda: os.link(worker / "small", worker / "new"))
+    assert refused(lambda: (worker / "small").open("ab"))
+    assert refused(lambda: (worker / "localState/new").touch())
+    assert refused(lambda: (worker / "blobStorage/new").touch())
+    assert refused(lambda: (node.work / "driver_1/elsewhere").rename(worker / "new"))
+    assert (worker / "small").read_bytes() == b"small"
+    (worker / "small").rename(worker / "moved")
+    (worker / "moved").chmod(0o600)
+    (worker / "moved").unlink()
+    worker.chmod(0o700)
+    (node.work / "driver_1/much").write_bytes(MUCH)
+    (node.checkpoints / "much").write_bytes(MUCH)
+    os.truncate(worker / "much", 1000)
+    wait_below(node)
+    (worker / "new").write_bytes(b"new")
+
+
+def test_what_is_written_through_an_open_file_is_seen_too(node: Node, worker: Path) -> None:
+    with (worker / "open").open("wb") as file:
+        file.write(MUCH)
+        file.flush()
+        node.wait_event("quota-reached", path="work/worker_1")
+        file.truncate(0)
+        wait_below(node)
+
+
+def test_a_write_that_goes_through_the_daemon_is_refused(make_node: NodeFactory) -> None:
+    node = make_node(roles__worker__max_bytes=LIMIT_BYTES, mount__passthrough=False).start()
+    worker = node.work / "worker_1"
+    worker.mkdir()
+    with (worker / "open").open("wb", buffering=0) as file:
+        file.write(MUCH)
+        node.wait_event("quota-reached", path="work/worker_1")
+        assert refused(lambda: file.write(b"more"))
+        assert refused(lambda: os.posix_fallocate(file.fileno(), 0, 100 << 20))
+        file.truncate(0)
+        wait_below(node)
+        file.write(b"more")
+
+
+def test_what_takes_no_room_does_not_count(node: Node, worker: Path, remote_files: Path) -> None:
+    (node.checkpoints / "object").write_bytes(MUCH)
+    assert objects(remote_files) == {"object": MUCH}
+    with node.client() as client:
+        list(client.evict(str(node.checkpoints)))
+    assert (worker / "localState/object").read_bytes() == MUCH
+    with (worker / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    (worker / "one").write_bytes(b"x" * (3 << 20))
+    for number in range(5):
+        os.link(worker / "one", worker / f"name{number}")
+    wait_until(lambda: (info(node, worker).used_bytes or 0) > 3 << 20)
+    assert (info(node, worker).used_bytes or 0) < LIMIT_BYTES
+    assert node.events("quota-reached") == []
+
+
+def test_a_limit_holds_after_a_restart(node: Node, worker: Path) -> None:
+    fill(node, worker)
+    node.stop()
+    node.start()
+    node.wait_event("quota-reached", path="work/worker_1")
+    assert refused(lambda: (worker / "new").touch())
+
+
+def test_usage_and_limit_are_shown(node: Node, worker: Path) -> None:
+    (node.work / "driver_1").mkdir()
+    (node.work / "driver_1/file").write_bytes(b"x" * (1 << 20))
+    fill(node, worker)
+    found = info(node, worker)
+    assert found.max_bytes == LIMIT_BYTES
+    assert len(MUCH) <= (found.used_bytes or 0) < len(MUCH) + (1 << 20)
+    assert info(node, node.work / "driver_1").max_bytes == 0
+    wait_until(lambda: info(node, node.work / "driver_1").used_bytes is not None)
+    assert "6.0 MiB of 4.0 MiB" in holdfast("workdir", "ls", "--socket", node.socket)
+
+
+def test_df_shows_the_limit(node: Node, worker: Path) -> None:
+    (worker / "half").write_bytes(b"x" * (2 << 20))
+    wait_until(lambda: (info(node, worker).used_bytes or 0) > 2 << 20)
+    size, free = subprocess.check_output(["df", "--output=size,avail", "-B1", worker], text=True).split()[-2:]
+    assert int(size) == LIMIT_BYTES
+    assert (1 << 20) < int(free) <= (2 << 20)
+    everything = os.statvfs(node.checkpoints)
+    assert everything.f_blocks == os.statvfs(node.store).f_blocks
+    fill(node, worker)
+    assert os.statvfs(worker / "tmp").f_bavail == 0
