@@ -55,7 +55,7 @@ class UsageWalks:
         self._due[path] = trio.current_time() + every_seconds
         if not self._quotas.found(path, Usage(used, limit_bytes)):
             return
-        facts = {"path": os.fsdecode(path), "used_bytes": used, "limit_bytes": limit_bytes}
+        facts: dict[str, str | int] = {"path": os.fsdecode(path), "used_bytes": used, "limit_bytes": limit_bytes}
         if used > limit_bytes:
             self._events.emit("quota-reached", **facts)
         else:
