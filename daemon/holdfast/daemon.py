@@ -13,6 +13,7 @@ import logging
 import os
 import resource
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -20,7 +21,7 @@ from typing import NoReturn
 import trio
 
 from holdfast import __version__, capabilities, path_conflicts, private_places, supervisor
-from holdfast.config import LoadedConfig, LogSection, handed_over, load, settings_of
+from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
 from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
 from holdfast.telemetry import LineFormatter, PrivateLogFile
@@ -44,12 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
     starter = _Starter(options.ready_fd, manager)
     try:
         handed = {} if options.options_fd is None else handed_over(options.options_fd)
-        loaded = load(options.config, os.environ, {**handed, **settings_of(options.set)})
+        read = partial(load, options.config, os.environ, {**handed, **settings_of(options.set)})
+        loaded = read()
         path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
         private_places.check(loaded)
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
-        wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready)
+        wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready, partial(_again, read))
     except UnmountedError as problem:
         starter.not_needed(problem)
         return 0
@@ -67,6 +69,23 @@ def main(arguments: list[str] | None = None) -> int:
         starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
+
+
+def _again(read: Callable[[], LoadedConfig]) -> Config:
+    """Read the configuration again, while the daemon serves. Raises ``HoldfastError``."""
+    loaded = read()
+    private_places.check_configuration(loaded)
+    _level_of(loaded)
+    return loaded.config
+
+
+def _level_of(loaded: LoadedConfig) -> int:
+    level = logging.getLevelNamesMapping().get(loaded.config.log.level.upper())
+    if level is None:
+        raise ConfigurationError(
+            f"{loaded.named('log.level')}: {loaded.config.log.level!r}; allowed are debug, info, warning, error"
+        )
+    return level
 
 
 def _start_error(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
@@ -150,10 +169,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: bool) -> None:
-    level = logging.getLevelNamesMapping().get(section.level.upper())
-    if level is None:
-        source = loaded.sources.get("log.level", "default")
-        raise ConfigurationError(f"log.level ({source}): {section.level!r}; allowed are debug, info, warning, error")
     handler: logging.Handler
     if section.file or in_background:
         file = Path(section.file or f"{loaded.config.store.directory}.log")
@@ -165,7 +180,7 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
     else:
         handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=_level_of(loaded), handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 

@@ -30,8 +30,7 @@ def check(loaded: LoadedConfig) -> None:
 
     Call it after ``path_conflicts.check``: it looks at every directory on the way.
     """
-    if loaded.file is not None and os.geteuid() == 0:
-        _check_configuration(loaded.file)
+    check_configuration(loaded)
     for key, directory in _directories(loaded):
         absolute = Path(os.path.abspath(directory))
         ways = dict.fromkeys((absolute, Path(os.path.realpath(absolute))))
@@ -45,8 +44,11 @@ def check(loaded: LoadedConfig) -> None:
                     )
 
 
-def _check_configuration(file: Path) -> None:
+def check_configuration(loaded: LoadedConfig) -> None:
     """Make sure that no other user may change what root's daemon is told. Raises ``ConfigurationError``."""
+    file = loaded.file
+    if file is None or os.geteuid() != 0:
+        return
     absolute = Path(os.path.abspath(file))
     for way in dict.fromkeys((absolute, Path(os.path.realpath(absolute)))):
         for at in (way, *way.parents):

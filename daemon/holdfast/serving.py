@@ -24,12 +24,13 @@ from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
-from holdfast.fs.foundation import Foundation, Parts
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
+from holdfast.reload import Reload
 from holdfast.telemetry import EventLog
 from holdfast.workdirs import UsageWalks, Workdirs
 
@@ -49,6 +50,7 @@ class Serving:
         session: Session,
         handover: Handover,
         ready: Callable[[], None],
+        reload: Reload,
         *,
         is_inherited: bool,
     ) -> None:
@@ -59,6 +61,7 @@ class Serving:
         self._session = session
         self._handover = handover
         self._ready = ready
+        self._reload = reload
         self._is_inherited = is_inherited
         self._can_be_left = is_inherited
         self._is_leaving = False
@@ -123,12 +126,12 @@ class Serving:
             background.start_soon(UsageWalks(self._base, workdirs).run)
             background.start_soon(self._base.room.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
-            background.start_soon(_expire_quarantine, parts)
+            background.start_soon(self._expire_quarantine)
             background.start_soon(upkeep.run)
             for remote in parts.remotes.values():
                 background.start_soon(remote.deletions.run)
             async with trio.open_nursery() as self._foreground:
-                self._foreground.start_soon(self._stop_on_signal)
+                self._foreground.start_soon(self._obey_signals)
                 await self._foreground.start(
                     self._control(workdirs, upkeep).run, Path(parts.config.control.socket), parts.config.control.group
                 )
@@ -161,7 +164,8 @@ class Serving:
             paths,
         )
         sweeps = SweepRoutes(upkeep, paths)
-        return ControlServer(report, inspector, Actions(base, files, paths), workdirs, sweeps, self, self._parts.events)
+        actions = Actions(base, files, paths)
+        return ControlServer(report, inspector, actions, workdirs, sweeps, self, self._reload.now, self._parts.events)
 
     async def _announce(self) -> None:
         await self._session.wait_begun()
@@ -169,16 +173,31 @@ class Serving:
         self._can_be_left = True
         self._ready()
 
-    async def _stop_on_signal(self) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    async def _obey_signals(self) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             async for number in signals:
                 name = signal.Signals(number).name
-                if self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
+                if number == signal.SIGHUP:
+                    self._reload.on_signal()
+                elif self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:
                     _log.info("stopping on %s", name)
                     self._session.stop()
+
+    async def _expire_quarantine(self) -> None:
+        parts = self._parts
+        while True:
+            before = time.time() - self._reload.config.integrity.quarantine_seconds
+            try:
+                expired = await trio.to_thread.run_sync(parts.store.quarantine.expire, before)
+            except OSError as problem:
+                _log.warning("can't remove what has expired in quarantine: %s", problem)
+            else:
+                if expired:
+                    parts.events.emit("quarantine-expired", files=expired)
+            await trio.sleep(_EXPIRY_SECONDS)
 
     def _leave(self) -> None:
         assert self._foreground is not None
@@ -210,16 +229,3 @@ async def _sync_regularly(index: Index, events: EventLog) -> None:
         elif can_write and not could_write:
             events.emit("disk-takes-writes-again")
         could_write = can_write
-
-
-async def _expire_quarantine(parts: Parts) -> None:
-    while True:
-        before = time.time() - parts.config.integrity.quarantine_seconds
-        try:
-            expired = await trio.to_thread.run_sync(parts.store.quarantine.expire, before)
-        except OSError as problem:
-            _log.warning("can't remove what has expired in quarantine: %s", problem)
-        else:
-            if expired:
-                parts.events.emit("quarantine-expired", files=expired)
-        await trio.sleep(_EXPIRY_SECONDS)

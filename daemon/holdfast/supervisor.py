@@ -25,6 +25,7 @@ from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.session import Session
 from holdfast.handover import Handover, Inheritance
 from holdfast.index import Index
+from holdfast.reload import Reload
 from holdfast.service_manager import ServiceManager
 from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
@@ -37,13 +38,17 @@ _UMASK = 0o022  # files of the mount get an explicit mode; this is for the files
 
 
 async def run(
-    loaded: LoadedConfig, manager: ServiceManager, descriptors: Mapping[str, int], ready: Callable[[], None]
+    loaded: LoadedConfig,
+    manager: ServiceManager,
+    descriptors: Mapping[str, int],
+    ready: Callable[[], None],
+    read_again: Callable[[], Config],
 ) -> bool:
     """Run the daemon until it is stopped or the file system is unmounted; return whether to start it again.
 
-    A living mount among ``descriptors`` is taken over. ``ready`` is called once the mount answers. Raises
-    ``HoldfastError`` if the daemon can't start; nothing is left mounted then, except a mount that can still be taken over.
-    Raises ``UnmountedError`` if it need not start.
+    A living mount among ``descriptors`` is taken over. ``ready`` is called once the mount answers; ``read_again`` reads the
+    configuration when it is to be reloaded. Raises ``HoldfastError`` if the daemon can't start; nothing is left mounted
+    then, except a mount that can still be taken over. Raises ``UnmountedError`` if it need not start.
     """
     _prepare_process()
     handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
@@ -52,17 +57,22 @@ async def run(
         mountpoint.check(loaded.config.mount.mountpoint)
     try:
         inheritance = handover.find()
-        return await _run(loaded.config, handover, inheritance, "", ready)
+        return await _run(loaded.config, handover, inheritance, "", ready, read_again)
     except TakeoverError as problem:
         handover.check_wanted()
         if inheritance is not None:
             inheritance.clear_away(loaded.config.mount.mountpoint)
         handover.abandon()
-        return await _run(loaded.config, handover, None, str(problem), ready)
+        return await _run(loaded.config, handover, None, str(problem), ready, read_again)
 
 
 async def _run(
-    config: Config, handover: Handover, inheritance: Inheritance | None, refusal: str, ready: Callable[[], None]
+    config: Config,
+    handover: Handover,
+    inheritance: Inheritance | None,
+    refusal: str,
+    ready: Callable[[], None],
+    read_again: Callable[[], Config],
 ) -> bool:
     """Serve one mount, inherited or new. ``refusal``: why an older one is not taken over."""
     if inheritance is None:
@@ -96,7 +106,8 @@ async def _run(
             if inheritance is None:
                 handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
-        serving = Serving(base, files, workdirs, session, handover, ready, is_inherited=inheritance is not None)
+        reload = Reload(read_again, base, files, workdirs)
+        serving = Serving(base, files, workdirs, session, handover, ready, reload, is_inherited=inheritance is not None)
         await serving.run()
         return serving.wants_restart
 

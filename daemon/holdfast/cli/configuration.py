@@ -1,4 +1,4 @@
-"""config show."""
+"""config show, config reload."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 
 import typer
 
-from holdfast.cli.options import ConfigFile, Json
-from holdfast.cli.output import print_found
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
+from holdfast.cli.output import print_found, print_json, say
 from holdfast.config import load
+from holdfast.control.client import ControlClient
 
 app = typer.Typer(help="The configuration.", no_args_is_help=True)
 
@@ -22,3 +23,16 @@ def show(
     rows = load(config, os.environ).rows()
     found = [{"key": key, "value": value, "source": source} for key, value, source in rows]
     print_found(found, ("key", "value", "from"), rows, as_json=as_json)
+
+
+@app.command()
+def reload(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Let the daemon read its configuration again: what can be taken without a restart is in force at once."""
+    with ControlClient(socket) as daemon:
+        found = daemon.reload()
+    if as_json:
+        print_json(found)
+        return
+    say(f"in force now: {', '.join(found.taken) or 'nothing new'}")
+    if found.needs_restart:
+        say(f"in force after 'holdfast restart': {', '.join(found.needs_restart)}")

@@ -1,6 +1,7 @@
 """Configuration: the settings (``schema``), and the sources of their values (``sources``)."""
 
 from holdfast.config.handed_over import hand_over, handed_over
+from holdfast.config.reloading import Reloaded, reloaded
 from holdfast.config.schema import (
     CacheSection,
     Config,
@@ -32,6 +33,7 @@ __all__ = [
     "LogSection",
     "MountSection",
     "NamesSection",
+    "Reloaded",
     "RemoteSection",
     "RoleSection",
     "StoreSection",
@@ -41,5 +43,6 @@ __all__ = [
     "hand_over",
     "handed_over",
     "load",
+    "reloaded",
     "settings_of",
 ]

@@ -29,6 +29,7 @@ from holdfast.control.messages import (
     PlanInfo,
     Progress,
     ReleaseRequest,
+    ReloadInfo,
     Status,
     SweepProgress,
     SweepRequest,
@@ -77,6 +78,10 @@ class ControlClient:
     def restart(self) -> Status:
         """Replace the daemon under its mount; return the state of the one that ends."""
         return self._post("/v1/restart", Message(), Status)
+
+    def reload(self) -> ReloadInfo:
+        """Let the daemon read its configuration again."""
+        return self._post("/v1/config/reload", Message(), ReloadInfo)
 
     def workdirs(self) -> list[WorkdirInfo]:
         """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""

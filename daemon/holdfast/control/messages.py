@@ -164,6 +164,13 @@ class PathRequest(Message, frozen=True):
     path: str | None = None
 
 
+class ReloadInfo(Message, frozen=True):
+    """The dotted keys that have changed in the configuration: those in force now, and those that need a restart."""
+
+    taken: list[str]
+    needs_restart: list[str]
+
+
 class FlushRequest(Message, frozen=True):
     """What to send: an absolute path in the mount (None: everything), and for how many seconds to wait."""
 

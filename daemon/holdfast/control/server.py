@@ -8,7 +8,7 @@ working directories the caller's own, and no names of files or objects. Rights a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from holdfast.config import Reloaded
 from holdfast.control.actions import Actions
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
@@ -40,6 +41,7 @@ from holdfast.control.messages import (
     Progress,
     PublicStatus,
     ReleaseRequest,
+    ReloadInfo,
     Status,
     WorkdirInfo,
 )
@@ -98,11 +100,13 @@ class ControlServer:
         workdirs: Workdirs,
         sweeps: SweepRoutes,
         daemon: Restartable,
+        reload: Callable[[], Reloaded],
         events: EventLog,
     ) -> None:
         self._report = report
         self._inspector = inspector
         self._daemon = daemon
+        self._reload_now = reload
         self._actions = actions
         self._workdirs = workdirs
         self._sweeps = sweeps
@@ -155,6 +159,7 @@ class ControlServer:
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._sweeps.operations,
+            "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
             "/v1/restart": Operation(self._restart, Status, body=Message),
         }
         return _with_description(operations)
@@ -181,6 +186,12 @@ class ControlServer:
         self._daemon.check_restart()
         status = await self._report.status()
         return reply(status, then=self._daemon.restart)
+
+    async def _reload(self, request: Request) -> Response:
+        if not request.scope[CALLER].is_root:
+            raise WithheldError("only root may reload the configuration")
+        found = self._reload_now()
+        return reply(ReloadInfo(taken=found.taken, needs_restart=found.left))
 
     async def _list_workdirs(self, request: Request) -> Response:
         return await self._page_of_workdirs(request, None)

@@ -164,5 +164,5 @@ class StatusReport:
             acquisitions=record.acquisitions,
             lease_file=f"{path}/.lease",
             used_bytes=usage.used_bytes if usage else None,
-            max_bytes=int(self._parts.config.role(record.role).max_bytes),
+            max_bytes=workdir.limit_bytes,
         )

@@ -62,6 +62,7 @@ class FileSystem:
         self.revalidation = views.revalidation
         self.guard = views.guard
         self.verifier = sending.verifier
+        self.scrubber = sending.scrubber
         self.unsent = sending.unsent
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -72,7 +73,7 @@ class FileSystem:
             nursery.start_soon(self.verifier.run)
             nursery.start_soon(self._sending.queue.run)
             nursery.start_soon(self._sending.rebuild.run)
-            nursery.start_soon(self._sending.scrubber.run)
+            nursery.start_soon(self.scrubber.run)
             await nursery.start(self._prefetcher.run)
             task_status.started()
 

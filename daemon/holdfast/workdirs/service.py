@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
+from holdfast.config import Config
 from holdfast.errors import (
     ForeignWorkdirError,
     HoldfastError,
@@ -51,12 +52,16 @@ _log = logging.getLogger("holdfast.workdirs")
 
 @dataclass(frozen=True, slots=True)
 class Workdir:
-    """A working directory; ``path`` is relative to the mount, ``holder`` is None if nobody holds it."""
+    """A working directory; ``path`` is relative to the mount, ``holder`` is None if nobody holds it.
+
+    It may take ``limit_bytes`` of the disk (0: no limit).
+    """
 
     path: bytes
     record: WorkdirRecord
     holder: str | None
     expires_seconds: float | None
+    limit_bytes: int
 
 
 class Workdirs:
@@ -176,9 +181,14 @@ class Workdirs:
             if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
                 yield self._describe(path, record)
 
-    def roles(self) -> list[tuple[bytes, str]]:
-        """Return the path and the role of each working directory."""
-        return [(path, record.role) for path, record in self._records.all()]
+    def limits(self) -> dict[bytes, int]:
+        """Return by path how many bytes each working directory may take; 0: no limit."""
+        return {path: int(self._config.role(record.role).max_bytes) for path, record in self._records.all()}
+
+    def configure(self, config: Config) -> None:
+        """Use these retention times and limits from now on."""
+        self._config = config
+        self._wake()
 
     # --- holders -----------------------------------------------------------------------------------------------------
 
@@ -425,7 +435,7 @@ class Workdirs:
         holder = self._holder(path, record)
         released = record.released_seconds if holder is None else 0.0
         expires = released + self._retain_seconds(record.role) if released else None
-        return Workdir(path, record, holder, expires)
+        return Workdir(path, record, holder, expires, int(self._config.role(record.role).max_bytes))
 
     def _wake(self) -> None:
         self._changed.set()

@@ -28,7 +28,6 @@ class UsageWalks:
     """Keeps ``Quotas`` up to date. ``run`` walks."""
 
     def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
-        self._config = base.parts.config
         self._tree = base.parts.store.tree
         self._events = base.parts.events
         self._quotas = base.quotas
@@ -38,13 +37,17 @@ class UsageWalks:
     async def run(self) -> None:
         """Walk through all working directories by turns, until cancelled."""
         while True:
-            limits = {path: int(self._config.role(role).max_bytes) for path, role in self._workdirs.roles()}
+            limits = self._workdirs.limits()
             self._quotas.keep_only(set(limits))
             self._due = {path: due for path, due in self._due.items() if path in limits}
             for path, limit_bytes in limits.items():
-                if self._due.get(path, 0.0) <= trio.current_time():
+                if limit_bytes != self._limit_of(path) or self._due.get(path, 0.0) <= trio.current_time():
                     await self._measure(path, limit_bytes)
             await trio.sleep(_LIMITED_EVERY_SECONDS)
+
+    def _limit_of(self, path: bytes) -> int:
+        usage = self._quotas.of(path)
+        return usage.limit_bytes if usage else 0
 
     async def _measure(self, path: bytes, limit_bytes: int) -> None:
         every_seconds = _LIMITED_EVERY_SECONDS if limit_bytes else _OTHERS_EVERY_SECONDS

@@ -25,9 +25,13 @@ class OpenLimits:
     def __init__(self, per_user: int, rare_events: RareEvents) -> None:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._total = descriptors - descriptors // _RESERVED_PART
-        self._per_user = per_user or min(_MOST_BY_DEFAULT, self._total // 2)
+        self.set_per_user(per_user)
         self._events = rare_events
         self._open: Counter[int] = Counter()
+
+    def set_per_user(self, per_user: int) -> None:
+        """Set another limit. Who is above it may only close files."""
+        self._per_user = per_user or min(_MOST_BY_DEFAULT, self._total // 2)
 
     def check(self, uid: int) -> None:
         """Raise ``LimitReachedError`` (ENFILE) if the user, who is not root, may not open another file."""

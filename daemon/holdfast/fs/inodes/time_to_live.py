@@ -24,6 +24,10 @@ class TimeToLive:
 
     def __init__(self, settings: RemoteSection, rights: ObjectRights) -> None:
         self._rights = rights
+        self.configure(settings)
+
+    def configure(self, settings: RemoteSection) -> None:
+        """Use these settings from now on. What the kernel keeps, it keeps for the time that it was told."""
         self._metadata_seconds = settings.metadata_ttl_seconds
         self._fallback_seconds = settings.fallback_ttl_seconds
 

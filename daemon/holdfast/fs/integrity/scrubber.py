@@ -25,19 +25,26 @@ class Scrubber:
         self._verifier = verifier
         self._entries = entries
         self._events = events
+        self._is_on = trio.Event()
+        self.set_rate(bytes_per_second)
+
+    def set_rate(self, bytes_per_second: int) -> None:
+        """Scrub at another rate from the next file on. 0: a pass that has begun ends with its next file."""
         self._bytes_per_second = bytes_per_second
+        if bytes_per_second:
+            self._is_on.set()
+        else:
+            self._is_on = trio.Event()
 
     async def run(self) -> None:
-        """Scrub until cancelled. Returns at once if switched off."""
-        rate = self._bytes_per_second
-        if not rate:
-            return
+        """Scrub until cancelled."""
         while True:
+            await self._is_on.wait()
             next_pass = trio.current_time() + _SHORTEST_PASS_SECONDS
-            await self._pass(rate)
+            await self._pass()
             await trio.sleep_until(next_pass)
 
-    async def _pass(self, rate: int) -> None:
+    async def _pass(self) -> None:
         files = bytes_read = corrupt = 0
         for inode, path in await trio.to_thread.run_sync(self._verifier.known_files, b""):
             try:
@@ -48,5 +55,7 @@ class Scrubber:
             entry = self._entries.get(inode)
             size_bytes = entry.size_bytes if entry is not None else 0
             files, bytes_read, corrupt = files + 1, bytes_read + size_bytes, corrupt + (not intact)
-            await trio.sleep(size_bytes / rate)
+            if not self._bytes_per_second:
+                return
+            await trio.sleep(size_bytes / self._bytes_per_second)
         self._events.emit("scrubbed", files=files, bytes=bytes_read, corrupt=corrupt)

@@ -1,0 +1,57 @@
+"""Reloading the configuration of a running daemon: what can be taken is taken, the rest is named."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from holdfast.capacity import Limits
+from holdfast.config import Config, Reloaded, reloaded
+from holdfast.errors import HoldfastError
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.workdirs import Workdirs
+
+_log = logging.getLogger("holdfast")
+
+
+class Reload:
+    """Holds the configuration in force. ``read`` reads it anew from all its sources, and raises ``HoldfastError``."""
+
+    def __init__(self, read: Callable[[], Config], base: Foundation, files: FileSystem, workdirs: Workdirs) -> None:
+        self.config = base.parts.config
+        self._read = read
+        self._base = base
+        self._files = files
+        self._workdirs = workdirs
+        self._events = base.parts.events
+
+    def now(self) -> Reloaded:
+        """Read the configuration again and put in force what can be. Raises ``HoldfastError``; nothing has changed then.
+
+        Don't keep the file in the mount: nobody would answer this daemon there.
+        """
+        found = reloaded(self.config, self._read())
+        self._put_in_force(found.config)
+        taken, left = ", ".join(found.taken), ", ".join(found.left)
+        _log.info("configuration reloaded; taken: %s; needs a restart: %s", taken or "nothing new", left or "nothing")
+        self._events.emit("configuration-reloaded", taken=taken, needs_restart=left)
+        return found
+
+    def on_signal(self) -> None:
+        """``now``, with nobody to tell of an error but log and events."""
+        try:
+            self.now()
+        except HoldfastError as problem:
+            _log.warning("the configuration stays as it is: %s", problem)
+            self._events.emit("configuration-refused", problem=str(problem))
+
+    def _put_in_force(self, config: Config) -> None:
+        self.config = config
+        cache = config.cache
+        self._base.room.limits = Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark)
+        self._base.ttl.configure(config.remote)
+        self._files.scrubber.set_rate(int(config.integrity.scrub_bytes_per_second))
+        self._files.open_limits.set_per_user(config.limits.open_files_per_user)
+        self._workdirs.configure(config)
+        logging.getLogger().setLevel(config.log.level.upper())
