@@ -108,6 +108,7 @@ def _remote(
         counters=counters,
         clock=time.time,
     )
+    access.limit(section.upload_bytes_per_second, section.download_bytes_per_second, section.requests_per_second)
     skip = len(name) + 1
     directories = ListingCache(access)
     deletions = Deletions(

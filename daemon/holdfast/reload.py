@@ -54,4 +54,7 @@ class Reload:
         self._files.scrubber.set_rate(int(config.integrity.scrub_bytes_per_second))
         self._files.open_limits.set_per_user(config.limits.open_files_per_user)
         self._workdirs.configure(config)
+        for name, remote in self._base.parts.remotes.items():
+            limits = config.stores[name]
+            remote.access.limit(limits.upload_bytes_per_second, limits.download_bytes_per_second, limits.requests_per_second)
         logging.getLogger().setLevel(config.log.level.upper())

@@ -16,6 +16,7 @@ _OF_SECTIONS = {
     "workdirs": ("retain_seconds", "max_bytes"),
     "log": ("level",),
 }
+_OF_STORES = ("upload_bytes_per_second", "download_bytes_per_second", "requests_per_second")
 _OF_ROLES = ("retain_seconds", "max_bytes")
 
 
@@ -35,7 +36,8 @@ def reloaded(now: Config, wanted: Config) -> Reloaded:
     sections: dict[str, Any] = {
         name: _with(getattr(now, name), getattr(wanted, name), keys) for name, keys in _OF_SECTIONS.items()
     }
-    config = msgspec.structs.replace(now, **sections, roles=_roles(now, wanted))
+    stores = {name: _with(section, wanted.stores.get(name, section), _OF_STORES) for name, section in now.stores.items()}
+    config = msgspec.structs.replace(now, **sections, stores=stores, roles=_roles(now, wanted))
     before, after = _flat(now), _flat(wanted)
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     in_force = _flat(config)

@@ -55,6 +55,9 @@ class ZoneSection(Section, frozen=True):
     gid: int = -1
     file_mode: FileMode = FileMode(0o644)
     directory_mode: FileMode = FileMode(0o755)
+    upload_bytes_per_second: ByteSize = ByteSize(0)
+    download_bytes_per_second: ByteSize = ByteSize(0)
+    requests_per_second: NotNegative = 0.0
     options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 

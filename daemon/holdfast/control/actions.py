@@ -16,6 +16,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
+from holdfast.transfer import IN_BACKGROUND
 
 _PARALLEL_FETCHES = 8
 _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next open fetches it again if the store has it"
@@ -204,6 +205,7 @@ class Actions:
         problems: list[str | None] = [None] * len(group)
 
         async def fetch(index: int) -> None:
+            IN_BACKGROUND.set(True)
             try:
                 await self._files.local_files.make_local(group[index].node)
             except HoldfastError as problem:

@@ -2,7 +2,7 @@
 
 from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
-from holdfast.transfer.fair_slots import ASKING_USER
+from holdfast.transfer.fair_slots import ASKING_USER, IN_BACKGROUND
 from holdfast.transfer.fetch import Fetcher
 from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
@@ -13,6 +13,7 @@ from holdfast.transfer.upload import Uploader, check_can_be_sent
 
 __all__ = [
     "ASKING_USER",
+    "IN_BACKGROUND",
     "CachedCopies",
     "CachedListing",
     "CopyListener",

@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.index import CachedName, NameMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.conditional_delete import delete_unchanged, may_delete
+from holdfast.transfer.fair_slots import IN_BACKGROUND
 from holdfast.transfer.listing_cache import ListingCache
 from holdfast.transfer.retry import Retry
 from holdfast.transfer.store_requests import RemoteAccess
@@ -149,6 +150,7 @@ class Deletions:
 
     async def run(self) -> None:
         """Send deletions as they fall due, until cancelled."""
+        IN_BACKGROUND.set(True)
         while True:
             waiting = (attempt.due for attempt in self._pending.values() if not attempt.under_way)
             self._sleeps_until = min(waiting, default=math.inf)

@@ -1,5 +1,7 @@
 """A store's slots for requests, shared by users: each user has a queue, and the queues take turns.
 
+What nobody waits for (prefetch, late uploads, deletions) comes after that, except once in a while, and never has all slots.
+
 With one queue for all, whoever asks most would be answered most, and a single request of another user would wait for all of
 them. A task works for the user whose request it serves, or in whose request it was started (``ASKING_USER``).
 """
@@ -13,6 +15,12 @@ import trio
 
 ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
 """The user id for whom a task works; 0: root, or the daemon itself."""
+IN_BACKGROUND: ContextVar[bool] = ContextVar("in background", default=False)
+"""Whether a task does what nobody waits for."""
+BACKGROUND_EVERY = 8
+"""One in so many turns is for what nobody waits for, so that it is done some day."""
+_KEPT_FREE_PART = 4
+"""One in so many slots is never used in the background, but at least one if there are two."""
 
 
 class FairSlots:
@@ -20,16 +28,19 @@ class FairSlots:
 
     def __init__(self, slots: int) -> None:
         self._free = slots
+        self._kept_free = max(slots // _KEPT_FREE_PART, int(slots > 1))
+        self._background: deque[trio.Event] = deque()
+        self._turns = 0
         self._waiting: OrderedDict[int, deque[trio.Event]] = OrderedDict()
         """By user, the one whose turn is next first; nobody waits while a slot is free."""
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a slot. Cancelled, the task has none."""
-        if self._free > 0:
+        if self._free > (self._kept_free if IN_BACKGROUND.get() else 0):
             self._free -= 1
             return
         user, slot = ASKING_USER.get(), trio.Event()
-        queue = self._waiting.setdefault(user, deque())
+        queue = self._background if IN_BACKGROUND.get() else self._waiting.setdefault(user, deque())
         queue.append(slot)
         try:
             await slot.wait()
@@ -38,13 +49,18 @@ class FairSlots:
                 self.release_on_behalf_of(borrower)
             else:
                 queue.remove(slot)
-                if not queue:
+                if not queue and queue is not self._background:
                     del self._waiting[user]
             raise
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        """Give a slot back: it goes to the next user's oldest request."""
+        """Give a slot back: it goes to the next user's oldest request, or to the background."""
         del borrower  # a thread's; slots are not told apart
+        self._turns += 1
+        is_for_background = self._turns % BACKGROUND_EVERY == 0 if self._waiting else self._free >= self._kept_free
+        if self._background and is_for_background:
+            self._background.popleft().set()
+            return
         if not self._waiting:
             self._free += 1
             return

@@ -25,6 +25,7 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo, RemoteStore
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer.fair_slots import IN_BACKGROUND
 from holdfast.transfer.listing_cache import KnownObject
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
@@ -67,11 +68,13 @@ class Fetcher:
         """Return the fetch of ``target`` in the version ``known``: the one under way, or a new one."""
         fetch = self._fetches.get(target.path)
         if fetch is not None and fetch.known.etag == known.etag and not fetch.detached:
+            fetch.in_background &= IN_BACKGROUND.get()
             return fetch
         if fetch is not None:
             fetch.detached = True
         assert self._nursery is not None, "the fetcher is not running"
         fetch = self._fetches[target.path] = PartialFetch(target, known)
+        fetch.in_background = IN_BACKGROUND.get()
         self._nursery.start_soon(self._run_fetch, fetch)
         return fetch
 
@@ -118,6 +121,7 @@ class Fetcher:
         fetch.staged(*self._staging.create(size_bytes))
         if fetch.target.path != fetch.target.store_path:
             mark_copy(fetch.fd)
+        IN_BACKGROUND.set(fetch.in_background)
         first = fetch.next_part()
         assert first is not None
         info = await self._download_part(fetch, first)
@@ -136,6 +140,7 @@ class Fetcher:
         async def fetch_parts() -> None:
             try:
                 while (part := fetch.next_part()) is not None:
+                    IN_BACKGROUND.set(fetch.in_background)  # by now somebody may wait for it
                     await self._download_part(fetch, part)
             except HoldfastError as problem:
                 problems.append(problem)
@@ -151,6 +156,7 @@ class Fetcher:
         access = fetch.target.remote.access
         start, end = fetch.part_range(part)
         for attempt in range(_TRIES):
+            await access.downloads.take(end - start)
             info, found = await access.read(_read_part, access.store, fetch.target.key, fetch.known, start, end, fetch.fd)
             if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
                 return info

@@ -35,6 +35,8 @@ class PartialFetch:
         """The name is gone: finish for those who read the file, but don't place it in the tree."""
         self.reported = False
         """An event has told that its readers won't get the rest."""
+        self.in_background = False
+        """Nobody waits for it yet."""
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
         self._queued = deque(range(chunk_count(known.size_bytes)))

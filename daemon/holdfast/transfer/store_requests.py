@@ -14,6 +14,7 @@ from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavai
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
+from holdfast.transfer.pace import Pace
 from holdfast.transfer.retry import Retry
 
 _P = ParamSpec("_P")
@@ -47,12 +48,23 @@ class RemoteAccess:
         self.store = store
         self.health = Health()
         self._deadline_seconds = deadline_seconds
+        self.uploads = Pace()
+        """In bytes."""
+        self.downloads = Pace()
+        """In bytes. Who downloads takes them; a request does not know how many there will be."""
+        self.requests = Pace()
         self._transfers = FairSlots(parallel)
         self._questions = FairSlots(parallel)
         self._events = events
         self._counters = counters
         self._clock = clock
         self._random = random.Random()
+
+    def limit(self, upload_bytes_per_second: int, download_bytes_per_second: int, requests_per_second: float) -> None:
+        """Use the store no faster than this from now on; 0: no limit."""
+        self.uploads.set_rate(upload_bytes_per_second)
+        self.downloads.set_rate(download_bytes_per_second)
+        self.requests.set_rate(requests_per_second)
 
     async def probe(self) -> None:
         """Ask once, without retries. Raises ``RemoteError``."""
@@ -92,11 +104,13 @@ class RemoteAccess:
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
         """``RemoteStore.write``, tried once: only the caller can find out whether a PUT with a lost answer succeeded."""
+        await self.uploads.take(source.size_bytes)
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 
     async def replace_once(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
         """``RemoteStore.replace``, tried once, as ``write_once``."""
+        await self.uploads.take(source.size_bytes)
         return await self._once("PUT", self._transfers, self.store.replace, key, version, source, metadata)
 
     async def copy(self, source: str, target: str) -> ObjectInfo:
@@ -124,6 +138,7 @@ class RemoteAccess:
     async def _once(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
+        await self.requests.take(1)
         self._counters.requests[kind] += 1
         try:
             result = await trio.to_thread.run_sync(

@@ -22,7 +22,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import Tree
-from holdfast.transfer import Fetcher, PartialFetch
+from holdfast.transfer import IN_BACKGROUND, Fetcher, PartialFetch
 from holdfast.zones import ZoneMap, ZonePath
 
 _NAMES_AT_ONCE = 100
@@ -75,6 +75,7 @@ class Prefetcher:
                 self._nursery.start_soon(self._list_directories, place, ahead)
 
     async def _list_directories(self, place: ZonePath, ahead: ListDirectories) -> None:
+        IN_BACKGROUND.set(True)
         shown_by = ahead.evidence
         try:
             is_there = self._view.listing(place).has_directory(shown_by) or self._tree.inode(place.child_path(shown_by))
@@ -96,6 +97,7 @@ class Prefetcher:
         return True
 
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
+        IN_BACKGROUND.set(True)
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
         missing: dict[bytes, list[bytes]] = {}
         for number, path in enumerate(_paths(place, names)):

@@ -36,7 +36,7 @@ from holdfast.store import (
     was_not_accepted,
 )
 from holdfast.telemetry import EventLog
-from holdfast.transfer import CachedCopies, check_can_be_sent
+from holdfast.transfer import IN_BACKGROUND, CachedCopies, check_can_be_sent
 from holdfast.zones import ZoneMap, ZonePath
 
 _PAUSE_SECONDS = 5.0
@@ -138,6 +138,7 @@ class WritebackQueue:
 
     async def run(self) -> None:
         """Send the files of an earlier run, then all that are queued, until cancelled."""
+        IN_BACKGROUND.set(True)
         for path in await trio.to_thread.run_sync(self._left_over):
             self.add(path)
         while True:
