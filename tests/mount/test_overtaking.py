@@ -122,7 +122,7 @@ def test_a_link_does_not_hide_that_a_file_was_not_sent(
     proxy.answer(503, times=1000, method="PUT", matching="report")
     with pytest.raises(OSError, match="Input/output"):
         path.write_bytes(b"precious")
-    node.wait_event("unsent", path="checkpoints/report")
+    wait_until(lambda: node.status().unsent == [str(path)])
     os.link(path, node.checkpoints / "copy")
     assert keys(place) == {"checkpoints/copy"}
     assert node.status().unsent == [str(path)]
