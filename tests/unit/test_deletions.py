@@ -397,6 +397,28 @@ async def test_a_put_waits_for_a_deletion_that_is_on_its_way(
         assert not deletions.pending(b"checkpoints/a")
 
 
+async def test_a_deletion_waits_for_a_put_that_was_on_its_way_before_it(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    """The name was removed during its PUT. Who waits for that waits for the deletion of the object that was stored, too."""
+    old, new = known(b"checkpoints/a", "old"), known(b"checkpoints/a")
+    told: list[float] = []
+
+    async def wait_until_deleted() -> None:
+        await deletions.flush()
+        told.append(trio.current_time())
+
+    async with running(deletions), trio.open_nursery() as nursery:
+        async with deletions.replaced(b"checkpoints/a", by_version=False):
+            deletions.schedule(old)
+            nursery.start_soon(wait_until_deleted)
+            await trio.sleep(10 * DELAY)
+            assert (sent(access), told) == ([], [])
+        deletions.schedule(new)
+    assert sent(access) == [(10 * DELAY, ["a"])]
+    assert told == [pytest.approx(10 * DELAY + access.seconds)]
+
+
 async def test_who_waits_for_a_deletion_hears_that_it_was_dropped(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:

@@ -4,6 +4,7 @@ An unlink returns when the deletion is recorded in the index. The request is sen
 deletions: after a check of the versions (``conditional_delete``), one request for up to a thousand names. A name that is
 stored again meanwhile needs no request. A name with a pending deletion does not exist for this node. Only the version that
 this node knew is deleted: if another node has stored an object under the name since, it stays, and the name exists again.
+A deletion waits for a PUT of the same name that was under way before it: otherwise the PUT could come after it.
 
 The record survives the daemon; after a power cut a deletion that was not waited for (fsync of the directory) may be undone.
 A failed deletion stays pending. After a passing error it is tried again soon, until the deadline; then, or after a final
@@ -13,7 +14,7 @@ error, those who wait for it get the error, and it is tried again later.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 
@@ -80,6 +81,7 @@ class Deletions:
         self._directories = directories
         self._owner = owner
         self._pending: dict[bytes, _Attempt] = {}
+        self._being_stored: set[bytes] = set()
         self._changed = trio.Event()
         self._sleeps_until = math.inf
 
@@ -126,17 +128,23 @@ class Deletions:
         the new object; raises ``RemoteError`` if it failed.
         """
         attempt = await self._claim(path, by_version)
-        if attempt is None:
-            yield ""
-            return
+        self._being_stored.add(path)
         try:
+            if attempt is None:
+                yield ""
+                return
             yield await self._etag_to_replace(attempt.version) if by_version else ""
             self._drop(attempt)
         except ObjectExistsError:
-            self._drop(attempt)
+            if attempt is not None:
+                self._drop(attempt)
             raise
         finally:
-            self._end_try(attempt, trio.current_time() + self._delay_seconds)
+            self._being_stored.discard(path)
+            if attempt is not None:
+                self._end_try(attempt, trio.current_time() + self._delay_seconds)
+            if path in self._pending:
+                self._wake()
 
     async def flush(self, paths: list[bytes] | None = None) -> None:
         """Return when the deletions of ``paths`` are done (None: all that are pending now).
@@ -152,18 +160,23 @@ class Deletions:
         """Send deletions as they fall due, until cancelled."""
         IN_BACKGROUND.set(True)
         while True:
-            waiting = (attempt.due for attempt in self._pending.values() if not attempt.under_way)
-            self._sleeps_until = min(waiting, default=math.inf)
+            self._sleeps_until = min((attempt.due for attempt in self._waiting()), default=math.inf)
             if self._sleeps_until > trio.current_time():
                 with trio.move_on_at(self._sleeps_until):
                     await self._changed.wait()
             else:
                 await self._send()
 
+    def _waiting(self) -> Iterator[_Attempt]:
+        """Yield the deletions that can be sent once they are due."""
+        return (
+            attempt for path, attempt in self._pending.items() if not attempt.under_way and path not in self._being_stored
+        )
+
     async def _send(self) -> None:
         now = trio.current_time()
-        waiting = (attempt for attempt in self._pending.values() if attempt.due <= now and not attempt.under_way)
-        batch = {self._key_of(attempt.version.path): attempt for attempt in islice(waiting, _LARGEST_BATCH)}
+        due = (attempt for attempt in self._waiting() if attempt.due <= now)
+        batch = {self._key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
         for attempt in batch.values():
             attempt.under_way = True
             attempt.retry = attempt.retry or self._access.retry()
