@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ class Kernel:
         raise AssertionError("nothing else was expected")
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
+        raise AssertionError("nothing else was expected")
+
+    def prune(self, nodes: Sequence[int]) -> bool:
         raise AssertionError("nothing else was expected")
 
     async def caught_up(self) -> None:

@@ -94,8 +94,9 @@ class CacheSection(Section, frozen=True):
 
 
 class LimitsSection(Section, frozen=True):
-    """``[limits]``: how much of the daemon one user may take. Root has no limit."""
+    """``[limits]``: how much of the daemon one user may take (root has no limit), and all of them together."""
 
+    cached_names: Count = 100_000
     open_files_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
     requests_per_user: Count = 64
 

@@ -70,6 +70,7 @@ class FileSystem:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.background.run)
             await self.passthrough_writes.settle_after_start()
+            nursery.start_soon(self._base.node_limit.run)
             nursery.start_soon(self.verifier.run)
             nursery.start_soon(self._sending.queue.run)
             nursery.start_soon(self._sending.rebuild.run)

@@ -22,6 +22,7 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node_limit import NodeLimit
 from holdfast.fs.inodes.node_recovery import NodeRecovery, StatsInTree
 from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.node_table import NodeTable
@@ -93,6 +94,7 @@ class Foundation:
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
         self.invalidation = Invalidation(self.nodes, self.directories, store.tree, self.unlinks, kernel.notifications)
+        self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
         self.copies = CachedCopies(store, index, parts.events, parts.counters, listener=self.invalidation)
         cache = config.cache
         self.room = Room(

@@ -137,6 +137,11 @@ class Connection:
         return f"no takeover: {reason}" if reason else probe.TAKEOVER
 
     @property
+    def can_prune(self) -> bool:
+        """Whether the kernel can be asked to forget nodes that nobody uses."""
+        return probe.can_prune(self._machine)
+
+    @property
     def has_begun(self) -> bool:
         """Whether the INIT exchange is complete, so that requests can come; True where that is unknown."""
         found = self.outcome

@@ -1,4 +1,5 @@
-"""Invalidating names in the kernel's cache (FUSE_NOTIFY_INVAL_ENTRY), from a process of its own.
+"""Invalidating names in the kernel's cache (FUSE_NOTIFY_INVAL_ENTRY) and pruning it (FUSE_NOTIFY_PRUNE), from a process of
+its own.
 
 To drop a name the kernel takes the lock of its directory, which a system call may hold that waits for the daemon's answer
 there. A thread that waits for this lock can't be killed. If it were the daemon's, a killed daemon would not end until the
@@ -17,13 +18,20 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 
 _PARENT = struct.Struct("=Q")
 _NOTICE = struct.Struct("=IiQQII")
 """``fuse_out_header`` and ``fuse_notify_inval_entry_out`` (linux/fuse.h)."""
+_PRUNE_NOTICE = struct.Struct("=IiQIIQ")
+"""``fuse_out_header`` and ``fuse_notify_prune_out``; the node ids follow."""
 _INVALIDATE_ENTRY = 3
+_PRUNE = 9
+_NO_PARENT = 0
+"""In place of a directory's node id: what follows is no name, but node ids to prune."""
+_MOST_PRUNED = 500
 _LARGEST_MESSAGE_BYTES = 4096
 _PAUSE_SECONDS = 1.0
 _THREADS = 8  # so many names can wait for locks before others have to wait for them
@@ -43,6 +51,12 @@ class Invalidator:
     def invalidate(self, parent: int, name: bytes) -> None:
         """Invalidate a name in the directory with the node id ``parent``, soon: this returns at once."""
         self._queue.put((parent, name))
+
+    def prune(self, nodes: Sequence[int]) -> None:
+        """Make the kernel forget these nodes soon, except those that it uses. This returns at once."""
+        for first in range(0, len(nodes), _MOST_PRUNED):
+            ids = nodes[first : first + _MOST_PRUNED]
+            self._queue.put((_NO_PARENT, struct.pack(f"={len(ids)}Q", *ids)))
 
     def invalidate_now(self, parent: int, name: bytes) -> None:
         """Invalidate a name; return when the kernel no longer has it. Raises ``OSError`` if that remains unknown."""
@@ -100,12 +114,19 @@ def notice(parent: int, name: bytes) -> bytes:
     return _NOTICE.pack(length, _INVALIDATE_ENTRY, 0, parent, len(name), 0) + name + b"\0"
 
 
+def prune_notice(ids: bytes) -> bytes:
+    """Return the FUSE_NOTIFY_PRUNE message for packed node ids."""
+    count = len(ids) // _PARENT.size
+    return _PRUNE_NOTICE.pack(_PRUNE_NOTICE.size + len(ids), _PRUNE, 0, count, 0, 0) + ids
+
+
 def _work(device: int, queue: SimpleQueue[tuple[bytes, list[int]]]) -> None:
     while True:
         message, answer_to = queue.get()
         (parent,) = _PARENT.unpack_from(message)
+        what = message[_PARENT.size :]
         with suppress(OSError):  # the kernel does not know the name, or the mount is gone
-            os.write(device, notice(parent, message[_PARENT.size :]))
+            os.write(device, prune_notice(what) if parent == _NO_PARENT else notice(parent, what))
         for fd in answer_to:
             with suppress(BrokenPipeError):
                 os.write(fd, b"1")

@@ -19,6 +19,8 @@ PASSTHROUGH = "passthrough"
 TAKEOVER = "takeover"
 _KERNEL = (6, 9)
 """The first Linux with FUSE_PASSTHROUGH and FUSE_NOTIFY_RESEND."""
+_PRUNING_KERNEL = (6, 18)
+"""The first Linux with FUSE_NOTIFY_PRUNE."""
 _CAP_SYS_ADMIN = 21
 
 
@@ -58,6 +60,11 @@ def takeover_forecast(machine: Machine) -> str:
     """Say whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
     reason = _common(machine)
     return f"no takeover: {reason}" if reason else TAKEOVER
+
+
+def can_prune(machine: Machine) -> bool:
+    """Say whether the kernel can be asked to forget nodes that nobody uses."""
+    return machine.kernel >= _PRUNING_KERNEL
 
 
 def _common(machine: Machine) -> str:

@@ -23,7 +23,7 @@ from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
-_MOST_NAMES = 500_000
+_MOST_NAMES = 250_000
 _LONGEST_NAME_BYTES = 255
 """NAME_MAX of Linux. A store may have longer ones, which can't be opened here, and make the kernel refuse the listing."""
 _LONG_LISTING = 2000  # names: they take 2 ms to pack

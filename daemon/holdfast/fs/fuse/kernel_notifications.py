@@ -6,6 +6,7 @@ Before ``connect`` there is no mount, and notifications do nothing.
 from __future__ import annotations
 
 import select
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pyfuse3
@@ -66,6 +67,13 @@ class KernelNotifier:
             with suppress(FileNotFoundError):  # the kernel did not know the name
                 pyfuse3.invalidate_entry(parent, name)
         self.attributes_changed(parent)
+
+    def prune(self, nodes: Sequence[int]) -> bool:
+        """Ask the kernel to forget those of ``nodes`` that nobody uses; return whether it can be asked."""
+        if self._invalidator is None or not self.connection.can_prune:
+            return False
+        self._invalidator.prune(nodes)
+        return True
 
     async def caught_up(self) -> None:
         """Return when all requests that the kernel has sent so far have been read."""

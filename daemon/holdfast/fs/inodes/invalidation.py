@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from holdfast.fs.inodes.directories import Directories
@@ -27,6 +27,9 @@ class KernelNotifications(Protocol):
 
         Never call this on the event loop: the kernel may first need replies to its requests.
         """
+
+    def prune(self, nodes: Sequence[int]) -> bool:
+        """Ask the kernel to forget those of ``nodes`` (ids) that nobody uses; return whether it can be asked."""
 
     async def caught_up(self) -> None:
         """Return when all requests that the kernel has sent so far have been read."""

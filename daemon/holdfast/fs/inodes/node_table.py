@@ -116,6 +116,14 @@ class NodeTable:
         """Return all nodes."""
         return list(self._nodes.values())
 
+    def oldest(self, count: int) -> list[Node]:
+        """Return so many nodes, those that were made or returned here longest ago."""
+        nodes = list(itertools.islice(self._nodes.values(), count))
+        for node in nodes:
+            del self._nodes[node.id]
+            self._nodes[node.id] = node
+        return nodes
+
     def __len__(self) -> int:
         return len(self._nodes)
 

@@ -1,4 +1,6 @@
-"""What the Spark jobs cost as a picture: one line for each job. Pure: SVG as text, with nothing from elsewhere."""
+"""Cost against the number of objects as a picture: one line for each kind of work. Pure: SVG as text, with nothing from
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
     """Draw microseconds of processors an object against the number of objects, both logarithmic.
 
-    Each of ``found`` has ``objects`` and, for those jobs that were measured, ``processor_seconds``.
+    Each of ``found`` has ``objects`` and, for those kinds of work that were measured, ``processor_seconds``.
     """
     each_object: dict[str, list[tuple[int, float]]] = {}
     for objects, costs in ((each["objects"], each["processor_seconds"]) for each in found):

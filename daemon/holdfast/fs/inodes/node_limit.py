@@ -1,0 +1,61 @@
+"""A bound on the number of nodes: the kernel is asked to forget those that it keeps only because it has memory to spare.
+
+The kernel holds a reference to each name that it has in its cache, and while it does, the node stays in the table. After a
+``find`` over a million names that would be a gigabyte. A node that was forgotten costs one LOOKUP when it is used again.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from holdfast.fs.inodes.invalidation import KernelNotifications
+from holdfast.fs.inodes.node import ROOT_ID, Node
+from holdfast.fs.inodes.node_table import NodeTable
+
+_CHECK_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_NODES_AT_ONCE = 1000
+"""Looked at in one step of the loop: about a millisecond."""
+
+
+class NodeLimit:
+    """Keeps the table at about ``most`` nodes while ``run`` runs; those in use stay, however many they are."""
+
+    def __init__(self, nodes: NodeTable, kernel: KernelNotifications, most: int) -> None:
+        self._nodes = nodes
+        self._kernel = kernel
+        self._most = most
+        self._asked_for: list[int] = []
+
+    async def run(self) -> None:
+        """Check each second, and less often while the kernel forgets nothing, until cancelled."""
+        pause = _CHECK_SECONDS
+        while True:
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) if self._was_in_vain() else _CHECK_SECONDS
+            self._asked_for = []
+            excess = len(self._nodes) - self._most
+            if excess > 0:
+                await self.shrink(excess + self._most // 8)
+
+    async def shrink(self, count: int) -> None:
+        """Ask the kernel to forget the ``count`` oldest nodes."""
+        for done in range(0, count, _NODES_AT_ONCE):
+            oldest = self._nodes.oldest(min(_NODES_AT_ONCE, count - done))
+            unused = [node for node in oldest if node.id != ROOT_ID and node.opened is None]
+            ids = [node.id for node in unused]
+            if not self._kernel.prune(ids):
+                self._drop_names(unused)
+            self._asked_for = self._asked_for or ids
+            await trio.lowlevel.checkpoint()
+
+    def _was_in_vain(self) -> bool:
+        """Say whether most of the nodes that the kernel was asked to forget are still there, by the first of them."""
+        kept = sum(self._nodes.known(node_id) is not None for node_id in self._asked_for)
+        return 2 * kept > len(self._asked_for)
+
+    def _drop_names(self, nodes: list[Node]) -> None:
+        """The kernel can't be asked whether it uses them. Files are not disturbed by that; directories would be."""
+        for node in nodes:
+            for parent, name in node.names() if not node.is_directory else ():
+                self._kernel.invalidate(parent.id, name)
