@@ -1,7 +1,7 @@
-"""``python -m tests.benchmarks.many_files``: time for each name, start and memory, against the number of objects in the store.
+"""``python -m tests.benchmarks.many_files``: time for each name, start and memory, against the number of objects.
 
-The store is a directory with checkpoints of a thousand files each. Every size has a daemon of its own. Times are of the
-processor where that says more: they do not depend on what else the machine does. Written are numbers (JSON) and a plot (SVG).
+The store is a directory with checkpoints of a thousand files each. Every size has a daemon of its own. Written are numbers
+(JSON), and a plot (SVG) of the daemon's processor time, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations

@@ -219,8 +219,7 @@ class Actions:
     def _clean(self, wanted: bytes) -> list[tuple[int, bytes]]:
         return [
             (inode, name.path)
-            for inode, entry in self._entries.scan()
-            if entry.state is EntryState.CLEAN
+            for inode, entry in self._entries.scan({EntryState.CLEAN})
             for name in entry.names[:1]
             if _is_below(name.path, wanted)
         ]

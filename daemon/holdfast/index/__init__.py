@@ -3,10 +3,11 @@
 from holdfast.index.entries import Entries
 from holdfast.index.environment import Index
 from holdfast.index.marks import NameMarks
-from holdfast.index.records import CachedName, Entry, EntryState, WorkdirRecord
+from holdfast.index.records import UNSENT, CachedName, Entry, EntryState, WorkdirRecord
 from holdfast.index.workdirs import WorkdirRecords
 
 __all__ = [
+    "UNSENT",
     "CachedName",
     "Entries",
     "Entry",

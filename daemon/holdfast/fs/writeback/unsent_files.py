@@ -8,7 +8,7 @@ from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entries, Entry, EntryState
+from holdfast.index import UNSENT, Entries, Entry, EntryState
 from holdfast.store import Tree
 from holdfast.zones import ZoneMap
 
@@ -39,7 +39,7 @@ class UnsentFiles:
 
         Reads the whole index, so call it in a thread.
         """
-        found = (entry.path for _, entry in self._entries.scan() if _is_unsent(entry))
+        found = (entry.path for _, entry in self._entries.scan(UNSENT) if _is_unsent(entry))
         return [path for path in found if _is_below(path, wanted) and self._is_to_be_sent(path)]
 
     async def send(self, path: bytes, deadline: float, *, waits_for_writers: bool) -> str | None:
@@ -89,7 +89,7 @@ class UnsentFiles:
 
 def _is_unsent(entry: Entry) -> bool:
     """Say whether no store has the bytes; with a digest, the file was sent and is only open."""
-    return entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+    return entry.state in UNSENT and not entry.digest
 
 
 def _is_below(path: bytes, wanted: bytes) -> bool:

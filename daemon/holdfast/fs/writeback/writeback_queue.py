@@ -257,5 +257,5 @@ class WritebackQueue:
         return place is None or self._policy.sends(place, name)
 
     def _left_over(self) -> list[bytes]:
-        dirty = [entry for _, entry in self._entries.scan() if entry.state is EntryState.DIRTY]
+        dirty = [entry for _, entry in self._entries.scan({EntryState.DIRTY})]
         return [path for entry in dirty for path in (entry.path, *(name.path for name in entry.names)) if path]
