@@ -11,13 +11,15 @@ The settings and their reasons come from Spark's source or from measurements (``
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 DEFAULT_STORE = WorkdirsSection().local_state
 """The store that local state falls back to by default."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
+_TAKEOVER_SECONDS = 15.0
+_ATTEMPT_SECONDS = 0.2
+_T = TypeVar("_T")
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
 """PySpark's default, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
@@ -40,8 +45,8 @@ def configure(
 
     The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends. A second process with
     the same name is refused (``RefusedError``, which names the holder). Call it before the session is made, once per
-    process. Raises ``DaemonUnreachableError`` if no daemon answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
-    ``/run/holdfast/control.sock``).
+    process. A daemon that is just being replaced is waited for. Raises ``DaemonUnreachableError`` if none answers on
+    ``socket`` (default: ``$HOLDFAST_SOCKET``, then ``/run/holdfast/control.sock``).
     """
     workdir = acquire(role, name, socket)
     local = Path(workdir.path) / "tmp" / "spark"
@@ -66,8 +71,7 @@ def settings(local: Path) -> dict[str, str]:
 
 def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
     """Acquire a working directory for this process."""
-    with _client(socket) as client:
-        return client.acquire(role, name, os.getpid(), os.getuid(), os.getgid())
+    return _ask(socket, lambda client: client.acquire(role, name, os.getpid(), os.getuid(), os.getgid()))
 
 
 def checkpoint_location(name: str, socket: str | None = None, *, store: str = DEFAULT_STORE) -> str:
@@ -75,16 +79,26 @@ def checkpoint_location(name: str, socket: str | None = None, *, store: str = DE
 
     ``store`` is one of the daemon's stores. Raises ``ConfigurationError`` if the daemon does not have it.
     """
-    with _client(socket) as client:
-        status = client.status()
+    status = _ask(socket, ControlClient.status)
     if store not in status.remotes:
         known = ", ".join(status.remotes) or "none"
         raise ConfigurationError(f"the mount {status.mountpoint} has no store {store!r}; there are {known}")
     return f"file://{status.mountpoint}/{store}/{name}"
 
 
-def _client(socket: str | None) -> ControlClient:
-    return ControlClient(socket or os.environ.get("HOLDFAST_SOCKET") or DEFAULT_SOCKET)
+def _ask(socket: str | None, question: Callable[[ControlClient], _T]) -> _T:
+    """Ask the daemon; again for some seconds if the place of its socket is there and nobody answers, as in a takeover."""
+    path = Path(socket or os.environ.get("HOLDFAST_SOCKET") or DEFAULT_SOCKET)
+    deadline = time.monotonic() + _TAKEOVER_SECONDS
+    while True:
+        try:
+            with ControlClient(path) as client:
+                return question(client)
+        except DaemonUnreachableError:
+            is_forbidden = path.exists() and not os.access(path, os.W_OK)
+            if is_forbidden or not path.parent.exists() or time.monotonic() > deadline:
+                raise
+        time.sleep(_ATTEMPT_SECONDS)
 
 
 def _manager_class() -> str:

@@ -19,6 +19,7 @@ from holdfast import mountpoint
 from holdfast.control.client import RefusedError
 from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
+from holdfast_spark.session import acquire, checkpoint_location
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, unopening_daemon, waiting_daemon
 from tests.support.node import Node, StartError, settle, wait_until
@@ -219,6 +220,14 @@ def test_a_working_directory_is_still_held(make_node: NodeFactory) -> None:
         assert client.workdirs()[0].holder is not None
         client.acquire("worker", "1", os.getpid())
     assert (node.work / "worker_1/tmp/file").read_bytes() == b"kept"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # httpcore leaves it to the collector
+def test_a_spark_job_that_starts_while_there_is_no_daemon_waits_for_the_next_one(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    node.kill_daemon()
+    assert acquire("driver", "flights", str(node.socket)).holder is not None
+    assert checkpoint_location("flights", str(node.socket)) == f"file://{node.checkpoints}/flights"
 
 
 def test_a_working_directory_is_held_by_its_lease_though_the_index_is_lost(make_node: NodeFactory) -> None:

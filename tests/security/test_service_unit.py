@@ -48,7 +48,7 @@ def test_the_daemon_has_no_rights_but_those_of_the_unit(confined: Node) -> None:
 def test_the_daemon_keeps_no_more_when_it_is_mounted_by_hand(make_node: NodeFactory) -> None:
     """A fault in a daemon of 'holdfast mount', or in a program that it starts, would give all of root's rights."""
     assert sorted(name.removeprefix("CAP_").lower() for name in NEEDED) == sorted(capabilities())
-    node = make_node()
+    node = make_node(mount__passthrough=True)
     node.supervised = True
     node.start()
     (node.work / "driver_1").mkdir()
