@@ -71,23 +71,24 @@ class Worker:
 class KillTest:
     """Workers of all kinds on ``node``, which is started already, and moments to kill its daemon at.
 
-    A daemon lives for ``longest_life_seconds`` at most once it serves: Spark needs some to get on.
+    A daemon lives for ``longest_life_seconds`` at most once it serves: Spark needs some to get on. ``suffix`` ends the names
+    of the workers' directories, which are new.
 
     Used in a ``with`` statement; what still runs at its end is killed.
     """
 
-    def __init__(self, node: Node, seed: int, longest_life_seconds: float = 0.5) -> None:
+    def __init__(self, node: Node, seed: int, longest_life_seconds: float = 0.5, suffix: str = "") -> None:
         self._node = node
         self._longest_life_seconds = longest_life_seconds
         self._moments = random.Random(seed)
         self._ends = ExitStack()
         self.workers = [
-            Worker("names", node.work / "names", seed),
-            Worker("names", node.work / "more", seed + 1),
-            Worker("bytes", node.work / "bytes", seed + 2),
-            Worker("data", node.work / "data", seed + 3),
-            Worker("objects", node.checkpoints / "objects", seed + 4),
-            Worker("rocksdb", node.work / "worker_1", seed),
+            Worker("names", node.work / f"names{suffix}", seed),
+            Worker("names", node.work / f"more{suffix}", seed + 1),
+            Worker("bytes", node.work / f"bytes{suffix}", seed + 2),
+            Worker("data", node.work / f"data{suffix}", seed + 3),
+            Worker("objects", node.checkpoints / f"objects{suffix}", seed + 4),
+            Worker("rocksdb", node.work / f"worker_1{suffix}", seed),
         ]
 
     def __enter__(self) -> Self:
@@ -104,11 +105,14 @@ class KillTest:
         """Kill the daemon at some moment from now on: most have begun to serve by then, some have not."""
         if self._moments.random() > _EARLY:
             os.statvfs(self._node.mountpoint)  # returns once a daemon serves requests
-        ends = [worker.output for worker in self.workers]
-        select.select(ends, [], [], self._moments.uniform(0.0, self._longest_life_seconds))
+        self.watch(self._moments.uniform(0.0, self._longest_life_seconds))
+        self._node.kill_daemon()
+
+    def watch(self, seconds: float) -> None:
+        """Let the workers work for so long, and fail as soon as one of them complains."""
+        select.select([worker.output for worker in self.workers], [], [], seconds)
         complaints = [complaint for worker in self.workers if (complaint := worker.complaint())]
         assert not complaints, "\n".join(complaints)
-        self._node.kill_daemon()
 
     def stop(self, tell: Callable[[str], None]) -> list[Done]:
         """Let all workers end, each after it has checked everything; return what they did, in their order."""

@@ -236,14 +236,16 @@ def main(kind: str, directory: str, seed: str) -> None:
     """Work until the input ends."""
     load = KINDS[kind](Path(directory), int(seed))
     print("ready", flush=True)
-    seconds = []
+    rounds, longest, waits = 0, 0.0, []
     while not select.select([sys.stdin], [], [], 0)[0]:
         began = time.monotonic()
         load.round()
-        seconds.append(time.monotonic() - began)
+        seconds = time.monotonic() - began
+        rounds, longest = rounds + 1, max(longest, seconds)
+        if seconds > _WAIT_SECONDS:
+            waits.append(seconds)
     load.finish()
-    waits = [each for each in seconds if each > _WAIT_SECONDS]
-    print(len(seconds), statistics.median(waits) if waits else 0.0, max(seconds, default=0.0), flush=True)
+    print(rounds, statistics.median(waits) if waits else 0.0, longest, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord
+from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, mapped_pages
+from holdfast.index.mapped_pages import resident_file_bytes
 
+_MANY = 10_000
 LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)
 
 
@@ -25,6 +27,20 @@ def marks(index: Index) -> NameMarks:
 
 def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_ns: int = 0) -> Entry:
     return Entry(state, size_bytes, 0, 0, names=[CachedName(b"a", "e")], used_ns=used_ns)
+
+
+def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for inode in range(_MANY):
+        index.entries.put(inode, Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
+    monkeypatch.setattr(entries, "_STEP", 1000)
+
+    def mapped_after_a_scan(most_mapped_bytes: int) -> int:
+        monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
+        assert sum(found.size_bytes for _, found in index.entries.scan()) == sum(range(_MANY))
+        return resident_file_bytes()
+
+    given_back = mapped_after_a_scan(0)
+    assert mapped_after_a_scan(1 << 40) > given_back + (2 << 20)
 
 
 def spoil(index: Index, inode: int) -> None:

@@ -99,6 +99,7 @@ class Room:
         while True:
             await trio.sleep(_CHECK_SECONDS)
             self._index.keep_reserve()
+            self._index.release_pages()
             self._index.entries.flush_uses()
             if self._missing(0):
                 async with self._lock:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from itertools import islice
 
 import lmdb
 
 from holdfast.errors import IndexUnwritableError
+from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.records import UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
 from holdfast.index.transactions import writing
 
 _KEY_BYTES = 8
+_STEP = 20_000
+"""So many entries are looked at before pages are given back: some MiB of them."""
 
 
 class Entries:
@@ -21,8 +25,9 @@ class Entries:
     inodes that an earlier run left open for writing: their bytes may still match their digests.
     """
 
-    def __init__(self, environment: lmdb.Environment) -> None:
+    def __init__(self, environment: lmdb.Environment, mapped_pages: MappedPages) -> None:
         self._environment = environment
+        self._mapped_pages = mapped_pages
         self._database = environment.open_db(b"entries")
         self._uses: dict[int, int] = {}
         self.cached_bytes = 0
@@ -86,17 +91,24 @@ class Entries:
         in a thread.
         """
         with self._environment.begin(db=self._database) as transaction:
-            for key, data in transaction.cursor():
+            for key, data in self._records(transaction):
                 if may_have_state(data, states) and len(key) == _KEY_BYTES:
                     entry = decoded_entry(data)
                     if entry is not None:
                         yield int.from_bytes(key, "big"), entry
 
+    def _records(self, transaction: lmdb.Transaction[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield all keys and values, and give back the pages that were looked at."""
+        records = transaction.cursor().iternext()
+        while step := list(islice(records, _STEP)):
+            yield from step
+            self._mapped_pages.release_many()
+
     def _take_stock(self) -> None:
         """Count the bytes, and make uploads that an earlier run did not finish dirty again."""
         total, unsent, local = 0, [], int(EntryState.LOCAL)
         with self._environment.begin(db=self._database) as transaction:
-            for key, data in transaction.cursor():
+            for key, data in self._records(transaction):
                 found = decoded_size(data)
                 if found is not None and len(key) == _KEY_BYTES:
                     total += found.size_bytes if found.state != local else 0

@@ -17,6 +17,7 @@ import lmdb
 from holdfast import processes
 from holdfast.errors import IndexUnwritableError, StoreUnsuitableError
 from holdfast.index.entries import Entries
+from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.marks import NameMarks
 from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
@@ -53,7 +54,8 @@ class Index:
         self._environment = environment
         self._file = path / _DATA
         self._meta = environment.open_db(b"meta")
-        self.entries = Entries(environment)
+        self._mapped_pages = MappedPages(self._file)
+        self.entries = Entries(environment, self._mapped_pages)
         self.marks = NameMarks(environment)
         self.workdirs = WorkdirRecords(environment)
         self.pins = Pins(path / "pins")
@@ -134,6 +136,10 @@ class Index:
         """Reserve more disk space for the index if half of its reserve is used up. Call it now and then."""
         keep_reserve(self._environment, self._file)
 
+    def release_pages(self) -> None:
+        """Give back what is mapped of the index, if it is much. Call it now and then."""
+        self._mapped_pages.release_many()
+
     def sync(self) -> bool:
         """Write everything to the disk; return whether that succeeded. It releases the GIL: call it in a thread.
 
@@ -153,6 +159,7 @@ class Index:
             with suppress(IndexUnwritableError):  # then it is not trusted after a reboot
                 _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
                 self.sync()
+        self._mapped_pages.forget()
         self._environment.close()
 
 

@@ -1,0 +1,61 @@
+"""The pages of the index's file that this process has mapped: given back, so that they do not count as its memory.
+
+LMDB reads through a map of its file. Each page that is looked at stays mapped, so that after a scan of a million entries the
+daemon seems to use hundreds of MiB, which are the kernel's page cache. madvise(2) with MADV_DONTNEED takes them out of the
+process; the page cache keeps them, and the next look costs a minor fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import mmap
+import os
+import re
+from pathlib import Path
+
+MOST_MAPPED_BYTES = 32 << 20
+_RESIDENT = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_log = logging.getLogger("holdfast.index")
+
+
+class MappedPages:
+    """The map of ``file``, which LMDB has open in this process. It has no private pages: LMDB writes by pwrite(2)."""
+
+    def __init__(self, file: Path) -> None:
+        self._begin, self._length_bytes = _place_of_map(file)
+        self._others_bytes = resident_file_bytes()
+
+    def release_many(self) -> None:
+        """Give the pages back if there are more than ``MOST_MAPPED_BYTES`` of them. Safe in any thread, also in a scan."""
+        if self._length_bytes and resident_file_bytes() > self._others_bytes + MOST_MAPPED_BYTES:
+            self._release()
+
+    def forget(self) -> None:
+        """The map goes: what will stand at its address is not the index's."""
+        self._length_bytes = 0
+
+    def _release(self) -> None:
+        if _libc.madvise(self._begin, self._length_bytes, mmap.MADV_DONTNEED) != 0:
+            _log.warning("can't give back the pages of the index: %s", os.strerror(ctypes.get_errno()))
+            self.forget()
+
+
+def resident_file_bytes() -> int:
+    """Return how much of the files that this process has mapped is in its memory (``RssFile`` of proc(5))."""
+    found = _RESIDENT.search(Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+def _place_of_map(file: Path) -> tuple[int, int]:
+    """Return the address and the length of the map of ``file``; 0 and 0 if there is none, or if it is writable."""
+    end = f" {os.path.realpath(file)}\n"
+    with open("/proc/self/maps") as lines:
+        for line in lines:
+            if line.endswith(end):
+                place, rights, _ = line.split(maxsplit=2)
+                first, last = (int(address, 16) for address in place.split("-"))
+                return (first, last - first) if rights == "r--s" else (0, 0)
+    return 0, 0

@@ -1,0 +1,88 @@
+"""``python -m tests.benchmarks.eviction``: eviction policies on traces of real runs, against LRU and the optimum.
+
+``record DIRECTORY`` runs the demo's job on a mount with a daemon that records; its driver is killed and started again every
+few batches. Once with changelogs alone (a query younger than Spark's first snapshots), once with snapshots, and once with a
+backup (``tar``) of the whole checkpoint after every second start. ``replay TRACE…`` prints how many reads miss with caches
+of several sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support import recording_daemon
+from tests.support.eviction_replay import POLICIES, Event, largest_footprint, replay
+from tests.support.flights_job import Job
+from tests.support.node import Node
+
+_BATCHES = 60
+_BATCHES_OF_A_START = 6
+_SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.sql.streaming.minBatchesToRetain": "20"}
+_SNAPSHOTS = {
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "5",
+}
+"""What Spark does in minutes, in seconds."""
+_SHARES = (0.05, 0.1, 0.2, 0.4)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record or replay."""
+    parser = argparse.ArgumentParser(prog="./run python -m tests.benchmarks.eviction", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("record").add_argument("directory", type=Path)
+    commands.add_parser("replay").add_argument("traces", type=Path, nargs="+")
+    options = parser.parse_args(arguments)
+    if options.command == "record":
+        options.directory.mkdir(parents=True, exist_ok=True)
+        _record(options.directory / "changelogs.jsonl", {})
+        _record(options.directory / "snapshots.jsonl", _SNAPSHOTS)
+        _record(options.directory / "backups.jsonl", _SNAPSHOTS, with_backups=True)
+        return 0
+    for trace in options.traces:
+        _print_table(trace)
+    return 0
+
+
+def _record(trace: Path, settings: dict[str, str], *, with_backups: bool = False) -> None:
+    trace.unlink(missing_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir="/var/tmp"))
+    remote = f"file://{directory}/remote"
+    node = Node(directory / "node", f"{remote}/checkpoints", f"{remote}/blobs", log__level="info")
+    node.module = recording_daemon.__name__
+    node.environment = {recording_daemon.TRACE: str(trace.absolute())}
+    job = Job(directory, settings=_SETTINGS | settings)
+    try:
+        node.start()
+        for start, last in enumerate(range(_BATCHES_OF_A_START - 1, _BATCHES, _BATCHES_OF_A_START)):
+            job.arrive(last - _BATCHES_OF_A_START + 1, last)
+            job.run(node, last)
+            print(f"{trace.stem}: batch {last + 1} of {_BATCHES}", file=sys.stderr, flush=True)
+            if with_backups and start % 2:
+                subprocess.run(["tar", "-c", node.checkpoints], check=True, capture_output=True)
+    finally:
+        node.clean_up()
+        shutil.rmtree(directory)
+
+
+def _print_table(trace: Path) -> None:
+    events = [Event(**json.loads(line)) for line in trace.read_text().splitlines()]
+    footprint = largest_footprint(events)
+    reads = sum(event.op == "read" for event in events)
+    print(f"{trace.stem}: {len(events)} events, {reads} reads, at most {footprint:,} bytes")
+    print(f"{'cache':>8}" + "".join(f"{name:>16}" for name in POLICIES))
+    for share in _SHARES:
+        results = [replay(events, make(events), int(share * footprint)) for make in POLICIES.values()]
+        found = "".join(f"{result.misses:>6} {result.fetched_bytes / 2**20:>5.1f} MiB" for result in results)
+        print(f"{share:>8.0%}{found}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
