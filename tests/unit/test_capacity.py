@@ -11,7 +11,8 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
+from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can_ever_fit, first_to_evict
+from holdfast.capacity import room as room_module
 from holdfast.errors import CacheFullError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
@@ -69,12 +70,11 @@ def test_what_can_ever_fit_fits_when_all_of_the_cache_is_gone(limits: Limits, us
     assert can_ever_fit(limits, usage, wanted) is keeps(limits, after(usage, usage.cached_bytes, wanted))
 
 
-@given(st.lists(st.builds(Candidate, st.integers(1, 100), st.integers(0, 100), st.integers(0, 5))))
-def test_the_longest_unused_goes_first(candidates: list[Candidate]) -> None:
-    order = in_order_of_eviction(candidates)
-    assert sorted(order, key=id) == sorted(candidates, key=id)
-    uses = [candidate.used_ns for candidate in order]
-    assert uses == sorted(uses)
+@given(st.lists(st.builds(Candidate, st.integers(1, 100), st.integers(0, 100), st.integers(0, 5))), st.integers(0, 10))
+def test_the_longest_unused_goes_first(candidates: list[Candidate], most: int) -> None:
+    order = first_to_evict(iter(candidates), most)
+    assert {*map(id, order)} <= {*map(id, candidates)}
+    assert [each.used_ns for each in order] == sorted(each.used_ns for each in candidates)[:most]
 
 
 # --- room -------------------------------------------------------------------------------------------------------------
@@ -147,6 +147,15 @@ async def test_the_longest_unused_files_go_until_there_is_room(files: Files, ind
     await room.make_room(150)
     assert files.gone == [2, 3]
     assert [event.fields for event in events.since(0)] == [{"bytes": 200}]
+
+
+async def test_many_more_go_than_are_looked_for_at_once(files: Files, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room_module, "_AT_ONCE", 3)
+    for inode in range(1, 21):
+        put(index, inode, 100, used_ns=inode)
+    files.open |= {1, 2, 3, 5}
+    await make_room_for(files, max_bytes=2000).make_room(1000)
+    assert files.gone == [4, *range(6, 15)]
 
 
 async def test_a_use_that_is_not_written_yet_counts(files: Files, index: Index) -> None:
@@ -242,9 +251,9 @@ async def test_of_two_who_need_room_each_gets_it(files: Files, index: Index) -> 
 def threads_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run what should go to a thread at once: while a thread works, ``autojump_clock`` would take the time for idle."""
 
-    async def run_sync(function: Callable[[], object]) -> object:
+    async def run_sync(function: Callable[..., object], *arguments: object) -> object:
         await trio.lowlevel.checkpoint()
-        return function()
+        return function(*arguments)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
 

@@ -32,7 +32,7 @@ def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_ns: in
 def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     for inode in range(_MANY):
         index.entries.put(inode, Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
-    monkeypatch.setattr(entries, "_STEP", 1000)
+    monkeypatch.setattr(entries, "_PAGE", 1000)
 
     def mapped_after_a_scan(most_mapped_bytes: int) -> int:
         monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
@@ -72,14 +72,14 @@ def test_entries_come_in_the_order_of_inode_numbers(index: Index) -> None:
     assert index.entries.count() == 5
 
 
-def test_a_scan_sees_the_entries_as_they_were_at_its_first_step(index: Index) -> None:
+def test_a_scan_sees_each_entry_as_it_was_or_as_it_is(index: Index) -> None:
     index.entries.put(1, entry(1))
     index.entries.put(2, entry(2))
     scan = index.entries.scan()
     assert next(scan)[0] == 1
     index.entries.discard(2)
     index.entries.put(3, entry(3))
-    assert [inode for inode, _ in scan] == [2]
+    assert [inode for inode, _ in scan] == [2, 3]
 
 
 def test_corrupt_record_counts_as_none(index: Index) -> None:

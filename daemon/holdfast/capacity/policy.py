@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,6 @@ def can_ever_fit(limits: Limits, usage: Usage, wanted_bytes: int) -> bool:
     return within_limit and usage.free_bytes + usage.cached_bytes - wanted_bytes >= limits.min_free_bytes
 
 
-def in_order_of_eviction(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates, least recently used first. Evict from the front until enough is free."""
-    return sorted(candidates, key=lambda candidate: candidate.used_ns)
+def first_to_evict(candidates: Iterable[Candidate], most: int) -> list[Candidate]:
+    """Return ``most`` candidates, least recently used first, without keeping all: evict from the front until enough is free."""
+    return nsmallest(most, candidates, key=lambda candidate: candidate.used_ns)

@@ -7,11 +7,11 @@ reserve is also enforced in the background, because working directories fill the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import trio
 
-from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, in_order_of_eviction
+from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, first_to_evict
 from holdfast.errors import CacheFullError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
@@ -20,6 +20,7 @@ from holdfast.transfer import CachedCopies
 _log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
+_AT_ONCE = 20_000
 _RELEASE_SECONDS = 0.05  # a file just closed counts as open until the kernel has sent its RELEASE
 
 
@@ -71,12 +72,15 @@ class Room:
             return 0
         self._index.entries.flush_uses()
         freed = 0
-        for candidate in in_order_of_eviction(await trio.to_thread.run_sync(self._candidates)):
-            if freed >= wanted_bytes:
-                break
-            if self.evict_file(candidate.inode):
-                freed += candidate.size_bytes
-            await trio.lowlevel.checkpoint()
+        tried: set[int] = set()
+        while freed < wanted_bytes and (found := await trio.to_thread.run_sync(self._first_to_evict, tried)):
+            for candidate in found:
+                if freed >= wanted_bytes:
+                    break
+                tried.add(candidate.inode)
+                if self.evict_file(candidate.inode):
+                    freed += candidate.size_bytes
+                await trio.lowlevel.checkpoint()
         if freed:
             self._events.emit("evicted", bytes=freed)
         return freed
@@ -114,12 +118,13 @@ class Room:
     def _missing(self, wanted_bytes: int) -> int:
         return bytes_to_free(self.limits, self.usage(), wanted_bytes)
 
-    def _candidates(self) -> list[Candidate]:
-        return [
+    def _first_to_evict(self, tried: Container[int]) -> list[Candidate]:
+        candidates = (
             Candidate(inode, entry.size_bytes, entry.used_ns)
-            for inode, entry in self._index.entries.scan()
-            if self._is_evictable(entry)
-        ]
+            for inode, entry in self._index.entries.scan({EntryState.CLEAN})
+            if inode not in tried and self._is_evictable(entry)
+        )
+        return first_to_evict(candidates, _AT_ONCE)
 
     def _is_evictable(self, entry: Entry) -> bool:
         if entry.state is not EntryState.CLEAN or not entry.names:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import stat as stat_module
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from itertools import islice
 
 import trio
 
 from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths, shown
+from holdfast.control.read_ahead import ReadAhead
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -19,6 +21,7 @@ from holdfast.index import EntryState
 from holdfast.transfer import IN_BACKGROUND
 
 _PARALLEL_FETCHES = 8
+_ENTRIES_AT_ONCE = 10_000
 _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next open fetches it again if the store has it"
 
 
@@ -46,43 +49,40 @@ class Actions:
             wanted = self._paths.relative(path)
             async with self._paths.find(path):
                 pass  # otherwise a misspelt path would verify without errors
-        candidates = await trio.to_thread.run_sync(self._files.verifier.known_files, wanted)
-        done = bytes_done = 0
-        for inode, file in candidates:
-            problem = None
-            try:
-                if not await self._files.verifier.check_at(file, inode):
-                    problem = _DIFFERS
-            except (OSError, HoldfastError) as error:
-                problem = str(error)
-            done += 1
-            bytes_done += self._size(inode)
-            yield Progress(
-                done=done, total=len(candidates), bytes_done=bytes_done, path=self._paths.absolute(file), problem=problem
-            )
-        yield Progress(done=done, total=len(candidates), bytes_done=bytes_done, finished=True)
+        async with aclosing(self._files.verifier.known_files(wanted)) as files:
+            ahead = ReadAhead(files)
+            done = bytes_done = 0
+            while some := await ahead.take(1):
+                inode, file = some[0]
+                problem = None
+                try:
+                    if not await self._files.verifier.check_at(file, inode):
+                        problem = _DIFFERS
+                except (OSError, HoldfastError) as error:
+                    problem = str(error)
+                done += 1
+                bytes_done += self._size(inode)
+                name = self._paths.absolute(file)
+                yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=name, problem=problem)
+        yield Progress(done=done, total=done, bytes_done=bytes_done, finished=True)
 
     async def prefetch(self, path: str) -> AsyncIterator[Progress]:
         """Fetch every object at or below ``path`` that is not local."""
-        async with self._paths.find(path) as found:
-            wanted = [file async for file in self._remote_files(found)]
+        async with self._paths.find(path) as top, aclosing(self._remote_files(top)) as files:
+            ahead = ReadAhead(files)
+            done = bytes_done = 0
             try:
-                async for step in self._fetch(wanted):
-                    yield step
+                while group := await ahead.take(_PARALLEL_FETCHES):
+                    names = [shown(file.node.name) for file in group]
+                    problems = await self._fetch_all(group)
+                    for file, name, problem in zip(group, names, problems, strict=True):
+                        done += 1
+                        bytes_done += 0 if problem else file.stat.st_size
+                        yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=name, problem=problem)
             finally:
-                for file in wanted:
+                for file in ahead.waiting:
                     self._nodes.release(file.node)
-
-    async def _fetch(self, wanted: list[Found]) -> AsyncIterator[Progress]:
-        done = bytes_done = 0
-        for start in range(0, len(wanted), _PARALLEL_FETCHES):
-            group = wanted[start : start + _PARALLEL_FETCHES]
-            for file, problem in zip(group, await self._fetch_all(group), strict=True):
-                done += 1
-                bytes_done += 0 if problem else file.stat.st_size
-                name = shown(file.node.name)
-                yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, path=name, problem=problem)
-        yield Progress(done=done, total=len(wanted), bytes_done=bytes_done, finished=True)
+        yield Progress(done=done, total=done, bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
         """Drop local copies at or below ``path`` that the store has too. Raises ``FileBusyError`` for a file in use.
@@ -94,15 +94,17 @@ class Actions:
         async with self._paths.find(path) as found:
             is_file_here = not found.node.is_directory and found.node.backing != 0
             names = [] if found.node.is_directory else list(found.node.names())
-        inodes = await trio.to_thread.run_sync(self._clean, wanted)
-        done = bytes_done = 0
-        for inode, file in inodes:
-            size_bytes = self._size(inode)
-            if self._room.evict_file(inode):
-                done += 1
-                bytes_done += size_bytes
-                yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, path=self._paths.absolute(file))
-            await trio.lowlevel.checkpoint()
+        async with aclosing(self._clean(wanted)) as copies:
+            ahead = ReadAhead(copies)
+            done = bytes_done = 0
+            while some := await ahead.take(1):
+                inode, file = some[0]
+                size_bytes = self._size(inode)
+                if self._room.evict_file(inode):
+                    done += 1
+                    bytes_done += size_bytes
+                    yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=self._paths.absolute(file))
+                await trio.lowlevel.checkpoint()
         if is_file_here and not done:
             raise FileBusyError(
                 f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
@@ -110,7 +112,7 @@ class Actions:
         for parent, name in names:
             with suppress(OSError):
                 await trio.to_thread.run_sync(self._invalidation.invalidate_now, parent.id, name)
-        yield Progress(done=done, total=len(inodes), bytes_done=bytes_done, finished=True)
+        yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, finished=True)
 
     async def flush(self, path: str | None, timeout_seconds: float) -> AsyncIterator[Progress]:
         """Send what is unsent at or below ``path`` (None: everywhere), and carry out deletions held back there."""
@@ -168,7 +170,7 @@ class Actions:
         """Remove a pin; False if exactly this path was not pinned. Raises ``OSError``."""
         return await trio.to_thread.run_sync(self._pins.remove, self._paths.relative(path))
 
-    async def _remote_files(self, top: Found) -> AsyncIterator[Found]:
+    async def _remote_files(self, top: Found) -> AsyncGenerator[Found, None]:
         """Yield the files at or below ``top`` that are to be fetched. The caller releases their nodes, and that of ``top``.
 
         By iteration: users make trees deeper than Python's stack.
@@ -201,7 +203,7 @@ class Actions:
         return any(self._policy.of(place, name).fetched_ahead for place, name in names)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
-        """Fetch in parallel; return the error of each file, or None."""
+        """Fetch in parallel, and release the nodes; return the error of each file, or None."""
         problems: list[str | None] = [None] * len(group)
 
         async def fetch(index: int) -> None:
@@ -211,18 +213,23 @@ class Actions:
             except HoldfastError as problem:
                 problems[index] = str(problem)
 
-        async with trio.open_nursery() as nursery:
-            for index in range(len(group)):
-                nursery.start_soon(fetch, index)
+        try:
+            async with trio.open_nursery() as nursery:
+                for index in range(len(group)):
+                    nursery.start_soon(fetch, index)
+        finally:
+            for file in group:
+                self._nodes.release(file.node)
         return problems
 
-    def _clean(self, wanted: bytes) -> list[tuple[int, bytes]]:
-        return [
-            (inode, name.path)
-            for inode, entry in self._entries.scan({EntryState.CLEAN})
-            for name in entry.names[:1]
-            if _is_below(name.path, wanted)
-        ]
+    async def _clean(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Yield inode and path of the copies at or below ``wanted`` that the store has too."""
+        scan = self._entries.scan({EntryState.CLEAN})
+        while some := await trio.to_thread.run_sync(lambda: list(islice(scan, _ENTRIES_AT_ONCE))):
+            for inode, entry in some:
+                for name in entry.names[:1]:
+                    if _is_below(name.path, wanted):
+                        yield inode, name.path
 
     def _size(self, inode: int) -> int:
         entry = self._entries.get(inode)

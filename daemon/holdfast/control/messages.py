@@ -186,7 +186,7 @@ class DrainRequest(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """The progress of an action. The last line of a stream has ``finished``."""
+    """The progress of an action. ``total`` are the files found so far. The last line of a stream has ``finished``."""
 
     done: int
     total: int

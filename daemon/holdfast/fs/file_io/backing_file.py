@@ -14,7 +14,7 @@ _CAN_NOT_WRITE = (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS)
 
 
 def open_local(directories: Directories, node: Node, *, writable: bool) -> OpenFile:
-    """Open the backing file of a node, for writing too if possible. Raises ``OSError``."""
+    """Open the backing file of a node, for writing too if possible. Raises ``OSError`` and ``StaleNodeError``."""
     if node.parent is None:
         raise StaleNodeError("the file was removed")
     directory_fd = directories.descriptor(node.parent)
@@ -27,4 +27,8 @@ def open_local(directories: Directories, node: Node, *, writable: bool) -> OpenF
             raise
         fd = os.open(node.name, flags | os.O_RDONLY, dir_fd=directory_fd)
         can_write = False
-    return OpenFile(node, fd, os.fstat(fd), can_write)
+    stat = os.fstat(fd)
+    if stat.st_ino != node.backing:
+        os.close(fd)
+        raise StaleNodeError("another file has this name now")
+    return OpenFile(node, fd, stat, can_write)

@@ -194,7 +194,8 @@ class Opening:
         except BaseException:
             opened.close()
             raise
-        if not is_intact or node.opened is not None:
+        is_evicted = os.fstat(opened.fd).st_ino != node.backing
+        if not is_intact or is_evicted or node.opened is not None:
             opened.close()
         else:
             node.opened = opened

@@ -20,6 +20,7 @@ others are recorded (``NodeKeeper``). The kernel's reference counts are not reco
 from __future__ import annotations
 
 import itertools
+import logging
 import stat as stat_module
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +30,7 @@ from holdfast.digest import position_of
 from holdfast.errors import SessionFullError, StaleNodeError
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 
+_log = logging.getLogger("holdfast.fs")
 _REMOTE_RANGE = 1 << 62
 _SPARE_RANGE = 3 << 61
 _SPARE_IDS = 1 << 32  # per run
@@ -164,6 +166,15 @@ class NodeTable:
     def of_path(self, path: bytes) -> Node | None:
         """Return the node without a backing file at ``path``, if there is one."""
         return self._by_path.get(path)
+
+    def begin(self, inode: int) -> None:
+        """A new file has this number: a node of an older one has no file any more, and its names are not the new one's."""
+        node = self.of_backing(inode)
+        if node is not None:
+            _log.error("the file of node %d is gone, and the node was not told", node.id)
+            for parent, name in node.names():
+                self.drop_name(node, parent, name)
+            self.unbind(node)
 
     def local(self, parent: Node, name: bytes, inode: int, mode: int) -> Node:
         """Return the node of a file in the tree, and add this name to it."""

@@ -7,6 +7,7 @@ cut off, it starts over in the next run.
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 
 import trio
 
@@ -46,16 +47,17 @@ class Scrubber:
 
     async def _pass(self) -> None:
         files = bytes_read = corrupt = 0
-        for inode, path in await trio.to_thread.run_sync(self._verifier.known_files, b""):
-            try:
-                intact = await self._verifier.check_at(path, inode)
-            except (OSError, HoldfastError) as problem:
-                self._events.emit("scrub-skipped", path=os.fsdecode(path), problem=str(problem))
-                continue
-            entry = self._entries.get(inode)
-            size_bytes = entry.size_bytes if entry is not None else 0
-            files, bytes_read, corrupt = files + 1, bytes_read + size_bytes, corrupt + (not intact)
-            if not self._bytes_per_second:
-                return
-            await trio.sleep(size_bytes / self._bytes_per_second)
+        async with aclosing(self._verifier.known_files(b"")) as found:
+            async for inode, path in found:
+                try:
+                    intact = await self._verifier.check_at(path, inode)
+                except (OSError, HoldfastError) as problem:
+                    self._events.emit("scrub-skipped", path=os.fsdecode(path), problem=str(problem))
+                    continue
+                entry = self._entries.get(inode)
+                size_bytes = entry.size_bytes if entry is not None else 0
+                files, bytes_read, corrupt = files + 1, bytes_read + size_bytes, corrupt + (not intact)
+                if not self._bytes_per_second:
+                    return
+                await trio.sleep(size_bytes / self._bytes_per_second)
         self._events.emit("scrubbed", files=files, bytes=bytes_read, corrupt=corrupt)

@@ -12,8 +12,10 @@ import logging
 import os
 import stat as stat_module
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import closing
 from functools import partial
+from itertools import islice
 
 import trio
 
@@ -33,6 +35,7 @@ from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.fs")
 _TRIES = 3
+_FILES_AT_ONCE = 1000
 HASH_UNLESS_CANCELLED = partial(fingerprint_of_file, may_go_on=trio.from_thread.check_cancelled)
 """A daemon that is to end does not wait for large files."""
 
@@ -146,14 +149,23 @@ class Verifier:
         finally:
             os.close(fd)
 
-    def known_files(self, wanted: bytes) -> list[tuple[int, bytes]]:
-        """Return inode and path of every file at or below ``wanted`` that has a digest. Slow: call it in a thread."""
-        found: dict[int, bytes] = {}
+    async def known_files(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Yield inode and path of every file at or below ``wanted`` that has a digest. Close it if it is left early."""
+        with closing(self._known_files(wanted)) as files:
+            while some := await trio.to_thread.run_sync(lambda: list(islice(files, _FILES_AT_ONCE))):
+                for inode, path in some:
+                    yield inode, path
+
+    def _known_files(self, wanted: bytes) -> Generator[tuple[int, bytes], None, None]:
+        linked: set[int] = set()
         for path, stat in self._files_at(wanted):
             entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL):
-                found[stat.st_ino] = path
-        return list(found.items())
+                if stat.st_nlink > 1:
+                    if stat.st_ino in linked:
+                        continue
+                    linked.add(stat.st_ino)
+                yield stat.st_ino, path
 
     def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, os.stat_result]]:
         try:

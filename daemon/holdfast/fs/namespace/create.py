@@ -120,6 +120,7 @@ class Creation:
                 stat = os.fstat(fd)
             if is_new:
                 self._entries.begin(stat.st_ino)
+                self._nodes.begin(stat.st_ino)
             is_sent = place.zone.sends and self._note_new_object(place, name, stat, caller)
             node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
         except BaseException:

@@ -158,7 +158,9 @@ class Lookup:
         kind = self._policy.kind_of(place, name)
         stat = self._directories.stat(directory, name)
         if stat is not None and await self._is_current(place, name, kind, stat):
-            return self._local(directory, place, name, kind, self._directories.stat(directory, name) or stat)
+            stat = self._directories.stat(directory, name)  # it may have been evicted while the store was asked
+            if stat is not None:
+                return self._local(directory, place, name, kind, stat)
         if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
             return None
         try:

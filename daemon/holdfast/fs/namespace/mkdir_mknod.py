@@ -77,6 +77,8 @@ class Making:
         self._new.give(name, parent_fd, above, caller)
         os.chmod(name, mode, dir_fd=parent_fd)
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        if not attempt.resent:
+            self._nodes.begin(stat.st_ino)
         if place.zone.remote is not None:
             self._marks.hold(stat.st_ino)
             with suppress(NameNotStorableError):  # localState takes any name
@@ -94,7 +96,7 @@ class Making:
         self._guard.check_put(place, name, caller)
         fd = self._directories.descriptor_for_new(directory)
         attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
-        return self._adopt_new(directory, place, name, mode, caller)
+        return self._adopt_new(directory, place, name, mode, caller, attempt)
 
     def symlink(
         self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
@@ -104,10 +106,10 @@ class Making:
         if place.zone.sends:
             raise ZoneNotPermittedError("object stores can't keep symbolic links")
         attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.descriptor_for_new(directory)))
-        return self._adopt_new(directory, place, name, None, caller)
+        return self._adopt_new(directory, place, name, None, caller, attempt)
 
     def _adopt_new(
-        self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller
+        self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller, attempt: Attempt
     ) -> tuple[Node, os.stat_result]:
         fd = self._directories.descriptor_for_new(directory)
         self._new.give(name, fd, os.stat(fd), caller)
@@ -115,6 +117,8 @@ class Making:
             os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
         stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
         self._entries.begin(stat.st_ino)
+        if not attempt.resent:
+            self._nodes.begin(stat.st_ino)
         if stat_module.S_ISREG(stat.st_mode) and self._policy.sends(place, name):
             self._updates.mark_dirty(stat, place.child_path(name))
         return self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat

@@ -1,0 +1,69 @@
+"""A copy is evicted while a request that began with it waits for the store: nothing takes its place by its inode number."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mount.conftest import S3NodeFactory
+from tests.support.fault_proxy import FaultProxy
+from tests.support.mounts import mounted_image
+from tests.support.node import Node, wait_until
+from tests.support.s3 import S3Server
+
+_TRIES = 200
+_SECONDS = 2.0
+
+
+@pytest.fixture
+def node(make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, workspace: Path) -> Iterator[Node]:
+    """A node that asks the store at each lookup, on a disk of one group, which gives the lowest free inode number."""
+    with mounted_image("ext4", workspace / "disk", 64 << 20, "-b", "4096") as disk:
+        settings = {"store__directory": disk / "store", "remote__metadata_ttl_seconds": 0.01}
+        node = make_s3_node(place.through(proxy.endpoint), **settings)
+        node.store = disk / "store"
+        yield node.start()
+        node.stop()
+
+
+def reuse(node: Node, inode: int) -> Path:
+    """Make files in ``work/files`` until one has this inode number on the disk; return it."""
+    for number in range(_TRIES):
+        new = node.work / f"files/{number}"
+        new.write_bytes(b"another file")
+        if (node.store / "tree" / new.relative_to(node.mountpoint)).stat().st_ino == inode:
+            return new
+    raise AssertionError("the disk does not use the inode number again")
+
+
+def test_a_copy_that_is_evicted_during_a_lookup_is_not_taken_for_the_next_file(
+    node: Node, place: S3Server, proxy: FaultProxy
+) -> None:
+    (node.work / "files").mkdir()
+    path = node.checkpoints / "state"
+    path.write_bytes(b"object")
+    inode = node.backing(path).stat().st_ino
+    node.stop()
+    node.start()  # the kernel knows nothing of it
+    held: list[int] = []
+    proxy.delay_seconds = _SECONDS
+    before = len(proxy.requests("GET"))
+    thread = threading.Thread(target=lambda: held.append(os.open(path, os.O_PATH)))  # a lookup, and nothing else
+    thread.start()
+    proxy.wait_requests(before + 1, "GET")
+    with node.client() as client:
+        assert [step.done for step in client.evict(str(node.checkpoints))][-1] == 1
+    thread.join()
+    proxy.heal()
+    try:
+        assert reuse(node, inode).read_bytes() == b"another file"
+        assert path.read_bytes() == b"object"
+        wait_until(lambda: node.status().unsent == [])
+        stored = place.client().get_object(Bucket=place.bucket, Key=place.key("checkpoints/state"))
+        assert stored["Body"].read() == b"object"
+    finally:
+        os.close(held.pop())
