@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support import recording_daemon
-from tests.support.eviction_replay import POLICIES, Event, largest_footprint, replay
+from tests.support.eviction_replay import POLICIES, Event, largest_footprint, replayed
 from tests.support.flights_job import Job
 from tests.support.node import Node
 
@@ -79,7 +79,7 @@ def _print_table(trace: Path) -> None:
     print(f"{trace.stem}: {len(events)} events, {reads} reads, at most {footprint:,} bytes")
     print(f"{'cache':>8}" + "".join(f"{name:>16}" for name in POLICIES))
     for share in _SHARES:
-        results = [replay(events, make(events), int(share * footprint)) for make in POLICIES.values()]
+        results = [replayed(events, make(events), int(share * footprint)) for make in POLICIES.values()]
         found = "".join(f"{result.misses:>6} {result.fetched_bytes / 2**20:>5.1f} MiB" for result in results)
         print(f"{share:>8.0%}{found}")
 

@@ -1,10 +1,11 @@
-"""A copy is evicted while a request that began with it waits for the store: nothing takes its place by its inode number."""
+"""Copies that are evicted, or come to be here, while something that began before waits for the store."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,25 @@ def test_a_copy_that_is_evicted_during_a_lookup_is_not_taken_for_the_next_file(
         assert stored["Body"].read() == b"object"
     finally:
         os.close(held.pop())
+
+
+def test_a_prefetch_does_not_replace_what_came_to_be_here_meanwhile(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
+) -> None:
+    for number in range(9):  # one more than are fetched at a time
+        place.client().put_object(Bucket=place.bucket, Key=place.key(f"checkpoints/job/{number}"), Body=b"old")
+    node = make_s3_node(place.through(proxy.endpoint), remote__metadata_ttl_seconds=3600).start()
+    last = node.checkpoints / "job/8"
+    proxy.delay_seconds = _SECONDS / 2
+    with node.client() as client, ThreadPoolExecutor(1) as thread:
+        prefetch = thread.submit(lambda: list(client.prefetch(str(node.checkpoints / "job"))))
+        proxy.wait_requests(8, "GET", "checkpoints/job/")
+        os.stat(last)
+        Path("/proc/sys/vm/drop_caches").write_text("2")  # the kernel forgets it
+        last.with_name("new.tmp").write_bytes(b"new")
+        last.with_name("new.tmp").rename(last)
+        inode = node.backing(last).stat().st_ino
+        prefetch.result()
+    assert node.backing(last).stat().st_ino == inode
+    assert last.read_bytes() == b"new"
+    node.stop()

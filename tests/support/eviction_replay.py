@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
+
+from holdfast.capacity import Candidate, first_to_evict
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,30 @@ class S3FIFO:
             self._main[path] = reads - 1
 
 
+class Holdfast:
+    """The daemon's own policy (``holdfast.capacity``)."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+        self._cached: dict[str, Candidate] = {}
+
+    def insert(self, path: str, now: int) -> None:
+        event = self._events[now]
+        self._cached[path] = Candidate(0, event.bytes, now, on_probation=event.op == "read")
+
+    def read(self, path: str, now: int) -> None:
+        self._cached[path] = replace(self._cached[path], used_ns=now, on_probation=False)
+
+    def remove(self, path: str) -> None:
+        del self._cached[path]
+
+    def evict(self) -> str:
+        paths = {candidate.used_ns: path for path, candidate in self._cached.items()}
+        path = paths[first_to_evict(self._cached.values(), 1)[0].used_ns]
+        del self._cached[path]
+        return path
+
+
 class Optimum:
     """What is read again latest goes first."""
 
@@ -181,6 +207,7 @@ POLICIES: dict[str, Callable[[Sequence[Event]], Policy]] = {
     "FIFO": lambda _: FIFO(),
     "SIEVE": lambda _: Sieve(),
     "S3-FIFO": lambda _: S3FIFO(),
+    "Holdfast": Holdfast,
     "optimum": Optimum,
 }
 
@@ -198,7 +225,7 @@ def largest_footprint(events: Sequence[Event]) -> int:
     return most
 
 
-def replay(events: Sequence[Event], policy: Policy, cache_bytes: int) -> Result:
+def replayed(events: Sequence[Event], policy: Policy, cache_bytes: int) -> Result:
     """Return what becomes of the reads with a cache of this size."""
     cached: dict[str, int] = {}
     result = Result()

@@ -159,7 +159,9 @@ async def _obey(blocks: Blocks, parent: trio.SocketStream) -> None:
             line, _, received = received.partition(b"\n")
             order = json.loads(line)
             if "cut" in order:
-                await trio.to_thread.run_sync(blocks.cut, Path(order["cut"]), order["seed"], order["kept"])
+                blocks.cut(
+                    Path(order["cut"]), order["seed"], order["kept"]
+                )  # not in a thread: one moment, between two requests
             blocks.unreadable = set(order.get("unreadable", blocks.unreadable))
             blocks.is_read_only = order.get("is_read_only", blocks.is_read_only)
             told = {"failed_reads": blocks.failed_reads, "failed_writes": blocks.failed_writes}

@@ -63,7 +63,7 @@ class RepeatedJob:
         try:
             while not self._stopping:
                 self._one_driver()
-        except DriverError as problem:
+        except (DriverError, ValueError) as problem:  # its output may be closed by now
             if not self._stopping:
                 self._problem = problem
         except BaseException as problem:  # noqa: BLE001 the other thread tells it

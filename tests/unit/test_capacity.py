@@ -77,6 +77,15 @@ def test_the_longest_unused_goes_first(candidates: list[Candidate], most: int) -
     assert [each.used_ns for each in order] == sorted(each.used_ns for each in candidates)[:most]
 
 
+def test_what_was_fetched_and_opened_once_goes_before_all_else_but_for_a_tenth() -> None:
+    written = [Candidate(inode, 10, used_ns=inode) for inode in range(9)]
+    fetched = [Candidate(inode, 10, used_ns=inode, on_probation=True) for inode in range(100, 104)]
+    order = [candidate.inode for candidate in first_to_evict([*written, *fetched], 8)]
+    assert order == [100, 101, 102, 103, 0, 1, 2, 3]
+    kept = [Candidate(inode, 100, used_ns=inode) for inode in range(9)]
+    assert [candidate.inode for candidate in first_to_evict([*kept, *fetched], 3)] == [0, 1, 2]
+
+
 # --- room -------------------------------------------------------------------------------------------------------------
 
 

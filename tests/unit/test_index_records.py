@@ -26,7 +26,7 @@ ENTRY = Entry(
     path=b"checkpoints/a",
 )
 ENTRY_BYTES = bytes.fromhex(
-    "99"  # nine fields
+    "9a"  # ten fields
     "01"  # CLEAN
     "05"  # size
     "cf17979cfe362a0001"  # mtime
@@ -36,6 +36,7 @@ ENTRY_BYTES = bytes.fromhex(
     "07"  # run
     "cf17979cfe362a0004"  # last use
     "c40d636865636b706f696e74732f61"  # path
+    "c2"  # not on probation
 )
 WORKDIR = WorkdirRecord("worker", "1", 1.5, 2.5, 3.5, pid=42, pid_started_ticks=77, command="java", acquisitions=3)
 WORKDIR_BYTES = bytes.fromhex(
@@ -57,10 +58,14 @@ entries = st.builds(
 )
 
 
+def test_an_entry_of_an_older_version_is_not_on_probation() -> None:
+    assert decoded_entry(b"\x99" + ENTRY_BYTES[1:-1]) == ENTRY
+
+
 def test_the_bytes_of_an_entry_never_change() -> None:
     assert encoded(ENTRY) == ENTRY_BYTES
     assert decoded_entry(ENTRY_BYTES) == ENTRY
-    assert encoded(Entry(EntryState.DIRTY, 0, 0, 0)).hex() == "9902000000c400900000c400"
+    assert encoded(Entry(EntryState.DIRTY, 0, 0, 0)).hex() == "9a02000000c400900000c400c2"
 
 
 def test_the_bytes_of_a_working_directory_never_change() -> None:

@@ -120,7 +120,7 @@ class Room:
 
     def _first_to_evict(self, tried: Container[int]) -> list[Candidate]:
         candidates = (
-            Candidate(inode, entry.size_bytes, entry.used_ns)
+            Candidate(inode, entry.size_bytes, entry.used_ns, entry.on_probation)
             for inode, entry in self._index.entries.scan({EntryState.CLEAN})
             if inode not in tried and self._is_evictable(entry)
         )

@@ -81,7 +81,7 @@ class Actions:
                         yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=name, problem=problem)
             finally:
                 for file in ahead.waiting:
-                    self._nodes.release(file.node)
+                    self._nodes.let_go(file.node)
         yield Progress(done=done, total=done, bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
@@ -171,27 +171,30 @@ class Actions:
         return await trio.to_thread.run_sync(self._pins.remove, self._paths.relative(path))
 
     async def _remote_files(self, top: Found) -> AsyncGenerator[Found, None]:
-        """Yield the files at or below ``top`` that are to be fetched. The caller releases their nodes, and that of ``top``.
+        """Yield the files at or below ``top`` that are to be fetched. The caller lets their nodes go.
 
         By iteration: users make trees deeper than Python's stack.
         """
-        waiting = [(top, False)]  # with a directory a second time, to be released, below what is in it
+        self._nodes.hold(top.node)
+        waiting = [(top, False)]  # with a directory a second time, to be let go, below what is in it
         try:
             while waiting:
                 found, is_done = waiting.pop()
                 if found.node.is_directory and not is_done:
                     waiting.append((found, True))
                     names = sorted(await self._files.listings.names(found.node), reverse=True)
-                    entries = (self._files.listings.entry(found.node, name) for name in names)
-                    waiting += [(entry, False) for entry in entries if entry is not None]
+                    for name in names:
+                        entry = self._files.listings.entry(found.node, name)
+                        if entry is not None:
+                            self._nodes.hold(entry.node)
+                            waiting.append((entry, False))
                 elif self._is_remote_file(found):
                     yield found
-                elif found is not top:
-                    self._nodes.release(found.node)
+                else:
+                    self._nodes.let_go(found.node)
         finally:
             for found, _ in waiting:
-                if found is not top:
-                    self._nodes.release(found.node)
+                self._nodes.let_go(found.node)
 
     def _is_remote_file(self, found: Found) -> bool:
         node = found.node
@@ -203,7 +206,7 @@ class Actions:
         return any(self._policy.of(place, name).fetched_ahead for place, name in names)
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
-        """Fetch in parallel, and release the nodes; return the error of each file, or None."""
+        """Fetch in parallel, and let the nodes go; return the error of each file, or None."""
         problems: list[str | None] = [None] * len(group)
 
         async def fetch(index: int) -> None:
@@ -219,7 +222,7 @@ class Actions:
                     nursery.start_soon(fetch, index)
         finally:
             for file in group:
-                self._nodes.release(file.node)
+                self._nodes.let_go(file.node)
         return problems
 
     async def _clean(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:

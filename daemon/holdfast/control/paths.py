@@ -59,16 +59,19 @@ class Paths:
         relative = self.relative(path)
         nodes = self._nodes
         found = Found(nodes.root, self._files.attrs.get(nodes.root), 0.0)
+        nodes.hold(found.node)
         try:
             for name in relative.split(b"/") if relative else ():
                 next_found = await self._files.lookup.find(found.node, name, NOBODY) if found.node.is_directory else None
                 if next_found is None:
                     raise NoSuchEntryError(f"there is no {path}")
+                nodes.hold(next_found.node)
+                nodes.let_go(found.node)
                 found = next_found
             await trio.lowlevel.checkpoint()
             yield found
         finally:
-            nodes.release(found.node)
+            nodes.let_go(found.node)
 
 
 def shown(name: bytes) -> str:

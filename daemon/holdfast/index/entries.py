@@ -78,6 +78,7 @@ class Entries:
                     entry = decoded_entry(transaction.get(_key(inode)))
                     if entry is not None:
                         entry.used_ns = time_ns
+                        entry.on_probation = False
                         transaction.put(_key(inode), encoded(entry))
         except IndexUnwritableError:
             return

@@ -44,8 +44,8 @@ class Staging:
         return name, fd
 
     def place(self, name: bytes, target_fd: int, target: bytes) -> None:
-        """Move a complete file to its place in the tree, replacing what is there. Raises ``OSError``."""
-        os.rename(name, target, src_dir_fd=self.directory_fd, dst_dir_fd=target_fd)
+        """Move a complete file to its place in the tree. Raises ``OSError``: ``FileExistsError`` if the place is taken."""
+        rename_with_flags(self.directory_fd, name, target_fd, target, RENAME_NOREPLACE)
 
     def discard(self, name: bytes) -> None:
         """Remove a file that is not needed, if it still exists."""

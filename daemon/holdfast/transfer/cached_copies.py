@@ -70,7 +70,10 @@ class CachedCopies:
             del self._watched[id(placed)]
 
     def place(self, fetch: PartialFetch, info: ObjectInfo) -> None:
-        """Move the file of a finished, verified fetch into the tree, with the object's mtime. Raises ``OSError``."""
+        """Move the file of a finished, verified fetch into the tree, with the object's mtime.
+
+        Raises ``OSError``: ``FileExistsError`` if a file has come to be there during the fetch.
+        """
         assert fetch.fingerprint is not None
         target, digest = fetch.target, fetch.fingerprint.digest
         parent, _, name = target.path.rpartition(b"/")
@@ -95,6 +98,7 @@ class CachedCopies:
                 [CachedName(target.path, info.etag, info.modified_ns)],
                 verified_run=self._index.run,
                 used_ns=time.time_ns(),
+                on_probation=True,
             ),
         )
         for placed in self._watched.values():

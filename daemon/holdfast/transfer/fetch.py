@@ -96,7 +96,10 @@ class Fetcher:
         try:
             info = await self._download(fetch)
             if not fetch.detached:
-                self._place(fetch, info)
+                try:
+                    self._place(fetch, info)
+                except FileExistsError:
+                    fetch.detached = True  # a file has come to be here meanwhile, and it may be unsent
             fetch.finish()
         except HoldfastError as problem:
             self._give_up(fetch, problem)

@@ -171,9 +171,8 @@ class Opening:
             return await self._open_more(node.opened, flags)
         was_corrupt = False
         for _ in range(TRIES):
-            if node.backing == 0 and not await self._misses.open(
-                node, truncate=bool(flags & os.O_TRUNC), was_corrupt=was_corrupt
-            ):
+            is_miss = node.backing == 0
+            if is_miss and not await self._misses.open(node, truncate=bool(flags & os.O_TRUNC), was_corrupt=was_corrupt):
                 continue
             if node.opened is None:
                 was_corrupt = not await self._open_checked(node, flags)
@@ -181,6 +180,8 @@ class Opening:
                 continue
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
+            if not is_miss:
+                self._count_hit(node)
             if _changes(flags) and not node.opened.writable:
                 node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
@@ -199,7 +200,6 @@ class Opening:
             opened.close()
         else:
             node.opened = opened
-            self._count_hit(node)
         return is_intact
 
     async def _open_more(self, opened: OpenFile, flags: int) -> OpenFile:

@@ -295,6 +295,15 @@ class NodeTable:
         else:
             self._reserved.discard(node_id)
 
+    def hold(self, node: Node) -> None:
+        """Keep a node in the table across awaits, whatever the kernel forgets; end with ``let_go``."""
+        node.lookups += 1
+
+    def let_go(self, node: Node) -> None:
+        """End ``hold``."""
+        node.lookups = max(0, node.lookups - 1)
+        self.release(node)
+
     def release(self, node: Node) -> None:
         """Remove the node from the table if nothing refers to it, then its parents likewise."""
         if node.lookups > 0 or node.children or node.opened is not None or node is self.root:
