@@ -226,6 +226,22 @@ def test_a_copy_that_was_noted_with_its_digest_is_kept_after_a_lost_index(node: 
     assert node.requests().get("GET", 0) == 0
 
 
+def test_a_copy_whose_time_has_changed_is_still_known_after_a_lost_index(node: Node, remote_files: Path) -> None:
+    (remote_files / "others").write_bytes(b"somebody else's")
+    (node.work / "worker_1").mkdir()
+    path = node.work / "worker_1/localState/others"
+    assert path.read_bytes() == b"somebody else's"
+    backing = node.backing(path)
+    os.utime(backing, ns=(0, 10**18))
+    assert path.read_bytes() == b"somebody else's"
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    backing.write_bytes(b"somebody elSe's")
+    os.utime(backing, ns=(0, 10**18))
+    node.start()
+    assert path.read_bytes() == b"somebody else's"
+
+
 def test_what_is_written_to_a_copy_stays_after_a_lost_index(node: Node, remote_files: Path) -> None:
     (remote_files / "others").write_bytes(b"somebody else's")
     (node.work / "worker_1").mkdir()

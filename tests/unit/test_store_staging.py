@@ -67,8 +67,7 @@ def test_a_staged_file_has_its_room_and_a_name_of_its_own(staging: Staging, tmp_
         os.close(fd)
 
 
-def test_a_staged_file_replaces_what_stands_in_its_place(staging: Staging, tree: Path, tree_fd: int) -> None:
-    (tree / "name").write_text("old")
+def test_a_staged_file_is_placed_once(staging: Staging, tree: Path, tree_fd: int) -> None:
     name, fd = staging.create(0)
     os.write(fd, b"new")
     os.close(fd)
@@ -76,7 +75,17 @@ def test_a_staged_file_replaces_what_stands_in_its_place(staging: Staging, tree:
     assert (tree / "name").read_text() == "new"
     assert staging.clear() == 0
     with pytest.raises(FileNotFoundError):
+        staging.place(name, tree_fd, b"other")
+
+
+def test_a_staged_file_takes_no_place_that_is_taken(staging: Staging, tree: Path, tree_fd: int) -> None:
+    (tree / "name").write_text("what came to be here meanwhile")
+    name, fd = staging.create(0)
+    os.close(fd)
+    with pytest.raises(FileExistsError):
         staging.place(name, tree_fd, b"name")
+    assert (tree / "name").read_text() == "what came to be here meanwhile"
+    assert staging.clear() == 1
 
 
 def test_a_staged_file_can_be_given_up_more_than_once(staging: Staging) -> None:

@@ -22,6 +22,15 @@ def note_digest(fd: int, digest: bytes) -> None:
     os.setxattr(fd, _ATTRIBUTE, _NOTED.pack(os.fstat(fd).st_mtime_ns, digest))
 
 
+def renew_noted_digest(fd: int, mtime_ns: int, digest: bytes) -> None:
+    """Note the digest for another time of modification, if one was noted before. Raises ``OSError``."""
+    try:
+        os.setxattr(fd, _ATTRIBUTE, _NOTED.pack(mtime_ns, digest), os.XATTR_REPLACE)
+    except OSError as problem:
+        if problem.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+            raise
+
+
 def noted_digest(fd: int) -> bytes | None:
     """Return the noted digest if it is of the file as it is now, by its time of modification. Raises ``OSError``."""
     try:

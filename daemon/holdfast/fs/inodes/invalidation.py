@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.fs.inodes.directories import Directories
@@ -115,15 +115,24 @@ class Invalidation:
             node.opened.became_corrupt()
 
     def _drop_dead_names(self) -> list[Node]:
-        """Drop all names below removed directories; return the files that lost one."""
+        """Drop all names below removed directories; return the files that lost one.
+
+        What is neither named nor open has no file any more: the next file may get its inode number.
+        """
         dead: dict[int, bool] = {}
         losers = []
         for node in self._nodes.all():
-            names: Iterable[tuple[Node, bytes]] = () if node.is_directory else node.names()
-            for parent, name in names:
+            if node.is_directory:
+                if node.backing and _is_dead(node, dead):
+                    self._directories.forget(node)
+                    self._nodes.unbind(node)
+                continue
+            for parent, name in node.names():
                 if _is_dead(parent, dead):
                     self._nodes.drop_name(node, parent, name)
                     losers.append(node)
+            if node.opened is None and not node.is_named and node.backing:
+                self._nodes.unbind(node)
         return losers
 
     def _invalidate_unknown(self, path: bytes) -> None:

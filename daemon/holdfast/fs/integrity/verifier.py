@@ -13,7 +13,7 @@ import os
 import stat as stat_module
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 
@@ -28,7 +28,7 @@ from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entry, EntryState, Index
-from holdfast.store import Tree, is_unsent, noted_digest
+from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies, HashingThreads
 from holdfast.zones import ZoneMap
@@ -118,6 +118,8 @@ class Verifier:
         if fingerprint.digest != entry.digest:
             self._quarantine(path, stat.st_ino, entry.digest, fingerprint)
             return False
+        if entry.mtime_ns != stat.st_mtime_ns:
+            stat = _renew_note(fd, stat, entry.digest)
         entry.verified_run = self._index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
         self._index.entries.put_if_room(stat.st_ino, entry)
@@ -304,3 +306,12 @@ class Verifier:
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
         return None
+
+
+def _renew_note(fd: int, hashed: os.stat_result, digest: bytes) -> os.stat_result:
+    """Renew the digest that is noted on a file with the same bytes and another time; return its attributes then."""
+    with suppress(OSError):
+        renew_noted_digest(fd, hashed.st_mtime_ns, digest)
+    now = os.fstat(fd)
+    is_same = (now.st_size, now.st_mtime_ns) == (hashed.st_size, hashed.st_mtime_ns)
+    return now if is_same else hashed
