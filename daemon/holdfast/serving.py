@@ -16,7 +16,9 @@ from pathlib import Path
 
 import trio
 
+from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.actions import Actions
+from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
 from holdfast.control.server import ControlServer
@@ -28,6 +30,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
+from holdfast.holdings import Gathering, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
@@ -113,6 +116,7 @@ class Serving:
     async def _serve(self) -> None:
         parts, workdirs = self._parts, self._workdirs
         upkeep = Upkeep(self._base, workdirs)
+        publishing = self._publishing()
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
             await background.start(self._base.fetcher.run)
@@ -128,16 +132,21 @@ class Serving:
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
             background.start_soon(upkeep.run)
+            background.start_soon(publishing.run)
             for remote in parts.remotes.values():
                 background.start_soon(remote.deletions.run)
             async with trio.open_nursery() as self._foreground:
                 self._foreground.start_soon(self._obey_signals)
                 await self._foreground.start(
-                    self._control(workdirs, upkeep).run, Path(parts.config.control.socket), parts.config.control.group
+                    self._control(workdirs, upkeep, publishing).run,
+                    Path(parts.config.control.socket),
+                    parts.config.control.group,
                 )
                 self._foreground.start_soon(self._announce)
                 await self._session.serve()
                 self._foreground.cancel_scope.cancel()
+            if not self._is_leaving:
+                await publishing.finish()
             background.cancel_scope.cancel()
 
     async def _take_over(self, takeover: Takeover) -> None:
@@ -147,7 +156,13 @@ class Serving:
         _log.info("took the mount over with %d open files, in %g s", files, seconds)
         self._parts.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
 
-    def _control(self, workdirs: Workdirs, upkeep: Upkeep) -> ControlServer:
+    def _publishing(self) -> Publishing:
+        parts = self._parts
+        stores = {name: remote.access for name, remote in parts.remotes.items()}
+        held = HeldStores(parts.index.entries, parts.store.tree, FORMATS, stores)
+        return Publishing(held, stores, parts.config.holdings, parts.store.store_id, lambda: self._base.drain.is_on)
+
+    def _control(self, workdirs: Workdirs, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
         base, files = self._base, self._files
         paths = Paths(base.nodes, files, self._session.mountpoint)
         report = StatusReport(
@@ -165,7 +180,11 @@ class Serving:
         )
         sweeps = SweepRoutes(upkeep, paths)
         actions = Actions(base, files, paths)
-        return ControlServer(report, inspector, actions, workdirs, sweeps, self, self._reload.now, self._parts.events)
+        stores = {name: remote.access for name, remote in self._parts.remotes.items()}
+        holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
+        return ControlServer(
+            report, inspector, actions, workdirs, sweeps, holdings, self, self._reload.now, self._parts.events
+        )
 
     async def _announce(self) -> None:
         await self._session.wait_begun()

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from holdfast import __version__
-from holdfast.cli import checkpoints, configuration, doctor, entries, mounting, observing, sending, workdirs
+from holdfast.cli import checkpoints, configuration, doctor, entries, holdings, mounting, observing, sending, workdirs
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for module in (mounting, observing, entries, sending):
+for module in (mounting, observing, entries, holdings, sending):
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.add_typer(workdirs.app, name="workdir")

@@ -3,10 +3,13 @@
 from holdfast.config.handed_over import hand_over, handed_over
 from holdfast.config.reloading import Reloaded, reloaded
 from holdfast.config.schema import (
+    HOST_NAME,
+    NODE_NAME,
     CacheSection,
     Config,
     ControlSection,
     Durability,
+    HoldingsSection,
     IntegritySection,
     LogSection,
     MountSection,
@@ -22,12 +25,15 @@ from holdfast.config.sources import LoadedConfig, load, settings_of
 from holdfast.config.stores_and_roles import ROLE_NAME, ROLE_NAME_ALLOWED
 
 __all__ = [
+    "HOST_NAME",
+    "NODE_NAME",
     "ROLE_NAME",
     "ROLE_NAME_ALLOWED",
     "CacheSection",
     "Config",
     "ControlSection",
     "Durability",
+    "HoldingsSection",
     "IntegritySection",
     "LoadedConfig",
     "LogSection",

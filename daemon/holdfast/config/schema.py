@@ -19,6 +19,11 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
+NODE_NAME = r"^([A-Za-z0-9]([A-Za-z0-9_-]|[.](?![.])){0,126})?\Z"
+"""A node's name, which becomes a part of a key; it may be empty."""
+HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z"
+"""A host's name, or an address."""
+
 
 class Durability(enum.Enum):
     """When a write counts as done (``docs/semantics.md``, "Durability")."""
@@ -139,6 +144,16 @@ class SweepSection(Section, frozen=True):
     roots: list[str] = msgspec.field(default_factory=list)
 
 
+class HoldingsSection(Section, frozen=True):
+    """``[holdings]``: what this node tells the others of the state that it holds, and as which node."""
+
+    enabled: bool = True
+    interval_seconds: Positive = 5.0
+    refresh_seconds: Positive = 60.0
+    node: Annotated[str, msgspec.Meta(pattern=NODE_NAME)] = ""
+    hosts: list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]] = msgspec.field(default_factory=list)
+
+
 class ControlSection(Section, frozen=True):
     """``[control]``: the control socket."""
 
@@ -173,6 +188,7 @@ class Config(Section, frozen=True):
     workdirs: WorkdirsSection = WorkdirsSection()
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
     sweep: SweepSection = SweepSection()
+    holdings: HoldingsSection = HoldingsSection()
     control: ControlSection = ControlSection()
     log: LogSection = LogSection()
 

@@ -24,6 +24,7 @@ from holdfast.control.messages import (
     Explanation,
     Failure,
     FlushRequest,
+    HoldingsReply,
     Message,
     PathRequest,
     PlanInfo,
@@ -184,6 +185,11 @@ class ControlClient:
     def plan_drop(self, request: DropRequest) -> PlanInfo:
         """Make the plan to drop a checkpoint. Nothing is removed yet."""
         return self._post("/v1/checkpoints/drop", request, PlanInfo, patient=True)
+
+    def holdings(self, path: str | None = None, *, all_nodes: bool = False) -> HoldingsReply:
+        """Return which state this node holds, or with ``all_nodes`` each node, of the queries at or below ``path``."""
+        query = {"all_nodes": str(int(all_nodes)), **({"path": path} if path is not None else {})}
+        return self._get("/v1/holdings", HoldingsReply, patient=False, **query)
 
     def plans(self) -> list[PlanInfo]:
         """Return the stored plans, oldest first, without their entries."""

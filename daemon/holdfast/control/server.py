@@ -24,6 +24,7 @@ from holdfast.config import Reloaded
 from holdfast.control.actions import Actions
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
+from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.http_connection import CALLER, Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.inspect import Inspector
@@ -99,6 +100,7 @@ class ControlServer:
         actions: Actions,
         workdirs: Workdirs,
         sweeps: SweepRoutes,
+        holdings: HoldingsRoutes,
         daemon: Restartable,
         reload: Callable[[], Reloaded],
         events: EventLog,
@@ -110,6 +112,7 @@ class ControlServer:
         self._actions = actions
         self._workdirs = workdirs
         self._sweeps = sweeps
+        self._holdings = holdings
         self._events = events
 
     async def run(
@@ -159,6 +162,7 @@ class ControlServer:
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._sweeps.operations,
+            **self._holdings.operations,
             "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
             "/v1/restart": Operation(self._restart, Status, body=Message),
         }

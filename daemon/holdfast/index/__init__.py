@@ -1,6 +1,6 @@
 """Metadata that the tree can't hold, in LMDB beside it."""
 
-from holdfast.index.entries import Entries
+from holdfast.index.entries import Changes, Entries
 from holdfast.index.environment import Index
 from holdfast.index.marks import NameMarks
 from holdfast.index.records import UNSENT, CachedName, Entry, EntryState, WorkdirRecord
@@ -9,6 +9,7 @@ from holdfast.index.workdirs import WorkdirRecords
 __all__ = [
     "UNSENT",
     "CachedName",
+    "Changes",
     "Entries",
     "Entry",
     "EntryState",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +18,41 @@ _KEY_BYTES = 8
 _PAGE = 10_000
 
 
+class Changes:
+    """By how much the clean bytes behind each name have changed: noted as it happens, taken by whoever follows.
+
+    Beyond ``most`` notes nothing more is noted, and ``take`` says so.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._notes: deque[tuple[bytes, int]] = deque()
+        self._is_lost = False
+
+    def note(self, old: Entry | None, new: Entry | None) -> None:
+        """Note what an entry was, and what it is."""
+        before, after = _clean_bytes(old), _clean_bytes(new)
+        if before == after:
+            return
+        if len(self._notes) >= self._most:
+            self._is_lost = True
+            return
+        for path in before.keys() | after.keys():
+            self._notes.append((path, after.get(path, 0) - before.get(path, 0)))
+
+    def take(self) -> dict[bytes, int] | None:
+        """Return the changes since the last call in bytes, by name; None if there were too many to note."""
+        if self._is_lost:
+            self._notes.clear()
+            self._is_lost = False
+            return None
+        found: dict[bytes, int] = {}
+        while self._notes:
+            path, delta_bytes = self._notes.popleft()
+            found[path] = found.get(path, 0) + delta_bytes
+        return found
+
+
 class Entries:
     """The ``entries`` database. A change is one transaction, committed when the call returns.
 
@@ -29,6 +65,7 @@ class Entries:
         self._mapped_pages = mapped_pages
         self._database = environment.open_db(b"entries")
         self._uses: dict[int, int] = {}
+        self._followers: list[Changes] = []
         self.cached_bytes = 0
         self.were_open: list[int] = []
         self._take_stock()
@@ -45,6 +82,8 @@ class Entries:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
+        for follower in self._followers:
+            follower.note(old, entry)
 
     def put_if_room(self, inode: int, entry: Entry) -> None:
         """Write the entry of ``inode``, unless the disk takes no writes: for what can be determined again."""
@@ -58,11 +97,19 @@ class Entries:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
         self.cached_bytes -= _cached_bytes(old)
+        for follower in self._followers:
+            follower.note(old, None)
 
     def begin(self, inode: int) -> None:
         """A new file has this number: forget the entry of an older file with the same number."""
         if self.get(inode) is not None:
             self.discard(inode)
+
+    def follow(self, most: int) -> Changes:
+        """Return what is going to change, from now to the end of the run; up to ``most`` notes between two looks at it."""
+        changes = Changes(most)
+        self._followers.append(changes)
+        return changes
 
     def used(self, inode: int, time_ns: int) -> None:
         """Note that ``inode`` was opened at ``time_ns``; the next ``flush_uses`` writes it."""
@@ -140,3 +187,9 @@ def _key(inode: int) -> bytes:
 
 def _cached_bytes(entry: Entry | None) -> int:
     return 0 if entry is None or entry.state is EntryState.LOCAL else entry.size_bytes
+
+
+def _clean_bytes(entry: Entry | None) -> dict[bytes, int]:
+    if entry is None or entry.state is not EntryState.CLEAN:
+        return {}
+    return {name.path: entry.size_bytes for name in entry.names}

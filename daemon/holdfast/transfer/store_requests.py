@@ -98,6 +98,14 @@ class RemoteAccess:
         """``RemoteStore.claim``, tried once: the request behind a lost answer may have succeeded."""
         return await self._once("PUT", self._questions, self.store.claim, name, data)
 
+    async def tell(self, name: str, data: bytes) -> None:
+        """Create ``.holdfast/NAME`` or replace it, tried once."""
+        await self._once("PUT", self._questions, partial(self.store.write_private, create_only=False), name, data)
+
+    async def small_object(self, info: ObjectInfo) -> bytes:
+        """Return the bytes of the version ``info``, which is small, tried once."""
+        return await self._once("GET", self._questions, _bytes_of, self.store, info)
+
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run ``function``, which reads an object into a file, in a transfer thread, with retries."""
         return await self._insist("GET", self._transfers, function, *args, **kwargs)
@@ -162,3 +170,7 @@ class RemoteAccess:
             self._events.emit("remote-up", store=self.name)
         else:
             self._events.emit("remote-down", store=self.name, problem=problem)
+
+
+def _bytes_of(store: RemoteStore, info: ObjectInfo) -> bytes:
+    return b"".join(bytes(buffer) for buffer in store.read(info.key, 0, info.size_bytes, info.etag).buffers)

@@ -14,6 +14,8 @@ from holdfast.checkpoints.formats.interface import (
     GroupLayout,
     LocationLayout,
     ReadAhead,
+    StateFile,
+    StatefulOperator,
     TreeLayout,
 )
 from holdfast.checkpoints.manifests import ManifestKind, told_apart
@@ -42,6 +44,8 @@ class Formats:
         self._temporary_names = _each_once(pattern for each in formats for pattern in each.temporary_names)
         self._logs = _each_once(pattern for each in formats for pattern in each.logs)
         self._read_ahead = _each_once(each.read_ahead for each in formats)
+        self._state_file = _each_once(each.state_file for each in formats)
+        self._stateful_operator = _each_once(each.stateful_operator for each in formats)
 
     @property
     def name_kinds(self) -> Mapping[NameKind, Sequence[str]]:
@@ -78,6 +82,22 @@ class Formats:
             hint = of_format(name)
             if hint is not None:
                 return hint
+        return None
+
+    def state_file(self, name: bytes) -> StateFile | None:
+        """Return which state a file belongs to, by its whole name in its store; None if it is none of a partition's."""
+        for of_format in self._state_file:
+            found = of_format(name)
+            if found is not None:
+                return found
+        return None
+
+    def stateful_operator(self, name: bytes, data: bytes) -> StatefulOperator | None:
+        """Return what a file, by its name in the checkpoint location, says of an operator with state."""
+        for of_format in self._stateful_operator:
+            found = of_format(name, data)
+            if found is not None:
+                return found
         return None
 
     def _manifests_of(self, tree: TreeLayout[Any]) -> ManifestKind:

@@ -17,8 +17,8 @@ from holdfast.checkpoints.formats.interface import Evidence, TreeName
 from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
-_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+)")
-"""Staged uploads, and the claims by which nodes led past sweeps."""
+_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+|nodes/[^/]+)", re.DOTALL)
+"""Staged uploads, the claims by which nodes led past sweeps, and what nodes that are gone have told of their holdings."""
 
 
 class Part(enum.Enum):

@@ -24,6 +24,7 @@ from holdfast.checkpoints.formats.interface.locations import (
     StatePartition,
 )
 from holdfast.checkpoints.formats.interface.names import LOGS, OTHER, TEMPORARY, UUID, Unknown
+from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator, StateStore
 from holdfast.checkpoints.formats.interface.trees import Completions, N, Role, TreeLayout, TreeName
 
 __all__ = [
@@ -45,7 +46,10 @@ __all__ = [
     "N",
     "ReadAhead",
     "Role",
+    "StateFile",
     "StatePartition",
+    "StateStore",
+    "StatefulOperator",
     "TreeLayout",
     "TreeName",
     "Unknown",

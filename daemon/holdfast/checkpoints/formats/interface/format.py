@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeAlias
 
 from holdfast.checkpoints.formats.interface.locations import GroupLayout, LocationLayout
+from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator
 from holdfast.checkpoints.formats.interface.trees import TreeLayout
 from holdfast.checkpoints.manifests import MetadataReader
 from holdfast.zones import NameKind
@@ -42,6 +43,8 @@ class Format:
     - ``temporary_names`` match the last component of a name that is on its way to another; the first group is that;
     - ``logs`` match directories whose write-once names one writer makes; the first group is the checkpoint;
     - ``read_ahead`` says what an open of a name, by its last component, leads to;
+    - ``state_file`` says which state a file belongs to, by its whole name in its store;
+    - ``stateful_operator`` reads what a file, by its name in the checkpoint location, says of an operator with state;
     - ``metadata`` reads the manifests of ``tree``.
     """
 
@@ -50,6 +53,8 @@ class Format:
     temporary_names: tuple[re.Pattern[bytes], ...] = ()
     logs: tuple[re.Pattern[bytes], ...] = ()
     read_ahead: Callable[[bytes], ReadAhead | None] | None = None
+    state_file: Callable[[bytes], StateFile | None] | None = None
+    stateful_operator: Callable[[bytes, bytes], StatefulOperator | None] | None = None
     locations: LocationLayout | None = None
     groups: GroupLayout | None = None
     tree: TreeLayout[Any] | None = None

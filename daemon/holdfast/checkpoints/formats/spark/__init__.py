@@ -10,6 +10,7 @@ import re
 from holdfast.checkpoints.formats.interface import Format
 from holdfast.checkpoints.formats.spark.layouts import Queries, SinkLogs
 from holdfast.checkpoints.formats.spark.read_ahead import read_ahead
+from holdfast.checkpoints.formats.spark.states import state_file, stateful_operator
 from holdfast.checkpoints.formats.spark.wrapping import TEMPORARY_NAME
 from holdfast.zones import NameKind
 
@@ -33,6 +34,8 @@ FORMAT = Format(
     temporary_names=(TEMPORARY_NAME,),
     logs=(re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+)", re.DOTALL),),
     read_ahead=read_ahead,
+    state_file=state_file,
+    stateful_operator=stateful_operator,
     locations=Queries(),
     groups=SinkLogs(),
 )

@@ -1,0 +1,74 @@
+"""Who holds what, through the control socket: this node's holdings, and what the other nodes have told the stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast.control.operations import Operation
+from holdfast.control.paths import Paths
+from holdfast.control.replies import number, reply
+from holdfast.errors import OutsideMountError
+from holdfast.holdings import Gathering, QueryState, Told
+
+
+class HoldingsRoutes:
+    """The routes by path. ``zones`` are the names of the stores."""
+
+    def __init__(self, gathering: Gathering, zones: Sequence[str], paths: Paths) -> None:
+        self._gathering = gathering
+        self._zones = zones
+        self._paths = paths
+        query = {"path": "string", "all_nodes": "number"}
+        self.operations = {"/v1/holdings": Operation(self._holdings, HoldingsReply, query)}
+
+    async def _holdings(self, request: Request) -> Response:
+        zones, root = self._wanted(request.query_params.get("path"))
+        all_nodes = bool(number(request.query_params.get("all_nodes", "0"), "all_nodes"))
+        gathered = await self._gathering.gather(zones, all_nodes=all_nodes)
+        return reply(HoldingsReply(nodes=[self._info(told, root) for told in gathered.told], problems=gathered.problems))
+
+    def _wanted(self, path: str | None) -> tuple[list[str], str]:
+        """Return the zones to ask and the directory in them. Raises ``OutsideMountError``."""
+        relative = os.fsdecode(self._paths.relative(path)) if path is not None else ""
+        if not relative:
+            return list(self._zones), ""
+        zone, _, root = relative.partition("/")
+        if zone not in self._zones:
+            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(self._zones))
+            raise OutsideMountError(f"{path}: name a directory in {named}")
+        return [zone], root
+
+    def _info(self, told: Told, root: str) -> HoldingsInfo:
+        report = told.report
+        return HoldingsInfo(
+            zone=told.zone,
+            node=report.node,
+            hosts=report.hosts,
+            cores=report.cores,
+            draining=report.is_draining,
+            told=told.written,
+            this_node=told.is_this_node,
+            queries=[self._query(told.zone, query) for query in report.queries if _is_below(query.location, root)],
+        )
+
+    def _query(self, zone: str, query: QueryState) -> HeldQueryInfo:
+        stores = [
+            HeldStoreInfo(
+                operator=state.operator,
+                partition=state.partition,
+                store=state.store,
+                version=state.version,
+                size_bytes=state.size_bytes,
+            )
+            for state in query.stores
+        ]
+        return HeldQueryInfo(path=self._paths.absolute(os.fsencode(f"{zone}/{query.location}".rstrip("/"))), stores=stores)
+
+
+def _is_below(location: str, root: str) -> bool:
+    return not root or location == root or location.startswith(root + "/")

@@ -1,0 +1,11 @@
+"""Which state of which query this node and the others hold: counted here, told through the stores, gathered from them.
+
+Nothing depends on it but speed. What is stale or missing costs a fetch where a copy would have done; nothing else.
+"""
+
+from holdfast.holdings.gathering import Gathering, Told
+from holdfast.holdings.held_stores import HeldStores
+from holdfast.holdings.publishing import Publishing
+from holdfast.holdings.report import QueryState
+
+__all__ = ["Gathering", "HeldStores", "Publishing", "QueryState", "Told"]

@@ -1,0 +1,150 @@
+"""What this node holds of each state store: counted once from the index, then kept up by what changes there.
+
+Only clean copies count: complete, and the same in the remote store. What state versions share counts for the store
+that it belongs to by its name. The first count goes through the whole index, some thousand entries at a time, with
+pauses. After that the index notes by how much each name's bytes change (``index.Changes``). Only where the newest
+version goes is a store counted anew, from its directory in the tree. So the cost follows what changes, not how many
+files there are.
+
+Must not know: which engine wrote the files (``checkpoints.formats``), and who is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import trio
+
+from holdfast.checkpoints.formats import Formats
+from holdfast.checkpoints.formats.interface import StateFile, StateStore
+from holdfast.index import Entries, Entry, EntryState
+from holdfast.store import Tree
+
+MOST_STORES = 100_000
+"""In all zones. Nobody has so many on one node; what is beyond is somebody's joke."""
+_ENTRIES_AT_ONCE = 2000  # 10 ms of a thread
+_PAUSE_SECONDS = 0.02
+_MOST_CHANGES = 200_000
+_MOST_FILES = 100_000  # of one store: Spark keeps some hundred
+_log = logging.getLogger("holdfast.holdings")
+
+
+class HeldStore(NamedTuple):
+    """What is here of a store: the newest state version of which a file is here (0: none), and the bytes of all its
+    files.
+    """
+
+    version: int
+    size_bytes: int
+
+
+class Place(NamedTuple):
+    """A state store, and the zone that it lies in."""
+
+    zone: str
+    store: StateStore
+
+
+class HeldStores:
+    """Counts. ``zones`` are the names of the stores whose zones are looked at."""
+
+    def __init__(self, entries: Entries, tree: Tree, formats: Formats, zones: Iterable[str]) -> None:
+        self._entries = entries
+        self._tree = tree
+        self._formats = formats
+        self._zones = {zone.encode(): zone for zone in zones}
+        self._changes = entries.follow(_MOST_CHANGES)
+        self._held: dict[Place, HeldStore] = {}
+        self._is_counted = False
+        self._lock = trio.Lock()
+
+    async def now(self) -> Mapping[Place, HeldStore]:
+        """Return what is held now. The first call takes as long as the whole index is; an await may cancel it unharmed."""
+        async with self._lock:
+            if not self._is_counted:
+                await self._count_all()
+            changed = self._changes.take()
+            if changed is None:
+                self._is_counted = False
+                await self._count_all()
+            elif changed:
+                self._held = await trio.to_thread.run_sync(self._with, changed)
+            return self._held
+
+    async def _count_all(self) -> None:
+        """Count from the index, with pauses. What changes meanwhile is counted from the tree at the end."""
+        self._changes.take()
+        found: dict[Place, HeldStore] = {}
+        scan = self._entries.scan({EntryState.CLEAN})
+        while await trio.to_thread.run_sync(self._count_some, scan, found):  # noqa: ASYNC110 a pause, not a wait
+            await trio.sleep(_PAUSE_SECONDS)
+        changed = self._changes.take()
+        if changed is None:
+            _log.info("more files changed than can be followed: their holdings are counted again later")
+            return
+        self._held = await trio.to_thread.run_sync(self._recounted, found, changed)
+        self._is_counted = True
+
+    def _count_some(self, scan: Iterator[tuple[int, Entry]], found: dict[Place, HeldStore]) -> bool:
+        """Count the next entries; return whether there are more."""
+        some = list(islice(scan, _ENTRIES_AT_ONCE))
+        for _, entry in some:
+            for name in entry.names:
+                place, file = self._file(name.path)
+                if place is not None and file is not None and entry.size_bytes:  # empty ones leave no trace in the changes
+                    _add(found, place, file.version, entry.size_bytes)
+        return bool(some)
+
+    def _with(self, changed: Mapping[bytes, int]) -> dict[Place, HeldStore]:
+        """Return what is held after these changes of bytes by name."""
+        held = dict(self._held)
+        doubtful: dict[Place, bytes] = {}
+        for path, delta_bytes in changed.items():
+            place, file = self._file(path)
+            if place is None or file is None:
+                continue
+            before = held.get(place)
+            if delta_bytes < 0 and (
+                before is None or file.version == before.version or before.size_bytes + delta_bytes <= 0
+            ):
+                doubtful[place] = file.directory
+            elif delta_bytes:
+                _add(held, place, file.version if delta_bytes > 0 else None, delta_bytes)
+        self._recount(held, doubtful)
+        return held
+
+    def _recounted(self, held: dict[Place, HeldStore], changed: Iterable[bytes]) -> dict[Place, HeldStore]:
+        """Return ``held`` with the stores that have one of the names counted again."""
+        files = (self._file(path) for path in changed)
+        self._recount(held, {place: file.directory for place, file in files if place is not None and file is not None})
+        return held
+
+    def _recount(self, held: dict[Place, HeldStore], directories: Mapping[Place, bytes]) -> None:
+        for place, directory in directories.items():
+            held.pop(place, None)
+            for path, stat in islice(self._tree.walk(place.zone.encode() + b"/" + directory), _MOST_FILES):
+                found, file = self._file(path)
+                entry = self._entries.get(stat.st_ino) if found == place else None
+                if file is not None and entry is not None and _counts(entry, path):
+                    _add(held, place, file.version, entry.size_bytes)
+
+    def _file(self, path: bytes) -> tuple[Place | None, StateFile | None]:
+        top, _, name = path.partition(b"/")
+        zone = self._zones.get(top)
+        file = self._formats.state_file(name) if zone is not None else None
+        return (Place(zone, file.store), file) if zone is not None and file is not None else (None, None)
+
+
+def _counts(entry: Entry, path: bytes) -> bool:
+    return entry.state is EntryState.CLEAN and entry.size_bytes > 0 and entry.name_at(path) is not None
+
+
+def _add(held: dict[Place, HeldStore], place: Place, version: int | None, size_bytes: int) -> None:
+    before = held.get(place)
+    if before is not None:
+        held[place] = HeldStore(max(before.version, version or 0), before.size_bytes + size_bytes)
+    elif len(held) < MOST_STORES:
+        held[place] = HeldStore(version or 0, size_bytes)

@@ -1,0 +1,159 @@
+"""Telling the others what this node holds: one small object in each store, written again when it is no longer true.
+
+A store that has come or gone, or that this node is drained, is told within ``interval_seconds``. That versions and
+bytes have moved on is told every ``refresh_seconds`` only: it seldom decides who holds a partition. If nothing has
+changed, the object is written again ten times as rarely, so that the others can tell a living node from one that has
+left. So a busy node makes some 60 requests an hour, an idle one 6, one that never had state none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import trio
+
+from holdfast.config import HoldingsSection
+from holdfast.errors import HoldfastError
+from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
+from holdfast.holdings.identity import NodeIdentity, identity_of_host
+from holdfast.holdings.report import DIRECTORY, NodeReport, encoded, held_of
+from holdfast.transfer import RemoteAccess
+
+REFRESHES_UNCHANGED = 10
+"""After so many times ``refresh_seconds`` an object is written again although nothing has changed."""
+_LAST_WORD_SECONDS = 3.0
+_log = logging.getLogger("holdfast.holdings")
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What there is to tell a store: the object's bytes, and of it what others decide by."""
+
+    held: Mapping[Place, HeldStore]
+    is_draining: bool
+    data: bytes = b""
+    material: object = None
+    is_empty: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a store was told last, and when (trio's time)."""
+
+    word: _Word
+    at: float
+    has_failed: bool = False
+
+
+def object_name(node: str, store_id: str) -> str:
+    """Return the name of a node's object below ``.holdfast/``. Daemons of one host have store directories of their own."""
+    return f"{DIRECTORY}/{node}.{store_id[:8]}"
+
+
+class Publishing:
+    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go."""
+
+    def __init__(
+        self,
+        held: HeldStores,
+        stores: Mapping[str, RemoteAccess],
+        section: HoldingsSection,
+        store_id: str,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._held = held
+        self._stores = stores
+        self._section = section
+        self._store_id = store_id
+        self._is_draining = is_draining
+        self._told: dict[str, _Told] = {}
+        self._identity: NodeIdentity | None = None
+
+    async def identity(self) -> NodeIdentity:
+        """Return the names of this node. The first call may ask a name server."""
+        if self._identity is None:
+            self._identity = await trio.to_thread.run_sync(identity_of_host, self._section)
+        return self._identity
+
+    async def object_name(self) -> str:
+        """Return the name of this node's object below ``.holdfast/``."""
+        return object_name((await self.identity()).node, self._store_id)
+
+    async def report(self, zone: str) -> NodeReport:
+        """Return what this node holds of ``zone`` now."""
+        identity = await self.identity()
+        held = await self._held.now()
+        return await trio.to_thread.run_sync(self._report, identity, zone, held, self._is_draining())
+
+    async def run(self) -> None:
+        """Tell the stores what changes, until cancelled."""
+        if not self._section.enabled:
+            await trio.sleep_forever()
+        while True:
+            await self._tell_all(last=False)
+            await trio.sleep(self._section.interval_seconds)
+
+    async def finish(self) -> None:
+        """Tell the stores once more what is no longer true, if they answer at once: the daemon ends."""
+        if self._section.enabled:
+            with trio.move_on_after(_LAST_WORD_SECONDS):
+                await self._tell_all(last=True)
+
+    async def _tell_all(self, *, last: bool) -> None:
+        async with trio.open_nursery() as nursery:
+            for zone, access in self._stores.items():
+                nursery.start_soon(self._tell, zone, access, last)
+
+    async def _tell(self, zone: str, access: RemoteAccess, last: bool) -> None:
+        held, is_draining = await self._held.now(), self._is_draining()
+        told = self._told.get(zone)
+        if told is not None and told.word.held is held and told.word.is_draining == is_draining:
+            word = told.word
+        else:
+            word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining)
+        if word.is_empty if told is None else not self._is_due(told, word, last=last):
+            return
+        has_failed = False
+        try:
+            await access.tell(await self.object_name(), word.data)
+        except HoldfastError as problem:
+            _log.info("%s: what this node holds can't be told: %s", zone, problem)
+            has_failed = True
+        self._told[zone] = _Told(word, trio.current_time(), has_failed)
+
+    def _is_due(self, told: _Told, word: _Word, *, last: bool) -> bool:
+        """Say whether the store is to be told again. After a failure that waits, for the store may be down for long."""
+        age = trio.current_time() - told.at
+        if told.has_failed:
+            return not last and age >= self._section.refresh_seconds
+        if word.material != told.word.material:
+            return True
+        if word.data != told.word.data:
+            return last or age >= self._section.refresh_seconds
+        return age >= REFRESHES_UNCHANGED * self._section.refresh_seconds
+
+    def _report(self, identity: NodeIdentity, zone: str, held: Mapping[Place, HeldStore], is_draining: bool) -> NodeReport:
+        of_zone = held_of(held, zone)
+        if of_zone.dropped:
+            _log.info("%s: %d state stores that a report can't have are left out", zone, of_zone.dropped)
+        return NodeReport(
+            node=identity.node,
+            hosts=list(identity.hosts),
+            cores=identity.cores,
+            is_draining=is_draining,
+            queries=of_zone.queries,
+        )
+
+    def _word(self, identity: NodeIdentity, zone: str, held: Mapping[Place, HeldStore], is_draining: bool) -> _Word:
+        report = self._report(identity, zone, held, is_draining)
+        material = (
+            is_draining,
+            frozenset(
+                (query.location, state.operator, state.partition, state.store)
+                for query in report.queries
+                for state in query.stores
+            ),
+        )
+        return _Word(held, is_draining, encoded(report), material, is_empty=not report.queries)

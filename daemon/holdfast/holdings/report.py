@@ -1,0 +1,151 @@
+"""The object in which a node tells what it holds: its format, and what is refused of one that somebody else has written.
+
+Gzip over JSON, one object a node in each store: ``.holdfast/nodes/<node>.<part of the store directory's id>``. Whoever may
+write to a bucket may put anything there; so sizes, counts, numbers and names have bounds, and what is beyond them is no
+report. A report can be wrong, and then costs fetches; nothing in it is ever executed, opened or shown without escapes.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from holdfast.checkpoints.formats.interface import StateStore
+from holdfast.config import HOST_NAME, NODE_NAME
+from holdfast.holdings.held_stores import HeldStore, Place
+
+FORMAT = 1
+DIRECTORY = "nodes"
+"""Below ``.holdfast/``."""
+LARGEST_BYTES = 2 * 2**20
+"""Of a report as it is in the store: 100,000 state stores take 0.9 MB."""
+_LARGEST_TEXT_BYTES = 32 * 2**20
+_MOST_STORES = 100_000
+_GZIP = 31  # zlib's number for a gzip header
+_LONG, _INT = 2**63 - 1, 2**31 - 1  # Java's
+_Number = Annotated[int, msgspec.Meta(ge=0, le=_LONG)]
+_Int = Annotated[int, msgspec.Meta(ge=0, le=_INT)]
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+_StoreName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What is held of one state store: operator, partition, the store's name, the newest version, bytes."""
+
+    operator: _Int
+    partition: _Int
+    store: _StoreName
+    version: _Number
+    size_bytes: _Number
+
+
+class QueryState(msgspec.Struct, frozen=True):
+    """What is held of the query at ``location``, relative to the store."""
+
+    location: _Text
+    stores: Annotated[list[StoreState], msgspec.Meta(max_length=_MOST_STORES)]
+
+
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node holds of one store. ``hosts`` are names and addresses by which others know it; ``cores`` what it has."""
+
+    format: int = FORMAT
+    node: Annotated[str, msgspec.Meta(max_length=128)]
+    hosts: Annotated[list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]], msgspec.Meta(max_length=64)] = []
+    cores: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = 0
+    is_draining: bool = False
+    queries: Annotated[list[QueryState], msgspec.Meta(max_length=_MOST_STORES)] = []
+
+
+_decode = msgspec.json.Decoder(NodeReport).decode
+
+
+class BadReportError(Exception):
+    """What is there is no report."""
+
+
+class Held(NamedTuple):
+    """What is held of one zone, as a report has it; ``dropped`` are the stores that did not fit into it."""
+
+    queries: list[QueryState]
+    dropped: int
+
+
+def is_node_name(name: str) -> bool:
+    """Say whether ``name`` can be the name of a node, which becomes a part of a key."""
+    return bool(name) and re.search(NODE_NAME, name) is not None
+
+
+def is_host(name: str) -> bool:
+    """Say whether ``name`` can be the name or an address of a host."""
+    return re.search(HOST_NAME, name) is not None
+
+
+def held_of(held: Mapping[Place, HeldStore], zone: str, most: int = _MOST_STORES) -> Held:
+    """Return what is held of ``zone``, by location; of too many stores the largest. Names that are no UTF-8 are left out."""
+    of_zone = [(place.store, each) for place, each in held.items() if place.zone == zone]
+    kept = sorted(of_zone, key=lambda pair: -pair[1].size_bytes)[:most]
+    by_location: dict[bytes, list[StoreState]] = {}
+    for store, each in sorted(kept, key=itemgetter(0)):
+        state = _state(store, each)
+        if state is not None:
+            by_location.setdefault(store.location, []).append(state)
+    queries = [QueryState(location.decode(), stores) for location, stores in by_location.items()]
+    return Held(queries, len(of_zone) - sum(map(len, by_location.values())))
+
+
+def encoded(report: NodeReport) -> bytes:
+    """Return the object's bytes: the same for the same report."""
+    compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+    return compressor.compress(msgspec.json.encode(report)) + compressor.flush()
+
+
+def decoded(data: bytes) -> NodeReport:
+    """Read what ``encoded`` or a stranger wrote. Raises ``BadReportError``."""
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        text = unpacker.decompress(data, _LARGEST_TEXT_BYTES)
+        if not unpacker.eof:
+            raise BadReportError("it is cut short, or larger than a report can be")
+        report = _decode(text)
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise BadReportError(str(problem)) from None
+    if report.format != FORMAT:
+        raise BadReportError(f"its format is {report.format}, this Holdfast reads {FORMAT}")
+    if not is_node_name(report.node):
+        raise BadReportError("its node has no proper name")
+    _check_locations(report.queries)
+    return report
+
+
+def _check_locations(queries: Iterable[QueryState]) -> None:
+    total = 0
+    for query in queries:
+        total += len(query.stores)
+        parts = query.location.split("/") if query.location else []
+        if total > _MOST_STORES or any(part in ("", ".", "..") or not _is_plain(part) for part in parts):
+            raise BadReportError("it names what can't be in a store")
+        if any("/" in state.store or not _is_plain(state.store) for state in query.stores):
+            raise BadReportError("it names what can't be in a store")
+
+
+def _is_plain(text: str) -> bool:
+    return not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or 0xD800 <= ord(letter) < 0xE000 for letter in text)
+
+
+def _state(store: StateStore, held: HeldStore) -> StoreState | None:
+    try:
+        name = store.name.decode()
+        store.location.decode()
+    except UnicodeDecodeError:
+        return None
+    if max(store.operator, store.partition) > _INT or max(held.version, held.size_bytes) > _LONG:
+        return None
+    if not _is_plain(name) or len(store.location) > 4096:
+        return None
+    return StoreState(store.operator, store.partition, name, held.version, held.size_bytes)
