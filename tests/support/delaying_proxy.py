@@ -1,8 +1,9 @@
 """A TCP proxy that makes a server far away: whatever passes arrives later by a fixed time, in both directions.
 
-Bytes keep their order and nothing limits their rate; a new connection costs a round trip of its own. It runs as a process,
-so that it competes with nobody for an interpreter: ``with delaying(endpoint, 0.015) as far: …``, or
-``python -m tests.support.delaying_proxy HOST PORT SECONDS``, which prints the port it listens on.
+Bytes keep their order; a new connection costs a round trip of its own. With a bandwidth, all connections together share so
+much in each direction, as they do behind one network card. It runs as a process, so that it competes with nobody for an
+interpreter: ``with delaying(endpoint, 0.015) as far: …``, or ``python -m tests.support.delaying_proxy HOST PORT SECONDS
+BYTES_PER_SECOND LISTEN_PORT``, which prints the port it listens on. It ends with the thread that has started it.
 """
 
 from __future__ import annotations
@@ -16,47 +17,81 @@ from urllib.parse import urlsplit
 
 import trio
 
+from tests.support.processes import DIES_WITH_US
+
 _CHUNK_BYTES = 2**18
 _CHUNKS_UNDER_WAY = 1024
 
 
 @contextmanager
-def delaying(endpoint: str, seconds: float) -> Iterator[str]:
-    """Yield an endpoint that leads to ``endpoint``, an HTTP URL, with so much delay each way."""
-    parts = urlsplit(endpoint)
-    command = [sys.executable, "-m", "tests.support.delaying_proxy", str(parts.hostname), str(parts.port), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def delaying(endpoint: str, seconds: float, bytes_per_second: int = 0) -> Iterator[str]:
+    """Yield an endpoint that leads to ``endpoint``, an HTTP URL, with so much delay each way. 0: no limit of bytes."""
+    with start(endpoint, seconds, bytes_per_second) as process:
         try:
-            assert process.stdout is not None
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+            yield f"http://127.0.0.1:{listening_port(process)}"
         finally:
             process.kill()
 
 
-async def serve(host: str, port: int, seconds: float) -> None:
-    """Listen on a free port, print it, and pass on what comes until cancelled."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+def start(endpoint: str, seconds: float, bytes_per_second: int = 0, port: int = 0) -> subprocess.Popen[str]:
+    """Start a proxy to ``endpoint`` that listens on ``port`` (0: any free one)."""
+    parts = urlsplit(endpoint)
+    arguments = (parts.hostname, parts.port, seconds, bytes_per_second, port)
+    command = [*DIES_WITH_US, sys.executable, "-m", "tests.support.delaying_proxy", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def listening_port(process: subprocess.Popen[str]) -> int:
+    """Wait until the proxy listens; return its port."""
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+class _Direction:
+    """One direction of the line: when what is sent now arrives."""
+
+    def __init__(self, seconds: float, bytes_per_second: int) -> None:
+        self._seconds = seconds
+        self._bytes_per_second = bytes_per_second
+        self._free_at = 0.0
+
+    def arrival(self, size_bytes: int, not_before: float) -> float:
+        """Return when so many bytes have arrived that are sent now, behind all others, and not before that time."""
+        self._free_at = max(trio.current_time(), self._free_at)
+        if self._bytes_per_second:
+            self._free_at += size_bytes / self._bytes_per_second
+        return max(self._free_at, not_before) + self._seconds
+
+
+async def serve(host: str, port: int, seconds: float, bytes_per_second: int, listen_port: int) -> None:
+    """Listen, print the port, and pass on what comes until cancelled."""
+    listeners = await trio.open_tcp_listeners(listen_port, host="127.0.0.1")
     print(listeners[0].socket.getsockname()[1], flush=True)
-    await trio.serve_listeners(partial(_connection, host, port, seconds), listeners)
+    there, back = _Direction(seconds, bytes_per_second), _Direction(seconds, bytes_per_second)
+    await trio.serve_listeners(partial(_connection, host, port, there, back, 2 * seconds), listeners)
 
 
-async def _connection(host: str, port: int, seconds: float, client: trio.SocketStream) -> None:
+async def _connection(
+    host: str, port: int, there: _Direction, back: _Direction, handshake_seconds: float, client: trio.SocketStream
+) -> None:
     try:
         async with await trio.open_tcp_stream(host, port) as server, client, trio.open_nursery() as nursery:
-            nursery.start_soon(_pass_on, client, server, seconds, 2 * seconds)
-            nursery.start_soon(_pass_on, server, client, seconds, 0.0)
+            nursery.start_soon(_pass_on, client, server, there, handshake_seconds)
+            nursery.start_soon(_pass_on, server, client, back, 0.0)
     except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
         pass  # one side has gone; the other one sees its connection closed
 
 
-async def _pass_on(source: trio.SocketStream, sink: trio.SocketStream, seconds: float, handshake_seconds: float) -> None:
+async def _pass_on(
+    source: trio.SocketStream, sink: trio.SocketStream, direction: _Direction, handshake_seconds: float
+) -> None:
     not_before = trio.current_time() + handshake_seconds
     sender, receiver = trio.open_memory_channel[tuple[float, bytes]](_CHUNKS_UNDER_WAY)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_deliver, receiver, sink)
         async with sender:
             while data := bytes(await source.receive_some(_CHUNK_BYTES)):
-                await sender.send((max(not_before, trio.current_time()) + seconds, data))
+                await sender.send((direction.arrival(len(data), not_before), data))
 
 
 async def _deliver(receiver: trio.MemoryReceiveChannel[tuple[float, bytes]], sink: trio.SocketStream) -> None:
@@ -67,4 +102,4 @@ async def _deliver(receiver: trio.MemoryReceiveChannel[tuple[float, bytes]], sin
 
 
 if __name__ == "__main__":
-    trio.run(serve, sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    trio.run(serve, sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))

@@ -34,6 +34,7 @@ import boto3
 import pytest
 
 from tests.support.fault_proxy import FaultProxy
+from tests.support.processes import DIES_WITH_US
 from tests.support.versitygw import versitygw_binary
 
 GIVEN = "HOLDFAST_TEST_S3"
@@ -152,11 +153,14 @@ def proxy(place: S3Server) -> Iterator[FaultProxy]:
 
 
 @contextmanager
-def serving_versitygw() -> Iterator[Versitygw]:
-    """Run a versitygw over a directory of its own until the block ends. Raises ``BuildError`` when there is none to run."""
+def serving_versitygw(base: Path | None = None) -> Iterator[Versitygw]:
+    """Run a versitygw over a directory of its own until the block ends. Raises ``BuildError`` when there is none to run.
+
+    The directory is made below ``base``, by default where tests have their files.
+    """
     binary = versitygw_binary()
     access_key_id, secret_access_key = "HOLDFASTKEY", uuid.uuid4().hex
-    with _directory() as directory:
+    with _directory(base) as directory:
         root, access_log = directory / "root", directory / "access.log"
         (root / _BUCKET).mkdir(parents=True)
 
@@ -191,9 +195,9 @@ def s3_given() -> Iterator[S3Server]:
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
+def _directory(base: Path | None = None) -> Iterator[Path]:
     """A directory on a real disk: versitygw keeps metadata in extended attributes, which not every tmpfs has."""
-    base = os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp")
+    base = base or Path(os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp"))
     with tempfile.TemporaryDirectory(prefix="holdfast-s3-", dir=base) as directory:
         yield Path(directory)
 
@@ -203,7 +207,7 @@ def _process(command: Callable[[int], list[str]], output: Path) -> Iterator[int]
     """Run ``command(port)`` until the block ends; yield the port once it is answered there."""
     port = free_port()
     with output.open("wb") as file:
-        process = subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        process = subprocess.Popen([*DIES_WITH_US, *command(port)], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
     try:
         _await_answer(process, port, output)
         yield port
