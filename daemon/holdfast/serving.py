@@ -35,6 +35,7 @@ from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
 from holdfast.telemetry import EventLog
+from holdfast.ui.page import page_routes
 from holdfast.workdirs import UsageWalks, Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -183,7 +184,7 @@ class Serving:
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
         return ControlServer(
-            report, inspector, actions, workdirs, sweeps, holdings, self, self._reload.now, self._parts.events
+            report, inspector, actions, workdirs, sweeps, holdings, self, self._reload.now, self._parts.events, page_routes()
         )
 
     async def _announce(self) -> None:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from holdfast import __version__
-from holdfast.cli import checkpoints, configuration, doctor, entries, holdings, mounting, observing, sending, workdirs
+from holdfast.cli import checkpoints, configuration, doctor, entries, holdings, mounting, observing, page, sending, workdirs
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
@@ -23,6 +23,7 @@ app = typer.Typer(
 for module in (mounting, observing, entries, holdings, sending):
     module.register(app)
 app.command("doctor")(doctor.doctor)
+app.command("ui")(page.ui)
 app.add_typer(workdirs.app, name="workdir")
 app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(configuration.app, name="config")

@@ -27,11 +27,16 @@ Settings = Annotated[
 
 
 def asking_client(socket: Path) -> ControlClient:
-    """Return a client for queries. Users without access to ``socket`` get the public socket beside it."""
+    """Return a client for queries, at ``asking_socket``."""
+    return ControlClient(asking_socket(socket))
+
+
+def asking_socket(socket: Path) -> Path:
+    """Return the socket for queries: ``socket``, or the public one beside it for users without access to that."""
     readable = socket.with_name("status.sock")
     if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
-        return ControlClient(readable)
-    return ControlClient(socket)
+        return readable
+    return socket
 
 
 def absolute(path: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -43,10 +44,21 @@ class Terms:
 
 
 class HttpServer:
-    """Serves ``app`` on ``listener``, a listening Unix socket, until cancelled. The caller closes the listener."""
+    """Serves ``app`` on ``listener``, a listening socket, until cancelled. The caller closes the listener.
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, terms: Terms, events: EventLog) -> None:
+    ``identify`` says who has made a connection. Raises ``OSError`` if that is gone.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        terms: Terms,
+        events: EventLog,
+        identify: Callable[[socket.socket], Caller] = caller_of,
+    ) -> None:
         self._app = app
+        self._identify = identify
         self._listener = listener
         self._terms = terms
         self._events = events
@@ -58,7 +70,7 @@ class HttpServer:
             while True:
                 connection = await self._accept()
                 try:
-                    caller = caller_of(connection)
+                    caller = self._identify(connection)
                 except OSError:  # gone already
                     connection.close()
                     continue

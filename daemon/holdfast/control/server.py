@@ -8,7 +8,7 @@ working directories the caller's own, and no names of files or objects. Rights a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -91,7 +91,7 @@ class Restartable(Protocol):
 
 
 class ControlServer:
-    """Serves the control sockets until cancelled."""
+    """Serves the control sockets until cancelled. ``page`` has the files of the page for browsers, for everybody."""
 
     def __init__(
         self,
@@ -104,7 +104,9 @@ class ControlServer:
         daemon: Restartable,
         reload: Callable[[], Reloaded],
         events: EventLog,
+        page: Sequence[Route],
     ) -> None:
+        self._page = page
         self._report = report
         self._inspector = inspector
         self._daemon = daemon
@@ -128,8 +130,8 @@ class ControlServer:
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
                 for served, listener, terms in (
-                    (routes(everything), control, _ON_CONTROL),
-                    ([*routes(public), withheld], status, _ON_STATUS),
+                    ([*routes(everything), *self._page], control, _ON_CONTROL),
+                    ([*routes(public), *self._page, withheld], status, _ON_STATUS),
                 ):
                     nursery.start_soon(HttpServer(_application(served), listener, terms, self._events).run)
                 task_status.started()
