@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
+from struct import Struct
 
 import lmdb
 
@@ -14,6 +15,7 @@ from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.records import UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
 from holdfast.index.transactions import writing
 
+_key = Struct(">Q").pack
 _KEY_BYTES = 8
 _PAGE = 10_000
 
@@ -179,10 +181,6 @@ class Entries:
         """Return how many entries there are."""
         with self._environment.begin(db=self._database) as transaction:
             return int(transaction.stat(self._database)["entries"])
-
-
-def _key(inode: int) -> bytes:
-    return inode.to_bytes(_KEY_BYTES, "big")
 
 
 def _cached_bytes(entry: Entry | None) -> int:

@@ -200,7 +200,9 @@ class Connection:
     def answer_directly(self, function: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
         """Call ``function`` first for requests with these opcodes, right after they are read.
 
-        It must neither wait nor raise. Call this after ``attach``; without the C module ``function`` is never called.
+        Not for resent ones, which an earlier daemon may have carried out, except READDIR and READDIRPLUS: they change
+        nothing, and pyfuse3 would use other offsets. ``function`` must neither wait nor raise. Call this after ``attach``;
+        without the C module ``function`` is never called.
         """
         self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
 

@@ -55,7 +55,7 @@ class NativeModule(Protocol):
         """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
 
     def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
-        """Call ``function`` first, for the opcodes whose bits are set."""
+        """Call ``function`` first, for the opcodes whose bits are set; of resent requests for listings only."""
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Reply to a request for which the function returned True."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.config import Durability
 from holdfast.zones.workdir import WorkdirName
@@ -40,16 +40,15 @@ class Zone:
     remote: str | None = None
     durability: Durability | None = None
     digests: bool = False
+    is_store: bool = field(init=False, repr=False, compare=False)
+    """Whether the zone shows a store itself."""
+    sends: bool = field(init=False, repr=False, compare=False)
+    """Whether files are sent to the store."""
 
-    @property
-    def is_store(self) -> bool:
-        """Whether the zone shows a store itself."""
-        return self.kind is ZoneKind.STORE
-
-    @property
-    def sends(self) -> bool:
-        """Whether files are sent to the store."""
-        return self.durability in (Durability.COMMIT, Durability.ASYNC)
+    def __post_init__(self) -> None:
+        # not properties, because every request asks several times
+        object.__setattr__(self, "is_store", self.kind is ZoneKind.STORE)
+        object.__setattr__(self, "sends", self.durability in (Durability.COMMIT, Durability.ASYNC))
 
     def key_of(self, path: bytes) -> bytes:
         """Return ``path`` (of the tree, in this zone) relative to the zone: the object key, as bytes."""

@@ -4,7 +4,7 @@ Of a stat that takes 70 µs, the file system's part takes 5; the rest is wake-up
 the C module calls this module first (``kernel.Connection.answer_directly``). Requests that can't be answered at once
 (``trio.WouldBlock``), or that an earlier daemon may have carried out, take the usual way through ``Operations``. Syncs and
 listings that have to wait are accepted here and answered later. The logic is the file system's; this module only converts
-numbers and bytes.
+numbers and bytes. It runs for nearly every request, so it keeps what it needs at hand.
 """
 
 from __future__ import annotations
@@ -25,19 +25,24 @@ from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
 Answer = bytes | int | None
-_LISTING = (Opcode.READDIR, Opcode.READDIRPLUS)
-"""They change nothing, and pyfuse3 would use other offsets."""
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
+_OPEN_FLAGS = {
+    (False, False): int(OpenFlag.KEEP_CACHE | OpenFlag.NO_FLUSH),
+    (False, True): int(OpenFlag.KEEP_CACHE),
+    (True, False): int(OpenFlag.PASSTHROUGH | OpenFlag.NO_FLUSH),
+    (True, True): int(OpenFlag.PASSTHROUGH),
+}
+"""By whether the file is served by passthrough and whether the kernel is to send FLUSH."""
 _Method = Callable[[int, bytes, Caller], Answer]
 
 
 class ImmediateReplies:
-    """Answers requests by opcode. An instance is the callback for ``Connection.answer_directly``."""
+    """Answers requests by opcode. ``answer`` is the function for ``Connection.answer_directly``."""
 
     def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns) -> None:
         self._files = files
@@ -46,6 +51,7 @@ class ImmediateReplies:
         self._invalidation = base.invalidation
         self._counters = base.parts.counters
         self._request = 0
+        self._caller = NOBODY
         self._syncs = Syncs(connection.reply)
         self._listings = ReaddirReplies(base, files, connection, turns.names)
         self._methods: dict[int, _Method] = {
@@ -77,14 +83,14 @@ class ImmediateReplies:
         """The opcodes that may be answered here."""
         return [Opcode(opcode) for opcode in self._methods]
 
-    def __call__(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
+    def answer(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
         """Return the body of the reply, an errno (0 for success), or None if the request must take the usual way."""
-        if Connection.is_resent(unique) and opcode not in _LISTING:
-            return None
         method = self._methods[opcode]
         self._request = unique
+        if self._caller != (uid, gid, pid):  # mostly it is the same as before
+            self._caller = Caller(uid, gid, pid)
         try:
-            return method(node_id, body, Caller(uid, gid, pid))
+            return method(node_id, body, self._caller)
         except trio.WouldBlock:
             return None
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
@@ -225,9 +231,7 @@ class ImmediateReplies:
 def _opened(handle: Handle, *, reads_only: bool) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE."""
     opened = handle.opened
-    flags = OpenFlag.KEEP_CACHE if opened.backing_id is None else OpenFlag.PASSTHROUGH
-    if not handle.sends_flush:
-        flags |= OpenFlag.NO_FLUSH
+    flags = _OPEN_FLAGS[opened.backing_id is not None, handle.sends_flush]
     return wire_format.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
 
 
@@ -235,4 +239,4 @@ def _entry(found: Found) -> bytes:
     """Return the reply for a node, which gives the kernel one more reference."""
     node, stat, seconds = found
     node.lookups += 1
-    return wire_format.entry(node.id, stat, seconds, seconds)
+    return wire_format.entry(node.id, stat, seconds)

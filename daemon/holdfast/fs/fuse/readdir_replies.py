@@ -92,7 +92,7 @@ class ReaddirReplies:
             node, stat, seconds = found
             self._invalidation.before_attributes(node)
             listed.append(node)
-            parts += (wire_format.entry(node.id, stat, seconds, seconds), entry)
+            parts += (wire_format.entry(node.id, stat, seconds), entry)
         for node in listed:
             node.lookups += 1
         if left_out is not None:

@@ -101,7 +101,7 @@ class Session:
         """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
         self._connection.attach()
         answers = ImmediateReplies(base, files, self._connection, turns)
-        self._connection.answer_directly(answers, answers.opcodes)
+        self._connection.answer_directly(answers.answer, answers.opcodes)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         self._kernel.connect(self.device)
 

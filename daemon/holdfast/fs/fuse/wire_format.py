@@ -50,14 +50,16 @@ def forgotten(body: bytes) -> Iterator[tuple[int, int]]:
     return _FORGOTTEN.iter_unpack(body[8:])
 
 
-def entry(node_id: int, stat: Stat, entry_seconds: float, attribute_seconds: float) -> bytes:
-    """Return a ``fuse_entry_out``."""
-    return _entry_head(node_id, entry_seconds, attribute_seconds) + _attributes(node_id, stat)
+def entry(node_id: int, stat: Stat, seconds: float) -> bytes:
+    """Return a ``fuse_entry_out``; ``seconds`` is how long the kernel may cache the name and the attributes."""
+    whole, ns = _time(seconds)
+    return _ENTRY_HEAD.pack(node_id, 0, whole, whole, ns, ns) + _attributes(node_id, stat)
 
 
 def no_entry(seconds: float) -> bytes:
     """Return a ``fuse_entry_out`` that says that the name does not exist, for that long."""
-    return _entry_head(0, seconds, 0.0) + bytes(_ATTRIBUTES.size)
+    whole, ns = _time(seconds)
+    return _ENTRY_HEAD.pack(0, 0, whole, 0, ns, 0) + bytes(_ATTRIBUTES.size)
 
 
 def attributes(node_id: int, stat: Stat, seconds: float) -> bytes:
@@ -111,12 +113,6 @@ def changes(body: bytes) -> Changes | None:
         atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
         mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
     )
-
-
-def _entry_head(node_id: int, entry_seconds: float, attribute_seconds: float) -> bytes:
-    entry_whole, entry_ns = _time(entry_seconds)
-    attribute_whole, attribute_ns = _time(attribute_seconds)
-    return _ENTRY_HEAD.pack(node_id, 0, entry_whole, attribute_whole, entry_ns, attribute_ns)
 
 
 @lru_cache(64)

@@ -51,6 +51,35 @@ static bool takes_no_reply(uint32_t opcode)
 	return opcode == OPCODE_FORGET || opcode == OPCODE_BATCH_FORGET;
 }
 
+static bool wants(const struct request_header *header)
+{
+	if (handler == NULL || header->opcode >= OPCODE_LIMIT || !(wanted >> header->opcode & 1))
+		return false;
+	return !(header->unique & UNIQUE_RESENT) || header->opcode == OPCODE_READDIR || header->opcode == OPCODE_READDIRPLUS;
+}
+
+/* Call the handler with opcode, unique number, node, uid, gid, pid and body. NULL: it raised, or memory is out. */
+static PyObject *call_handler(const struct request_header *header, const unsigned char *request)
+{
+	enum { ARGUMENTS = 7 };
+	PyObject *arguments[ARGUMENTS] = {
+		PyLong_FromUnsignedLong(header->opcode),
+		PyLong_FromUnsignedLongLong(header->unique),
+		PyLong_FromUnsignedLongLong(header->node),
+		PyLong_FromUnsignedLong(header->uid),
+		PyLong_FromUnsignedLong(header->gid),
+		PyLong_FromUnsignedLong(header->pid),
+		PyBytes_FromStringAndSize((const char *)request + sizeof(*header), header->length - (Py_ssize_t)sizeof(*header)),
+	};
+	bool complete = true;
+	for (int i = 0; i < ARGUMENTS; i++)
+		complete = complete && arguments[i] != NULL;
+	PyObject *result = complete ? PyObject_Vectorcall(handler, arguments, ARGUMENTS, NULL) : NULL;
+	for (int i = 0; i < ARGUMENTS; i++)
+		Py_XDECREF(arguments[i]);
+	return result;
+}
+
 static int number_of(PyObject *result)
 {
 	long number = PyLong_AsLong(result);
@@ -81,11 +110,9 @@ bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char 
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
-	if (handler == NULL || header.opcode >= OPCODE_LIMIT || !(wanted >> header.opcode & 1) || header.length != size)
+	if (header.length != size || !wants(&header))
 		return false;
-	PyObject *result = PyObject_CallFunction(handler, "IKKIIIy#", header.opcode, (unsigned long long)header.unique,
-						 (unsigned long long)header.node, header.uid, header.gid, header.pid,
-						 (const char *)request + sizeof(header), (Py_ssize_t)(size - sizeof(header)));
+	PyObject *result = call_handler(&header, request);
 	if (result == NULL) {
 		PyErr_WriteUnraisable(handler);
 		if (!takes_no_reply(header.opcode))

@@ -2,8 +2,10 @@
  *
  * A request that needs neither a store nor a wait spends most of its time in libfuse, pyfuse3 and the event loop. So the file
  * system can set a function, the handler, that is called first for the opcodes it names. The handler gets the request as
- * numbers and bytes. It returns the reply, or declines: then the request goes to libfuse. All of this runs with the GIL held,
- * in the step of the event loop in which pyfuse3 reads, or while the loop would sleep (event_loop_wait.h).
+ * numbers and bytes. It returns the reply, or declines: then the request goes to libfuse. It is not called for requests that the
+ * kernel sends again: an earlier daemon may have carried them out. Listings are an exception, because they change nothing, and
+ * libfuse would use other offsets. All of this runs with the GIL held, in the step of the event loop in which pyfuse3 reads, or
+ * while the loop would sleep (event_loop_wait.h).
  */
 #ifndef HOLDFAST_PYTHON_REPLIES_H
 #define HOLDFAST_PYTHON_REPLIES_H

@@ -18,13 +18,18 @@ enum opcode {
 	OPCODE_SETXATTR = 21,
 	OPCODE_GETXATTR = 22,
 	OPCODE_INIT = 26,
+	OPCODE_READDIR = 28,
 	OPCODE_CREATE = 35,
 	OPCODE_BATCH_FORGET = 42,
 	OPCODE_FALLOCATE = 43,
+	OPCODE_READDIRPLUS = 44,
 	OPCODE_LIMIT = 64,
 };
 
 enum notification { NOTIFY_RESEND = 7 };
+
+/* Set in the unique number of a request that the kernel sends again. */
+#define UNIQUE_RESENT (UINT64_C(1) << 63)
 
 /* Flags of the INIT request and reply; those above bit 31 are valid only with INIT_EXTENDED. Others are set by the Python side
  * (kernel/protocol.py). */
@@ -56,7 +61,7 @@ enum notification { NOTIFY_RESEND = 7 };
 struct request_header {
 	uint32_t length;
 	uint32_t opcode;
-	uint64_t unique; /* bit 63: the kernel sends the request again */
+	uint64_t unique; /* with UNIQUE_RESENT if the kernel sends the request again */
 	uint64_t node;
 	uint32_t uid;
 	uint32_t gid;
