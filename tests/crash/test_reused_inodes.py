@@ -104,7 +104,7 @@ def test_a_new_directory_is_not_taken_for_the_removed_one_that_a_process_is_in(
         new = reused(node, inode, Path.mkdir)
         new.chmod(0o755)
         _, problem = process.communicate(b"\n")
-    assert b"FileNotFoundError" in problem
+    assert b"FileNotFoundError" in problem or b"Stale file handle" in problem
     assert new.stat().st_mode & 0o777 == 0o755
 
 

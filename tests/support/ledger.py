@@ -28,6 +28,8 @@ class _Fact:
     """Versions since, which are there or not."""
     may_be_torn: bool = False
     """Whether what was begun is written under the name itself."""
+    before: list[int] = field(default_factory=list)
+    """Versions acknowledged earlier that a store may still have, if it gets new ones late."""
 
 
 class Ledger:
@@ -39,8 +41,13 @@ class Ledger:
         self._last = 0
 
     @contextmanager
-    def change(self, name: str, *, deletes: bool = False, may_be_torn: bool = False) -> Iterator[bytes]:
-        """Begin a new version, whose bytes the body writes; it is sure once the body has ended."""
+    def change(
+        self, name: str, *, deletes: bool = False, may_be_torn: bool = False, is_sent_late: bool = False
+    ) -> Iterator[bytes]:
+        """Begin a new version, whose bytes the body writes; it is sure once the body has ended.
+
+        Where files are sent late (``is_sent_late``), the store may have an older version of a file that is being deleted.
+        """
         with self._lock:
             self._last += 1
             version = ABSENT if deletes else self._last
@@ -49,7 +56,8 @@ class Ledger:
             fact.may_be_torn |= may_be_torn
         yield b"" if deletes else content(name, version)
         with self._lock:
-            self._facts[name] = _Fact(sure=version)
+            before = [*fact.before, fact.sure] if is_sent_late and not deletes else []
+            self._facts[name] = _Fact(sure=version, before=before)
 
     def copy(self) -> Ledger:
         """Return what is known now."""
@@ -77,7 +85,7 @@ def _compare(mountpoint: Path, name: str, fact: _Fact) -> str:
         return "" if ABSENT in (fact.sure, *fact.begun) else f"{name} is lost"
     except OSError as problem:
         return f"{name}: {problem}"
-    wanted = {fact.sure, *fact.begun} - {ABSENT}
+    wanted = {fact.sure, *fact.begun, *(fact.before if ABSENT in fact.begun else ())} - {ABSENT}
     if any(content(name, version) == found for version in wanted):
         return ""
     if fact.begun and fact.may_be_torn:
@@ -85,4 +93,4 @@ def _compare(mountpoint: Path, name: str, fact: _Fact) -> str:
     if not wanted:
         return f"{name} was deleted and is there again"
     what = "zeros" if not any(found) else "other bytes"
-    return f"{name} has {len(found)} bytes, {what}, not version {sorted(wanted)}"
+    return f"{name} has {len(found)} bytes, {what}, not what {fact} says"

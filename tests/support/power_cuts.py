@@ -241,6 +241,7 @@ class Writer:
         self._directory = directory
         self._chance = random.Random(f"{seed} {directory}")
         self._syncs = syncs
+        self._is_sent_late = directory.startswith("later/")
 
     def step(self) -> None:
         """Change one file."""
@@ -248,12 +249,12 @@ class Writer:
         self._chance.choice([self._write, self._publish, self._publish, self._delete])(name)
 
     def _write(self, name: str) -> None:
-        with self._ledger.change(name, may_be_torn=True) as data:
+        with self._ledger.change(name, may_be_torn=True, is_sent_late=self._is_sent_late) as data:
             self._put(self._mountpoint / name, data)
 
     def _publish(self, name: str) -> None:
         path = self._mountpoint / name
-        with self._ledger.change(name) as data:
+        with self._ledger.change(name, is_sent_late=self._is_sent_late) as data:
             temporary = path.with_name(f".{path.name}.tmp")
             self._put(temporary, data)
             temporary.rename(path)

@@ -14,7 +14,7 @@ from holdfast.config import Durability
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.node_table import NodeTable, NoEarlierNodes
 from holdfast.store import Tree
 from holdfast.zones import Fallbacks, ZoneMap
 
@@ -33,6 +33,9 @@ class Kernel:
     def attributes_changed(self, node_id: int) -> None:
         raise AssertionError("nothing else was expected")
 
+    def knows(self, node_id: int) -> bool:
+        raise AssertionError("nothing else was expected")
+
     def invalidate_now(self, parent: int, name: bytes) -> None:
         raise AssertionError("nothing else was expected")
 
@@ -43,6 +46,13 @@ class Kernel:
         raise AssertionError("nothing else was expected")
 
 
+class HeldByTheKernel(NoEarlierNodes):
+    """The kernel has nodes with any id from an earlier daemon."""
+
+    def holds(self, node_id: int) -> bool:
+        return True
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Tree]:
     fd = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
@@ -50,14 +60,26 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
     os.close(fd)
 
 
+def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
+    zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
+    nothing: Any = None
+    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {})
+    return Invalidation(nodes, directories, tree, nothing, kernel)
+
+
+def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:
+    nodes = NodeTable(2, earlier=HeldByTheKernel())
+    (tmp_path / "copy").touch()
+    stat = (tmp_path / "copy").stat()
+    made(nodes, tree, Kernel()).file_placed(b"copy", stat)
+    assert nodes.local(nodes.root, b"copy", stat.st_ino, stat.st_mode).id != stat.st_ino
+
+
 @pytest.mark.parametrize("zone", [b"checkpoints", b"configured-once"])
 def test_an_evicted_file_keeps_its_name_whether_its_zone_is_configured_or_not(tree: Tree, zone: bytes) -> None:
     """The kernel knows files of a zone that is no longer configured from an earlier daemon; their copies are evicted too."""
     nodes, kernel = NodeTable(2), Kernel()
-    zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
-    nothing: Any = None
-    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {})
-    invalidation = Invalidation(nodes, directories, tree, nothing, kernel)
+    invalidation = made(nodes, tree, kernel)
     top = nodes.local(nodes.root, zone, 10, DIRECTORY_MODE)
     job = nodes.local(top, b"job", 11, DIRECTORY_MODE)
     file = nodes.local(job, b"cached", 12, FILE_MODE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.errors import StaleNodeError
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.session import NodeRecord
 
 ROOT, DIRECTORY, FILE = 2, 10, 20
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
@@ -21,11 +23,13 @@ FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0
 class Disk:
     """A tree that is a dictionary: by directory's inode number and name, mode and inode number."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, recorded: dict[int, NodeRecord] | None = None, in_kernel: Iterable[int] = ()) -> None:
         self.entries: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.orphans: set[int] = set()
-        records: Any = SimpleNamespace(nodes=list)
-        recovery = NodeRecovery(records, lambda: self.orphans, self._stat)
+        self.recorded = recorded or {}
+        self.in_kernel = set(in_kernel)
+        records: Any = SimpleNamespace(nodes=lambda: list(self.recorded.items()), drop=self.recorded.pop)
+        recovery = NodeRecovery(records, lambda: self.orphans, self._stat, self.in_kernel.__contains__)
         self.nodes = NodeTable(ROOT, earlier=recovery)
         recovery.load(self.nodes, names)
 
@@ -55,6 +59,29 @@ def test_numbers_of_a_file_and_its_directory_that_new_files_have_got_mean_nothin
     first = disk.nodes.local(disk.nodes.root, b"new", DIRECTORY, FILE_MODE)
     second = disk.nodes.local(disk.nodes.root, b"newer", FILE, FILE_MODE)
     assert [[name for _, name in node.names()] for node in (first, second)] == [[b"new"], [b"newer"]]
+
+
+def test_a_new_file_gets_another_id_while_the_kernel_has_an_earlier_one_with_its_number() -> None:
+    disk = Disk({})
+    disk.in_kernel.add(FILE)
+    ids = []
+    for name in (b"first", b"second"):
+        disk.nodes.begin(FILE)
+        node = disk.nodes.local(disk.nodes.root, name, FILE, FILE_MODE)
+        ids.append(node.id)
+        disk.nodes.drop_name(node, disk.nodes.root, name)
+        disk.nodes.forget(node.id, 1)
+        disk.in_kernel.clear()
+        disk.nodes.forget(FILE, 3)
+    assert ids[0] != FILE
+    assert ids[1] == FILE
+
+
+def test_ids_that_the_kernel_has_forgotten_are_dropped_by_the_next_daemon() -> None:
+    recorded = {each: NodeRecord(0, False, 1, b"%d" % each) for each in (FILE, FILE + 1)}
+    disk = Disk({}, recorded, in_kernel=[FILE])
+    assert [disk.nodes.known(each) is not None for each in (FILE, FILE + 1)] == [True, False]
+    assert list(disk.recorded) == [FILE]
 
 
 def test_a_file_without_a_name_is_found_as_long_as_it_is_sheltered() -> None:

@@ -75,7 +75,9 @@ class Foundation:
         self.rights = ObjectRights(store.tree, owners)
         self.ttl = TimeToLive(config.remote, self.rights)
         self.unlinks = PendingUnlinks(parts.session.unlinks, time.monotonic)
-        self.recovery = NodeRecovery(parts.session.records, store.orphanage.inodes, StatsInTree(store.tree))
+        self.recovery = NodeRecovery(
+            parts.session.records, store.orphanage.inodes, StatsInTree(store.tree), kernel.notifications.knows
+        )
         descriptors = DescriptorCache(kernel.directories)
         self.nodes = NodeTable(
             os.fstat(store.tree.root_fd).st_ino,

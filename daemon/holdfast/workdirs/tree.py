@@ -213,6 +213,7 @@ class WorkdirTree:
             if name in os.listdir(f"/proc/self/fd/{fd}".encode()):
                 self._move_to_trash(fd, path, name)
             os.close(os.open(name, _MAKE_LEASE, 0o400, dir_fd=fd))
+            self._has_begun(fd, name)
         lease_fd = os.open(name, _OPEN_LEASE, dir_fd=fd)
         try:
             if self._is_root:
@@ -228,6 +229,7 @@ class WorkdirTree:
             os.mkdir(name, 0o755, dir_fd=parent_fd)
         except FileExistsError:
             return False
+        self._has_begun(parent_fd, name)
         if self._is_root:
             os.chown(name, *owner, dir_fd=parent_fd, follow_symlinks=False)
         self._invalidate_later(parent, name)
@@ -251,10 +253,15 @@ class WorkdirTree:
             return
         self._move_to_trash(parent_fd, parent, name)
         os.mkdir(name, 0o700, dir_fd=parent_fd)
+        self._has_begun(parent_fd, name)
         if self._is_root:
             os.chown(name, stat.st_uid, stat.st_gid, dir_fd=parent_fd, follow_symlinks=False)
         os.chmod(name, stat_module.S_IMODE(stat.st_mode), dir_fd=parent_fd)
         self._invalidate_later(parent, name)
+
+    def _has_begun(self, parent_fd: int, name: bytes) -> None:
+        """Tell the nodes of a new file or directory."""
+        self._nodes.begin(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino)
 
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino

@@ -32,11 +32,12 @@ class Batch:
 
 
 class Driver:
-    """The pipeline in its own process group, Python and JVM together."""
+    """The pipeline in its own process group, Python and JVM together. It fails if it is silent for ``patience_seconds``."""
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    def __init__(self, command: list[str], log: Path, patience_seconds: float = _SILENCE_SECONDS) -> None:
         self.first_batch_seconds = 0.0
         self._log = log
+        self._patience_seconds = patience_seconds
         self._started = time.monotonic()
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
@@ -78,9 +79,9 @@ class Driver:
         channel = self._process.stdout
         assert channel is not None
         while True:
-            if not select.select([channel], [], [], _SILENCE_SECONDS)[0]:
+            if not select.select([channel], [], [], self._patience_seconds)[0]:
                 self.kill()
-                raise self._failure(f"the job said nothing for {_SILENCE_SECONDS:.0f} s")
+                raise self._failure(f"the job said nothing for {self._patience_seconds:.0f} s")
             line = channel.readline()
             if not line:
                 return

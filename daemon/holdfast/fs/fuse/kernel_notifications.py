@@ -5,7 +5,9 @@ Before ``connect`` there is no mount, and notifications do nothing.
 
 from __future__ import annotations
 
+import os
 import select
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -15,6 +17,10 @@ import trio
 from holdfast.fs.foundation import Kernel
 from holdfast.kernel import Connection, Invalidator, Machine
 
+_INODE_NOTICE = struct.Struct("=IiQQqq")
+"""``fuse_out_header`` and ``fuse_notify_inval_inode_out`` (linux/fuse.h)."""
+_INVALIDATE_INODE = 2
+_ATTRIBUTES_ONLY = -1
 _CATCHING_UP_SECONDS = 1.0
 """Far more than the requests waiting at one time take. If new ones arrive without end, those have been read by then."""
 
@@ -25,6 +31,7 @@ class KernelNotifier:
     def __init__(self, *, passthrough: bool) -> None:
         self.connection = Connection(Machine.this(), passthrough=passthrough)
         self._is_mounted = False
+        self._device: int | None = None
         self._invalidator: Invalidator | None = None
 
     def for_file_system(self) -> Kernel:
@@ -37,6 +44,7 @@ class KernelNotifier:
         Names are then invalidated by a separate process, so that this one can end without waiting for the kernel.
         """
         self._is_mounted = True
+        self._device = device
         if device is not None:
             self._invalidator = Invalidator(device)
 
@@ -48,9 +56,21 @@ class KernelNotifier:
 
     def attributes_changed(self, node_id: int) -> None:
         """Invalidate the kernel's cached attributes of a node."""
-        if self._is_mounted:
-            with suppress(FileNotFoundError):  # the kernel did not know the node
+        self.knows(node_id)
+
+    def knows(self, node_id: int) -> bool:
+        """Say whether the kernel has a node with this id, by invalidating its attributes."""
+        if not self._is_mounted:
+            return False
+        try:
+            if self._device is not None:  # not by libfuse, which refuses it until the first request
+                notice = _INODE_NOTICE.pack(_INODE_NOTICE.size, _INVALIDATE_INODE, 0, node_id, _ATTRIBUTES_ONLY, 0)
+                os.write(self._device, notice)
+            else:
                 pyfuse3.invalidate_inode(node_id, attr_only=True)
+        except FileNotFoundError:
+            return False
+        return True
 
     def invalidate(self, parent: int, name: bytes) -> None:
         """Invalidate a name soon."""

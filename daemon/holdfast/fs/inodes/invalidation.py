@@ -19,6 +19,9 @@ class KernelNotifications(Protocol):
     def attributes_changed(self, node_id: int) -> None:
         """Invalidate the kernel's cached attributes of a node."""
 
+    def knows(self, node_id: int) -> bool:
+        """Say whether the kernel has a node with this id now. It forgets its attributes."""
+
     def invalidate(self, parent: int, name: bytes) -> None:
         """Invalidate a name in the directory with node id ``parent``. Returns at once; the kernel follows soon."""
 
@@ -67,6 +70,8 @@ class Invalidation:
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` got a backing file, and its parent directories exist too."""
+        if self._nodes.of_path(path) is None:
+            self._nodes.begin(stat.st_ino)
         while path:
             node = self._nodes.of_path(path)
             if node is None:

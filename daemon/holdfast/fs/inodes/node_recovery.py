@@ -32,10 +32,12 @@ class NodeRecovery:
         records: SessionRecords,
         orphan_inodes: Callable[[], Collection[int]],
         stat: Callable[[Node, bytes], os.stat_result | None],
+        is_in_kernel: Callable[[int], bool],
     ) -> None:
         self._session_records = records
         self._orphan_inodes = orphan_inodes
         self._stat = stat
+        self._is_in_kernel = is_in_kernel
         self._is_loaded = False
         self._names: Names = {}
         self._records: dict[int, NodeRecord] = {}
@@ -47,10 +49,17 @@ class NodeRecovery:
         self._names = names
         self._records = dict(self._session_records.nodes())
         self._ids = {record.backing: node_id for node_id, record in self._records.items() if record.backing}
+        for node_id in [each for each in self._records if not self._is_in_kernel(each)]:
+            self._session_records.drop(node_id)  # the earlier daemon died before it was told
+            self._ids.pop(self._records.pop(node_id).backing, None)
         for node_id in list(self._records):
             if table.known(node_id) is None and self.find(table, node_id) is None:
                 self._session_records.drop(node_id)
         self._ids.clear()
+
+    def holds(self, node_id: int) -> bool:
+        """Say whether the kernel has a node with this id, which is not in the table."""
+        return self._is_loaded and self._is_in_kernel(node_id)
 
     def node_left(self, node: Node) -> None:
         """A node leaves the table: remember its current names."""

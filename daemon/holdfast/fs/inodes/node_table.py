@@ -65,6 +65,9 @@ class EarlierNodes(Protocol):
     def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return the node for an id that is not in the table; None if it no longer exists."""
 
+    def holds(self, node_id: int) -> bool:
+        """Say whether the kernel has a node with this id, which is not in the table, from an earlier daemon."""
+
     def node_made(self, table: NodeTable, node: Node) -> None:
         """A node was made for one name of a file; add other names that the kernel may know."""
 
@@ -77,6 +80,11 @@ class NoEarlierNodes:
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return None."""
+
+    def holds(self, node_id: int) -> bool:
+        """Say no."""
+        del node_id
+        return False
 
     def node_made(self, table: NodeTable, node: Node) -> None:
         """Add no names."""
@@ -155,7 +163,7 @@ class NodeTable:
             self._earlier.find(self, self.id_of(inode))
 
     def keep_nameless(self, node: Node) -> None:
-        """Record a removed directory, which may be some process's current directory: nothing else may get its id."""
+        """Record what was removed and is still in use, as a process's current directory is: nothing else may get its id."""
         with suppress(SessionFullError):
             self._keeper.keep(node)
 
@@ -168,8 +176,13 @@ class NodeTable:
         return self._by_path.get(path)
 
     def begin(self, inode: int) -> None:
-        """A new file has this number: a node of an older one has no file any more, and its names are not the new one's."""
+        """A new file has this number: a node of an older one has no file any more, and its names are not the new one's.
+
+        If the kernel still has the older one, by an id of an earlier daemon's, the new file gets another id.
+        """
         node = self.of_backing(inode)
+        if node is None and inode not in self._nodes and self._earlier.holds(inode):
+            self.keep_nameless(self.inherit(inode, 0, False, []))
         if node is not None:
             _log.error("the file of node %d is gone, and the node was not told", node.id)
             for parent, name in node.names():

@@ -1,0 +1,119 @@
+"""What a daemon removes by itself while a process is in it, or holds it, never becomes something new, over any takeover."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.crash.test_reused_inodes import kill, make_last, reused
+from tests.support.mounts import mounted_image
+from tests.support.node import Node, wait_until
+
+_TRIES = 200
+KILLS = {"by one daemon": (False, False), "and made anew by the next": (False, True), "by the next": (True, False)}
+"""Whether the daemon is killed before something is removed, and after it."""
+
+
+@pytest.fixture
+def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
+    """A supervised node on a disk of one group, which gives the lowest free inode number, with a working directory."""
+    with mounted_image("ext4", workspace / "disk", 64 << 20, "-b", "4096") as disk:
+        node = make_node(store__directory=disk / "store")
+        node.store = disk / "store"
+        node.supervised = True
+        node.start()
+        (node.work / "there").mkdir()
+        with node.client() as client:
+            client.acquire("worker", "1", os.getpid())
+        yield node
+        node.stop()
+
+
+def empty(node: Node, when: str) -> None:
+    """Let the daemon empty ``worker_1/tmp``, with kills before or after it."""
+    before, after = KILLS[when]
+    if before:
+        kill(node)
+    with node.client() as client:
+        client.release("worker", "1")
+        client.acquire("worker", "1", os.getpid())
+    wait_until(lambda: not os.listdir(node.store / "trash"))
+    if after:
+        kill(node)
+
+
+def made_directory(node: Node, inode: int) -> Path:
+    return reused(node, inode, Path.mkdir)
+
+
+def working_directory(node: Node, inode: int) -> Path:
+    """Return a directory that the daemon has made in a working directory."""
+    for number in range(_TRIES):
+        (node.work / f"driver_{number}").mkdir()
+        for new in (node.work / f"driver_{number}").iterdir():
+            if (node.store / "tree" / new.relative_to(node.mountpoint)).stat().st_ino == inode:
+                return new
+    raise AssertionError("the disk does not use the inode number again")
+
+
+@pytest.mark.parametrize("anew", [made_directory, working_directory])
+@pytest.mark.parametrize("when", KILLS)
+def test_a_new_directory_is_not_taken_for_an_emptied_one_that_a_process_is_in(
+    node: Node, when: str, anew: Callable[[Node, int], Path]
+) -> None:
+    (node.work / "worker_1/tmp/deep").mkdir()
+    inode = make_last(node.work / "worker_1/tmp/deep/last", Path.mkdir, Path.rmdir)
+    change_mode = "import os; input(); os.chmod('.', 0o700)"
+    with subprocess.Popen(
+        [sys.executable, "-c", change_mode],
+        cwd=node.work / "worker_1/tmp/deep/last",
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        empty(node, when)
+        new = anew(node, inode)
+        new.chmod(0o755)
+        _, problem = process.communicate(b"\n")
+    assert b"FileNotFoundError" in problem or b"Stale file handle" in problem
+    assert new.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("when", KILLS)
+def test_a_new_file_is_not_taken_for_an_emptied_one_that_a_process_holds(node: Node, when: str) -> None:
+    inode = make_last(node.work / "worker_1/tmp/last", Path.touch, Path.unlink)
+    held = os.open(node.work / "worker_1/tmp/last", os.O_PATH)
+    try:
+        empty(node, when)
+        new = reused(node, inode, Path.touch)
+        new.chmod(0o644)
+        with pytest.raises(OSError) as refused:  # noqa: PT011 the number is the answer
+            os.chmod(f"/proc/self/fd/{held}", 0o600)
+        assert refused.value.errno in (errno.ENOENT, errno.ESTALE)
+        assert new.stat().st_mode & 0o777 == 0o644
+    finally:
+        os.close(held)
+
+
+def test_a_new_file_is_not_taken_for_an_evicted_copy_that_a_process_holds(node: Node, remote_files: Path) -> None:
+    (remote_files / "object").write_bytes(b"object")
+    path = node.checkpoints / "object"
+    assert path.read_bytes() == b"object"
+    inode = node.backing(path).stat().st_ino
+    held = os.open(path, os.O_PATH)
+    try:
+        kill(node)
+        with node.client() as client:
+            assert list(client.evict(str(node.checkpoints)))[-1].done == 1
+        new = reused(node, inode, Path.touch)
+        new.write_bytes(b"new")
+        assert Path(f"/proc/self/fd/{held}").read_bytes() == b"object"
+        assert (path.read_bytes(), new.read_bytes()) == (b"object", b"new")
+    finally:
+        os.close(held)
