@@ -21,6 +21,7 @@ from holdfast.control.actions import Actions
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
+from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.server import ControlServer
 from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
@@ -180,11 +181,22 @@ class Serving:
             paths,
         )
         sweeps = SweepRoutes(upkeep, paths)
+        restores = RestoreRoutes(upkeep.verification, paths)
         actions = Actions(base, files, paths)
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
         return ControlServer(
-            report, inspector, actions, workdirs, sweeps, holdings, self, self._reload.now, self._parts.events, page_routes()
+            report,
+            inspector,
+            actions,
+            workdirs,
+            sweeps,
+            restores,
+            holdings,
+            self,
+            self._reload.now,
+            self._parts.events,
+            page_routes(),
         )
 
     async def _announce(self) -> None:

@@ -21,6 +21,7 @@ from holdfast.checkpoints.formats.interface import (
     Completions,
     Counted,
     Evidence,
+    Fault,
     FetchReferences,
     FinishedBatch,
     Format,
@@ -29,6 +30,8 @@ from holdfast.checkpoints.formats.interface import (
     ListDirectories,
     LocationLayout,
     ReadAhead,
+    Restore,
+    Retained,
     Role,
     StatePartition,
     TreeLayout,
@@ -111,6 +114,9 @@ class ToyTree(TreeLayout[ToyName]):
     def is_superfluous(self, listed: Listed, name: ToyName, completions: Completions, builder: PlanBuilder) -> bool:
         return builder.is_old(listed) and completions.after(listed, above=name.checkpoint or 0)
 
+    def restorable(self, name: ToyName) -> Retained:
+        return Retained(name.checkpoint_name, "checkpoint")
+
     def about(self, name: ToyName) -> str:
         return f"toy {name.job.decode()}"
 
@@ -133,6 +139,7 @@ class ToyTables(LocationLayout):
     title = "toy table"
     named_by = "log/<n> of a toy table"
     marks = frozenset({"table", "log"})
+    lasting_marks = frozenset({"log"})
     purposes = ("toy partitions",)
 
     def evidence(self, listed: Listed) -> Evidence | None:
@@ -183,6 +190,20 @@ class ToyTables(LocationLayout):
     def state_to_read(self, location: bytes, files: Sequence[Listed], version: int) -> Asking[list[bytes]]:
         yield from ()
         return [file.name for file in files if file.name.endswith(b"/%d" % version)]
+
+    def restores(
+        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+    ) -> Asking[list[Restore]]:
+        there = {_below(location, listed.name) for listed in listing} - {_below(location, name) for name in spoilt}
+        partitions = sorted({name.partition(b"/")[0] for name in there if _PARTITION.fullmatch(name)})
+        numbers = sorted(int(match["number"]) for name in there if (match := _LOG.fullmatch(name)))
+        found = []
+        for number in numbers if batch is None else [batch]:
+            reads = [b"TABLE", *(b"%s/%d" % (partition, number) for partition in partitions)]
+            faults = tuple(Fault(name, "it is not there", is_missing=True) for name in reads if name not in there)
+            found.append(Restore(b"%s/log/%d" % (location, number), "batch", faults, reads=(tuple(reads),)))
+        yield from ()
+        return found
 
 
 class ToyScratch(GroupLayout):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoints.restoring.object_checks import Outcome, checked
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ConfigurationError, ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource
 from holdfast.remote.file_store import FileStore
-from holdfast_spark.jobs.digest_checks import Outcome, checked
 from holdfast_spark.jobs.rate_limit import Pace
 from holdfast_spark.stores import StoreAddress, in_parallel, patiently
 
@@ -115,7 +115,7 @@ def test_each_object_is_judged(tmp_path: Path) -> None:
         return key, info.size_bytes, info.etag
 
     def outcome(row: tuple[str, int, str]) -> Outcome:
-        return checked(store, *row, free)[0]
+        return checked(store, *row, free.take)[0]
 
     assert outcome(put("good")) is Outcome.INTACT
     assert outcome(put("plain", with_digest=False)) is Outcome.WITHOUT_DIGEST
@@ -126,7 +126,7 @@ def test_each_object_is_judged(tmp_path: Path) -> None:
     key, size_bytes, _ = put("rotten")
     with (tmp_path / key).open("r+b") as file:
         file.write(b"B")
-    found, detail = checked(store, key, size_bytes, store.head(key).etag, free)
+    found, detail = checked(store, key, size_bytes, store.head(key).etag, free.take)
     assert found is Outcome.CORRUPT
     assert fingerprint_of_buffer(data).digest.hex() in detail
     empty = fingerprint_of_buffer(b"").metadata()

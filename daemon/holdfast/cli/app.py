@@ -7,7 +7,19 @@ import sys
 import typer
 
 from holdfast import __version__
-from holdfast.cli import checkpoints, configuration, doctor, entries, holdings, mounting, observing, page, sending, workdirs
+from holdfast.cli import (
+    checkpoints,
+    configuration,
+    doctor,
+    entries,
+    holdings,
+    mounting,
+    observing,
+    page,
+    restoring,
+    sending,
+    workdirs,
+)
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
@@ -25,6 +37,7 @@ for module in (mounting, observing, entries, holdings, sending):
 app.command("doctor")(doctor.doctor)
 app.command("ui")(page.ui)
 app.add_typer(workdirs.app, name="workdir")
+restoring.register(checkpoints.app)
 app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(configuration.app, name="config")
 

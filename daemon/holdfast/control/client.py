@@ -34,6 +34,8 @@ from holdfast.control.messages import (
     Status,
     SweepProgress,
     SweepRequest,
+    VerifyProgress,
+    VerifyRequest,
     WorkdirInfo,
 )
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
@@ -177,6 +179,10 @@ class ControlClient:
     def checkpoints(self, path: str) -> list[CheckpointInfo]:
         """Return the checkpoints below ``path``."""
         return self._get("/v1/checkpoints", list[CheckpointInfo], patient=True, path=path)
+
+    def verify_checkpoints(self, request: VerifyRequest) -> Iterator[VerifyProgress]:
+        """Verify that batches, checkpoints and savepoints can be restored; yield progress, with the result at the end."""
+        return self._stream("/v1/checkpoints/verify", request, VerifyProgress)
 
     def plan_sweep(self, request: SweepRequest) -> PlanInfo:
         """Make the plan of a sweep. Nothing is removed yet."""

@@ -207,6 +207,52 @@ class CheckpointInfo(Message, frozen=True):
     modified: float
 
 
+class FaultInfo(Message, frozen=True):
+    """A file that a restart would need, and what is wrong with it; ``path`` as metadata has it if no such file is known."""
+
+    path: str
+    why: str
+
+
+class RestoreInfo(Message, frozen=True):
+    """Whether a batch, checkpoint or savepoint can be restored, and the first of its ``broken`` faults.
+
+    ``expired``: the engine has purged part of it, as of the oldest batches; nothing is wrong. ``newest``: a restart as
+    things are begins here. ``remarks`` say what a restart gets by with.
+    """
+
+    path: str
+    what: str
+    restorable: bool
+    expired: bool
+    newest: bool
+    files: int
+    broken: int
+    faults: list[FaultInfo]
+    remarks: list[str]
+
+
+class VerifyProgress(Message, frozen=True):
+    """How many objects have been read. The last line of a stream has ``finished`` and the ``restores``.
+
+    ``without_digest`` counts the objects that were read and could be compared with nothing.
+    """
+
+    done: int
+    total: int
+    without_digest: int
+    finished: bool = False
+    restores: list[RestoreInfo] = []
+
+
+class VerifyRequest(Message, frozen=True):
+    """What to verify: an absolute path in the mount. ``deep``: also read everything, and compare it with its digest."""
+
+    path: str
+    batch: int | None = None
+    deep: bool = False
+
+
 class SweepRequest(Message, frozen=True):
     """The directory to sweep: an absolute path in the mount. Settings that are None come from ``[sweep]``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 import trio
@@ -49,6 +49,18 @@ class Paths:
     def absolute(self, path: bytes) -> str:
         """Return the absolute path of ``path``, which is relative to the mount."""
         return self.mountpoint + "/" + shown(path) if path else self.mountpoint
+
+    def in_zone(self, path: str, zones: Collection[str]) -> tuple[str, str]:
+        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` if it is in none of ``zones``."""
+        zone, _, key = os.fsdecode(self.relative(path)).partition("/")
+        if zone not in zones:
+            named = " or ".join(f"{self.mountpoint}/{each}" for each in sorted(zones))
+            raise OutsideMountError(f"{path}: name a directory in {named}")
+        return zone, key
+
+    def of_object(self, zone: str, *names: str) -> str:
+        """Return the absolute path of an object, of whose key ``names`` are parts; empty ones do not count."""
+        return self.absolute(os.fsencode("/".join(name for name in (zone, *names) if name)))
 
     @asynccontextmanager
     async def find(self, path: str) -> AsyncIterator[Found]:

@@ -59,6 +59,7 @@ from holdfast.control.replies import (
     required_path,
     stream,
 )
+from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.status import StatusReport
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import ConfigurationError, WithheldError
@@ -100,6 +101,7 @@ class ControlServer:
         actions: Actions,
         workdirs: Workdirs,
         sweeps: SweepRoutes,
+        restores: RestoreRoutes,
         holdings: HoldingsRoutes,
         daemon: Restartable,
         reload: Callable[[], Reloaded],
@@ -115,6 +117,7 @@ class ControlServer:
         self._workdirs = workdirs
         self._sweeps = sweeps
         self._holdings = holdings
+        self._restores = restores
         self._events = events
 
     async def run(
@@ -165,6 +168,7 @@ class ControlServer:
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._sweeps.operations,
             **self._holdings.operations,
+            **self._restores.operations,
             "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
             "/v1/restart": Operation(self._restart, Status, body=Message),
         }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 
 import msgspec
 import trio
@@ -28,7 +27,7 @@ from holdfast.control.messages import (
 from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
-from holdfast.errors import OutsideMountError, PlanError
+from holdfast.errors import PlanError
 from holdfast.maintenance import Upkeep
 
 _LARGEST_PLAN_BYTES = 2**30
@@ -54,11 +53,11 @@ class SweepRoutes:
 
     async def _census(self, request: Request) -> Response:
         path = required_path(request)
-        zone, root = self._place(path, self._sweeps.zones)
+        zone, root = self._paths.in_zone(path, self._sweeps.zones)
         found = await self._sweeps.census(zone, root)
         return listed(
             CheckpointInfo(
-                path=self._absolute(zone, root, each.name.decode()),
+                path=self._paths.of_object(zone, root, each.name.decode()),
                 what=each.what,
                 complete=each.is_complete,
                 files=each.files,
@@ -81,15 +80,15 @@ class SweepRoutes:
 
     async def _sweep(self, request: Request) -> Response:
         wanted = await body(request, SweepRequest)
-        zone, root = self._place(wanted.path, self._sweepers)
+        zone, root = self._paths.in_zone(wanted.path, self._sweepers)
         policy = self._upkeep.policy(wanted.grace_seconds, wanted.abandoned_seconds, wanted.min_batches_to_retain)
         plan = await self._sweepers[zone].plan_sweep(zone, root, policy)
         return reply(self._info(plan, wanted.items))
 
     async def _drop(self, request: Request) -> Response:
         wanted = await body(request, DropRequest)
-        zone, name = self._place(wanted.path, self._sweeps.zones)
-        root = None if wanted.root is None else self._place(wanted.root, [zone])[1]
+        zone, name = self._paths.in_zone(wanted.path, self._sweeps.zones)
+        root = None if wanted.root is None else self._paths.in_zone(wanted.root, [zone])[1]
         return reply(self._info(await self._sweeps.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
 
     async def _submit(self, request: Request) -> Response:
@@ -110,32 +109,21 @@ class SweepRoutes:
     async def _stored(self, plan_id: str) -> StoredPlan:
         return await trio.to_thread.run_sync(self._upkeep.plan_store.get, plan_id)
 
-    def _place(self, path: str, zones: Collection[str]) -> tuple[str, str]:
-        """Return zone and key of a path in the mount. Raises ``OutsideMountError`` if it is in none of ``zones``."""
-        zone, _, key = os.fsdecode(self._paths.relative(path)).partition("/")
-        if zone not in zones:
-            named = " or ".join(f"{self._paths.mountpoint}/{each}" for each in sorted(zones))
-            raise OutsideMountError(f"{path}: name a directory in {named}")
-        return zone, key
-
-    def _absolute(self, zone: str, *names: str) -> str:
-        return self._paths.absolute(os.fsencode("/".join(name for name in (zone, *names) if name)))
-
     def _info(self, plan: StoredPlan, limit: int | None) -> PlanInfo:
         header = plan.header
         outcome = self._upkeep.plan_store.outcome(header.id)
         return PlanInfo(
             id=header.id,
             kind=header.kind,
-            path=self._absolute(header.zone, header.root),
+            path=self._paths.of_object(header.zone, header.root),
             made=header.made_ns / 1e9,
-            checkpoints=[self._absolute(header.zone, header.root, name) for name in header.checkpoints],
+            checkpoints=[self._paths.of_object(header.zone, header.root, name) for name in header.checkpoints],
             grace_seconds=header.policy.grace_seconds,
             count=header.count,
             size_bytes=header.size_bytes,
             by_reason=dict(Counter(item.reason for item in plan.items)),
             kept=[
-                KeptInfo(path=self._absolute(header.zone, header.root, each.scope), why=shown(each.why.encode()))
+                KeptInfo(path=self._paths.of_object(header.zone, header.root, each.scope), why=shown(each.why.encode()))
                 for each in header.kept
             ],
             state=outcome.state,
@@ -148,7 +136,7 @@ class SweepRoutes:
 
     def _item(self, plan: StoredPlan, item: Item) -> PlanItem:
         return PlanItem(
-            path=self._absolute(plan.header.zone, plan.header.root, item.name),
+            path=self._paths.of_object(plan.header.zone, plan.header.root, item.name),
             reason=item.reason,
             why=item.why,
             size_bytes=item.size_bytes,

@@ -8,6 +8,7 @@ import socket
 import trio
 
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.sweeps.plan_store import PlanStore
@@ -38,6 +39,7 @@ class Upkeep:
             parts.remotes, base.nodes, parts.store.tree, parts.index, base.copies, base.fetcher, base.invalidation
         )
         self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
+        self.verification = StoreVerification(self._stores)
         self.workdirs = WorkdirSweeps(base, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),

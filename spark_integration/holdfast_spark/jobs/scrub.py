@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holdfast.checkpoints.restoring.object_checks import Outcome
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
 from holdfast.text import printable
 from holdfast_spark.arrow_forms import OBJECTS
-from holdfast_spark.jobs.digest_checks import CHECKED, Checker, Outcome
+from holdfast_spark.jobs.digest_checks import CHECKED, Checker
 from holdfast_spark.jobs.formatting import counted, size, table
 from holdfast_spark.jobs.inventory_files import OBJECTS_PER_FILE, Inventory, described
 from holdfast_spark.jobs.job_command import add_store_and_inventory, parser_of, positive, run, store_and_inventory

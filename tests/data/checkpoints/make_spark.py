@@ -61,8 +61,9 @@ def main(directory: Path) -> None:
     spark.stop()
 
 
-def _run(spark: SparkSession, sample: Sample, directory: Path) -> None:
-    settings = {
+def settings_of(sample: Sample) -> dict[str, str]:
+    """Return the settings that the sample's query runs with."""
+    return {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.minBatchesToRetain": "4",
         "spark.sql.streaming.checkpointFileManagerClass": _MANAGER,
@@ -72,12 +73,19 @@ def _run(spark: SparkSession, sample: Sample, directory: Path) -> None:
         f"{_STATE_STORE}minDeltasForSnapshot": "3",
         f"{_STATE_STORE}compression.codec": sample.codec,
     }
-    for key, value in settings.items():
+
+
+def result_of(spark: SparkSession, sample: Sample, arrived: Path) -> tuple[DataFrame, str]:
+    """Return the sample's query over a directory of input, and its output mode."""
+    source = spark.readStream.schema("k int, v int").option("maxFilesPerTrigger", 1).csv(str(arrived))
+    return (_joined(source), "append") if sample.join else (source.groupBy("k").agg(functions.sum("v")), "update")
+
+
+def _run(spark: SparkSession, sample: Sample, directory: Path) -> None:
+    for key, value in settings_of(sample).items():
         spark.conf.set(key, value)
     (directory / "in").mkdir(parents=True)
-    source = spark.readStream.schema("k int, v int").option("maxFilesPerTrigger", 1).csv(str(directory / "in"))
-    result = _joined(source) if sample.join else source.groupBy("k").agg(functions.sum("v"))
-    mode = "append" if sample.join else "update"
+    result, mode = result_of(spark, sample, directory / "in")
     to_lose = set(sample.lost)
 
     def start() -> Callable[[], None]:
@@ -86,7 +94,7 @@ def _run(spark: SparkSession, sample: Sample, directory: Path) -> None:
         return lambda: _settle(query)
 
     for number in range(sample.batches):
-        _put(directory / "in", number)
+        put_input(directory / "in", number)
         while True:
             try:
                 start()()
@@ -116,7 +124,8 @@ def _joined(source: DataFrame) -> DataFrame:
     return left.join(right, functions.expr("k = k2 AND t2 BETWEEN t AND t + INTERVAL 1 MINUTE"))
 
 
-def _put(directory: Path, number: int) -> None:
+def put_input(directory: Path, number: int) -> None:
+    """Put a file of input into a directory, whole at once."""
     lines = "".join(f"{key},{number}\n" for key in range(number % 5 + 1))
     hidden = directory / f".{number}"
     hidden.write_text(lines)

@@ -2,6 +2,7 @@
 
 ``sweep(listing, policy, now_ns)`` returns an ``Examination``: while it has ``wanted`` manifests, fetch them, read each with
 its ``kind`` and ``supply`` the answers; its ``result`` is a ``Plan``. Nothing here knows any format: ``formats`` does.
+``restores`` is asked in the same way.
 """
 
 from holdfast.checkpoints.examination import Examination, Wanted, examined, missing
@@ -9,6 +10,7 @@ from holdfast.checkpoints.formats.interface import Found
 from holdfast.checkpoints.plans import Kept, Listed, Phase, Plan, PlanBuilder, PlanEntry, Policy, Reason
 from holdfast.checkpoints.reachability.census import census
 from holdfast.checkpoints.reachability.drop import checkpoints_to_drop, drop, root_of_drop, up_to
+from holdfast.checkpoints.reachability.restores import Place, places_of, restores
 from holdfast.checkpoints.reachability.sweep import sweep
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Kept",
     "Listed",
     "Phase",
+    "Place",
     "Plan",
     "PlanBuilder",
     "PlanEntry",
@@ -28,6 +31,8 @@ __all__ = [
     "drop",
     "examined",
     "missing",
+    "places_of",
+    "restores",
     "root_of_drop",
     "sweep",
     "up_to",

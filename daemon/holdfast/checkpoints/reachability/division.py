@@ -84,11 +84,14 @@ class LocationListing(NamedTuple):
 
 
 class Division:
-    """A listing, divided: ``locations`` by name, ``groups`` by layout and name, a tree for each tree layout."""
+    """A listing, divided: ``locations`` by name, ``groups`` by layout and name, a tree for each tree layout.
 
-    def __init__(self, listing: Iterable[Listed], formats: Formats) -> None:
+    With ``damaged`` a location is one that has its layout's ``lasting_marks``, whatever else it has lost.
+    """
+
+    def __init__(self, listing: Iterable[Listed], formats: Formats, *, damaged: bool = False) -> None:
         listing = list(listing)
-        self.locations = _locations(listing, formats)
+        self.locations = _locations(listing, formats, damaged=damaged)
         self.groups: dict[tuple[int, bytes], list[Listed]] = {}
         self.trees: list[Tree[Any]] = [
             Tree(layout, kind) for layout, kind in zip(formats.trees, formats.manifests, strict=True)
@@ -123,7 +126,7 @@ class Division:
             self.staged.append(listed)
 
 
-def _locations(listing: Sequence[Listed], formats: Formats) -> dict[bytes, LocationListing]:
+def _locations(listing: Sequence[Listed], formats: Formats, *, damaged: bool) -> dict[bytes, LocationListing]:
     found: dict[bytes, LocationListing] = {}
     for position, layout in enumerate(formats.locations):
         marks: dict[bytes, set[str]] = {}
@@ -132,6 +135,6 @@ def _locations(listing: Sequence[Listed], formats: Formats) -> dict[bytes, Locat
             if evidence is not None:
                 marks.setdefault(evidence.location, set()).add(evidence.mark)
         for location, of_location in sorted(marks.items()):
-            if of_location == layout.marks:
+            if of_location >= (layout.lasting_marks if damaged else layout.marks):
                 found.setdefault(location, LocationListing(position, []))
     return found

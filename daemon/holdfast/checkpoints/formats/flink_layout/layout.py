@@ -23,7 +23,7 @@ from holdfast.checkpoints.formats.flink_layout.names import (
     parse_flink,
     parse_flink_directory,
 )
-from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Counted, TreeLayout
+from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Counted, Retained, TreeLayout
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder, Reason
 from holdfast.checkpoints.references import Reference, Referring
@@ -100,6 +100,13 @@ class FlinkLayout(TreeLayout[FlinkName]):
             return False
         is_over = name.checkpoint is not None and completions.after(listed, above=name.checkpoint)
         return is_over or builder.is_abandoned(listed)
+
+    def restorable(self, name: FlinkName) -> Retained | None:
+        """Return the checkpoint or savepoint that metadata describes, by its directory."""
+        if name.kind is FlinkKind.METADATA:
+            return Retained(name.checkpoint_name, "checkpoint")
+        directory = name.name.rpartition(b"/")[0]
+        return Retained(directory, "savepoint") if name.kind is FlinkKind.SAVEPOINT_METADATA else None
 
     def about(self, name: FlinkName) -> str:
         """Say for people what a name belongs to."""

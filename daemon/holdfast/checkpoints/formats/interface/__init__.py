@@ -24,8 +24,9 @@ from holdfast.checkpoints.formats.interface.locations import (
     StatePartition,
 )
 from holdfast.checkpoints.formats.interface.names import LOGS, OTHER, TEMPORARY, UUID, Unknown
+from holdfast.checkpoints.formats.interface.restores import Fault, Restore
 from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator, StateStore
-from holdfast.checkpoints.formats.interface.trees import Completions, N, Role, TreeLayout, TreeName
+from holdfast.checkpoints.formats.interface.trees import Completions, N, Retained, Role, TreeLayout, TreeName
 
 __all__ = [
     "LOGS",
@@ -36,6 +37,7 @@ __all__ = [
     "Completions",
     "Counted",
     "Evidence",
+    "Fault",
     "FetchReferences",
     "FinishedBatch",
     "Format",
@@ -45,6 +47,8 @@ __all__ = [
     "LocationLayout",
     "N",
     "ReadAhead",
+    "Restore",
+    "Retained",
     "Role",
     "StateFile",
     "StatePartition",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface.census import Counted
+from holdfast.checkpoints.formats.interface.restores import Restore
 from holdfast.checkpoints.plans import Listed, PlanBuilder
 
 
@@ -47,6 +48,8 @@ class LocationLayout(ABC):
     """How users name a checkpoint that is to be dropped."""
     marks: frozenset[str]
     """A directory is a location if there is evidence of each of these."""
+    lasting_marks: frozenset[str]
+    """Those of them by which somebody who asks what can be restored knows a location that has lost others."""
     purposes: tuple[str, ...]
     """What its files may be for, in a report on usage, beside ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
 
@@ -88,6 +91,16 @@ class LocationLayout(ABC):
     @abstractmethod
     def state_to_read(self, location: bytes, files: Sequence[Listed], version: int) -> Asking[list[bytes]]:
         """Return the names of those files of one partition that a query reads first when it goes on from ``version``."""
+
+    @abstractmethod
+    def restores(
+        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+    ) -> Asking[list[Restore]]:
+        """Say of each retained batch, in rising order, or of ``batch`` alone, whether a restart from it finds all it reads.
+
+        ``spoilt`` are names of objects whose bytes are known to be others than they should. Raises ``PlanError`` when there
+        is no such batch.
+        """
 
 
 class GroupLayout(ABC):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from holdfast.checkpoints.formats.interface.census import Counted
 from holdfast.checkpoints.manifests import Manifest
@@ -67,6 +67,13 @@ class TreeName(Protocol):
         ...
 
 
+class Retained(NamedTuple):
+    """A checkpoint or savepoint: the name that users give it, ``checkpoint`` or ``savepoint``."""
+
+    name: bytes
+    what: str
+
+
 N = TypeVar("N", bound=TreeName)
 
 
@@ -122,6 +129,10 @@ class TreeLayout(ABC, Generic[N]):
     @abstractmethod
     def is_superfluous(self, listed: Listed, name: N, completions: Completions, builder: PlanBuilder) -> bool:
         """Whether nothing is going to be written into a directory any more."""
+
+    @abstractmethod
+    def restorable(self, name: N) -> Retained | None:
+        """Return what a manifest stands for, to somebody who wants to go on from it; None when nothing does."""
 
     @abstractmethod
     def about(self, name: N) -> str:

@@ -34,11 +34,14 @@ class SparkCommit(Manifest):
 
 @dataclass(frozen=True, slots=True)
 class SparkOffsets(Manifest):
-    """What an offsets file says of its batch, but for the offsets themselves: the settings that it ran with."""
+    """What an offsets file says of its batch: the settings that it ran with, and of each source the place in its log.
+
+    That is None for a source that keeps none, whose offsets are its own.
+    """
 
     version: int
     settings: dict[str, str]
-    sources: int
+    log_offsets: tuple[int | None, ...]
 
 
 class _Commit(msgspec.Struct, frozen=True):
@@ -49,8 +52,13 @@ class _Offsets(msgspec.Struct, frozen=True):
     settings: dict[str, str] = msgspec.field(name="conf", default_factory=dict)
 
 
+class _SourceOffset(msgspec.Struct, frozen=True):
+    log_offset: object = msgspec.field(name="logOffset", default=None)
+
+
 _decode_commit = decoder(_Commit, "a commit")
 _decode_offsets = decoder(_Offsets, "offsets")
+_decode_source = decoder(_SourceOffset, "the offset of a source")
 
 
 def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unreadable:
@@ -74,13 +82,14 @@ def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unre
     """Read an offsets file of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
         version, first, more = _lines(stream, size_bytes, _NEWEST_OFFSETS)
-        return SparkOffsets(version, _decode_offsets(first or b"{}").settings, more)
+        settings = _decode_offsets(first or b"{}").settings
+        return SparkOffsets(version, settings, tuple(map(_log_offset, more)))
     except BrokenError as broken:
         return broken.result
 
 
-def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, int]:
-    """Return the version, the line after it, which may be empty, and how many lines follow."""
+def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, list[bytes]]:
+    """Return the version, the line after it, which may be empty, and the lines that follow."""
     if size_bytes > _LARGEST_BYTES:
         raise BrokenError(Trouble.TOO_LARGE, f"a log entry of {size_bytes} bytes")
     text = stream.read(size_bytes)
@@ -93,7 +102,15 @@ def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, 
     version = int(match[1])
     if not 1 <= version <= newest:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of a log entry; up to {newest} can be read")
-    return version, rest.partition(b"\n")[0], rest.count(b"\n")
+    first, *more = rest.split(b"\n")
+    return version, first, more
+
+
+def _log_offset(line: bytes) -> int | None:
+    if not line.startswith(b"{"):
+        return None
+    found = _decode_source(line).log_offset
+    return found if isinstance(found, int) else None
 
 
 def _operator(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface import (
@@ -16,9 +16,10 @@ from holdfast.checkpoints.formats.interface import (
     FinishedBatch,
     GroupLayout,
     LocationLayout,
+    Restore,
     StatePartition,
 )
-from holdfast.checkpoints.formats.spark import drop, restart
+from holdfast.checkpoints.formats.spark import drop, restart, restores
 from holdfast.checkpoints.formats.spark.census import counted
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.formats.spark.query import Query, plan_query, plan_wrapped
@@ -37,6 +38,7 @@ class Queries(LocationLayout):
     title = "checkpoint location of Spark"
     named_by = "commits/<n> of a Spark query"
     marks = frozenset({_METADATA, _LOG})
+    lasting_marks = frozenset({_LOG})
     purposes = ("state",)
 
     def evidence(self, listed: Listed) -> Evidence | None:
@@ -90,6 +92,12 @@ class Queries(LocationLayout):
     def state_to_read(self, location: bytes, files: Sequence[Listed], version: int) -> Asking[list[bytes]]:
         """Return what a restarted query reads first of one partition."""
         return restart.state_to_read(location, files, version)
+
+    def restores(
+        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+    ) -> Asking[list[Restore]]:
+        """Say of each retained batch whether a restart from it finds all it reads."""
+        return restores.restores(location, listing, batch, spoilt)
 
 
 class SinkLogs(GroupLayout):

@@ -1,0 +1,168 @@
+"""What one state store needs for a version: a snapshot that is whole, and every change since.
+
+Spark takes the newest snapshot that is not above the version. If that can't be loaded it takes an older one, or begins with
+nothing, and applies more changes; so any snapshot will do from which the changes lead up without a gap. In format 2 the
+commit says which attempt wrote the version, and the lineage in its changelog which ones led up to it, back to some snapshot;
+only those are tried, and if the attempt left a snapshot itself, only that. Sources: S ``RocksDB.load``,
+``AutoSnapshotLoader``, ``HDFSBackedStateStoreProvider`` (Spark 4.3; tried in ``tests/spark/test_verify.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from holdfast.checkpoints.examination import Asking
+from holdfast.checkpoints.formats.interface import Fault
+from holdfast.checkpoints.formats.spark.changelog import LineageItem, SparkChangelog
+from holdfast.checkpoints.formats.spark.manifests import CHECKSUM, SNAPSHOT, STATE_FILE, WHOLE_CHANGELOG
+from holdfast.checkpoints.formats.spark.names import SparkKind
+from holdfast.checkpoints.formats.spark.restores.location import Findings, Location
+from holdfast.checkpoints.formats.spark.small_files import SparkChecksum
+from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
+from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
+
+_MOST_REPLAYED = 500
+"""Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
+_FIRST = 1
+"""Version 0 is empty."""
+_CHECKSUM = b".crc"
+
+
+class Attempt(NamedTuple):
+    """A version of a store; ``unique_id`` is empty in format 1."""
+
+    version: int
+    unique_id: bytes
+
+    @property
+    def stem(self) -> bytes:
+        """What the names of its files begin with."""
+        return b"%d_%s" % self if self.unique_id else b"%d" % self.version
+
+
+class _Checked(NamedTuple):
+    """The files that a snapshot or a change takes, and what is wrong with them."""
+
+    reads: list[bytes]
+    fault: Fault | None
+
+
+class StoreFiles:
+    """The files in ``directory`` of one store, relative to the location. Each is read once, for all versions.
+
+    ``kinds`` are those that the operator's stores have. ``committed`` are the attempts that commits tell of, for versions
+    whose changelog has a lineage that can't be read.
+    """
+
+    def __init__(
+        self, location: Location, directory: bytes, kinds: Iterable[SparkKind], committed: Mapping[int, bytes]
+    ) -> None:
+        self._location = location
+        self._directory = directory
+        is_hdfs_backed = not {SparkKind.DELTA, SparkKind.SNAPSHOT}.isdisjoint(kinds)
+        self._snapshot, self._change = (b".snapshot", b".delta") if is_hdfs_backed else (b".zip", b".changelog")
+        self._snapshot_kind, self._change_kind = (STATE_FILE, STATE_FILE) if is_hdfs_backed else (SNAPSHOT, WHOLE_CHANGELOG)
+        self._has_changes = not {SparkKind.DELTA, SparkKind.CHANGELOG}.isdisjoint(kinds)
+        self._committed = committed
+        self._snapshots: dict[Attempt, _Checked] = {}
+        self._changes: dict[Attempt, _Checked] = {}
+        self._lineages: dict[Attempt, tuple[LineageItem, ...]] = {}
+
+    def findings(self, newest: Attempt) -> Asking[Findings]:
+        """Say what it takes to load an attempt's version, and what is wrong with it."""
+        found = Findings()
+        for attempt in (yield from self._attempts(newest)):
+            if self._location.has(self._name(attempt, self._snapshot)):
+                snapshot = yield from self._checked_snapshot(attempt)
+                if snapshot.fault is None:
+                    found.reads += snapshot.reads
+                    return self._got_by(found)
+                found.faults.append(snapshot.fault)
+                if newest.version - attempt.version > _MOST_REPLAYED:
+                    return found
+                if attempt == newest and attempt.unique_id:
+                    return found  # Spark asks no changelog for a lineage then, and knows of no other snapshot
+            change = yield from self._checked_change(attempt)
+            found.reads += change.reads
+            if change.fault is not None:
+                found.faults.append(change.fault)
+                return found
+            if attempt.version == _FIRST:
+                return self._got_by(found)
+        if newest.version:
+            found.faults.append(
+                Fault(self._location.whole(self._name(newest, self._change)), "its lineage leads to no snapshot")
+            )
+        return found
+
+    def _attempts(self, newest: Attempt) -> Asking[list[Attempt]]:
+        """Return the attempts that led up to this one, the newest first."""
+        if not newest.unique_id:
+            return [Attempt(version, b"") for version in range(newest.version, 0, -1)]
+        if not self._location.has(self._name(newest, self._snapshot)):
+            yield from self._checked_change(newest)
+        lineage = self._lineages.get(newest)
+        if lineage is None:
+            return [newest, *self._committed_before(newest.version)]
+        below = (item for item in sorted(lineage, key=lambda item: -item.version) if item.version < newest.version)
+        return [newest, *(Attempt(item.version, item.unique_id) for item in below)]
+
+    def _committed_before(self, version: int) -> Iterator[Attempt]:
+        while unique_id := self._committed.get(version := version - 1):
+            yield Attempt(version, unique_id)
+
+    def _got_by(self, found: Findings) -> Findings:
+        """Turn the faults of snapshots into remarks: an older one did, with the changes since."""
+        found.remarks += [f"{fault.name.decode(errors='backslashreplace')}: {fault.why}" for fault in found.faults]
+        found.faults.clear()
+        return found
+
+    def _checked_snapshot(self, attempt: Attempt) -> Asking[_Checked]:
+        checked = self._snapshots.get(attempt)
+        if checked is None:
+            name = self._name(attempt, self._snapshot)
+            answer = (yield from self._location.read([name], self._snapshot_kind))[name]
+            fault = self._location.unreadable(name, answer)
+            reads, of_checksum = yield from self._checked_size(name)
+            fault = fault or of_checksum
+            for file in answer.files if isinstance(answer, SparkSnapshot) else ():
+                shared = b"%s/%s" % (self._directory, file.name)
+                reads.append(self._location.whole(shared))
+                fault = fault or self._location.fault(shared, file.size_bytes)
+            checked = self._snapshots[attempt] = _Checked(reads, fault)
+        return checked
+
+    def _checked_change(self, attempt: Attempt) -> Asking[_Checked]:
+        checked = self._changes.get(attempt)
+        if checked is None:
+            name = self._name(attempt, self._change)
+            answer = (yield from self._location.read([name], self._change_kind))[name]
+            if isinstance(answer, SparkChangelog) and answer.lineage is not None:
+                self._lineages[attempt] = answer.lineage
+            reads, of_checksum = yield from self._checked_size(name)
+            checked = self._changes[attempt] = _Checked(reads, self._unreadable(name, answer) or of_checksum)
+        if checked.fault is not None and not self._has_changes:
+            name = self._name(attempt, self._snapshot)
+            fault = self._location.fault(name) or self._snapshots[attempt].fault
+            return _Checked([], fault)
+        return checked
+
+    def _unreadable(self, name: bytes, change: Manifest) -> Fault | None:
+        """Say what is wrong with a change. Only one in a codec that is not known here may be right: Spark knows it."""
+        is_foreign = isinstance(change, Unreadable) and change.trouble is Trouble.UNKNOWN_CODEC
+        return self._location.fault(name) if is_foreign else self._location.unreadable(name, change)
+
+    def _checked_size(self, name: bytes) -> Asking[tuple[list[bytes], Fault | None]]:
+        """Compare a file with what Spark's checksum says of its size, if there is one."""
+        reads = [self._location.whole(name)]
+        beside = name + _CHECKSUM
+        if not (self._location.has(name) and self._location.has(beside)):
+            return reads, None
+        answer = (yield from self._location.read([beside], CHECKSUM))[beside]
+        reads.append(self._location.whole(beside))
+        size_bytes = answer.size_bytes if isinstance(answer, SparkChecksum) else None
+        return reads, self._location.unreadable(beside, answer) or self._location.fault(name, size_bytes)
+
+    def _name(self, attempt: Attempt, ending: bytes) -> bytes:
+        return b"%s/%s%s" % (self._directory, attempt.stem, ending)

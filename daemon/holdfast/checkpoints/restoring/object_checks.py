@@ -1,0 +1,51 @@
+"""An object read whole, and compared with the digest that was stored with it. Blocks; Spark's executors run it too."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from holdfast.digest import Fingerprint, Hasher
+from holdfast.errors import NameNotStorableError, ObjectChangedError, ObjectMissingError, RemoteRefusedError
+from holdfast.remote import RemoteStore
+
+
+class Outcome(enum.Enum):
+    """What came out for one object."""
+
+    INTACT = "intact"
+    CORRUPT = "corrupt"
+    WITHOUT_DIGEST = "without digest"
+    """Put there by another program, or in a store that keeps no metadata."""
+    REPLACED = "replaced since"
+    GONE = "gone since"
+    REFUSED = "refused"
+    """The store does not let us read it."""
+
+
+def checked(
+    store: RemoteStore, key: str, size_bytes: int, etag: str, take: Callable[[int], object] = int
+) -> tuple[Outcome, str]:
+    """Read one version of an object and compare; nothing is read of one without a digest. Raises ``RemoteError``.
+
+    ``take`` is called with the size of each piece: it may wait.
+    """
+    try:
+        body = store.read(key, 0, size_bytes, etag)
+        expected = Fingerprint.from_metadata(body.info.metadata, size_bytes)
+        if expected is None:
+            return Outcome.WITHOUT_DIGEST, ""
+        hasher = Hasher(size_bytes)
+        for buffer in body.buffers:
+            take(len(buffer))
+            hasher.update(buffer)
+    except ObjectChangedError:
+        return Outcome.REPLACED, ""
+    except (ObjectMissingError, NameNotStorableError):
+        return Outcome.GONE, ""
+    except RemoteRefusedError as problem:
+        return Outcome.REFUSED, str(problem)
+    found = hasher.finish()
+    if found.digest != expected.digest:
+        return Outcome.CORRUPT, f"expected {expected.digest.hex()}, found {found.digest.hex()}"
+    return Outcome.INTACT, ""

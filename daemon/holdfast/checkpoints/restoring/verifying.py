@@ -1,0 +1,136 @@
+"""Which batches, checkpoints and savepoints of a store can be restored: a listing, the manifests it asks for, a judgement.
+
+With ``deep`` everything that a restart reads is read too, and compared with its digest; what is corrupt may be something
+that a restart can do without, so the judgement is made again. A query that runs meanwhile writes and deletes: what is found
+wrong is looked at a second time, with another listing, before it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+
+import trio
+
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.reachability import Examination, Listed, Place, places_of, restores
+from holdfast.checkpoints.restoring.object_checks import Outcome, checked
+from holdfast.checkpoints.sweeps.manifest_reads import read_all
+from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
+from holdfast.errors import PlanError, RemoteError
+from holdfast.remote import key_below
+from holdfast.transfer import RemoteAccess
+
+_PARALLEL = 4
+_STEP = 50
+"""Objects checked between two steps that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How far it is: so many of ``total`` objects have been read, and ``without_digest`` could be compared with nothing.
+
+    ``restores`` is there at the end; their names are relative to ``root``.
+    """
+
+    done: int = 0
+    total: int = 0
+    without_digest: int = 0
+    root: str = ""
+    restores: list[Restore] | None = None
+
+
+class StoreVerification:
+    """Verifies checkpoints in some stores, by the names of their zones."""
+
+    def __init__(self, stores: Mapping[str, RemoteAccess], formats: Formats = FORMATS) -> None:
+        self._stores = stores
+        self._formats = formats
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """The zones that can be verified."""
+        return frozenset(self._stores)
+
+    async def verify(self, zone: str, path: str, batch: int | None, *, deep: bool) -> AsyncIterator[Verified]:
+        """Judge what lies below ``path``, or the one batch or checkpoint that it names. At least one step is yielded.
+
+        Raises ``PlanError`` when there is nothing to restore, ``RemoteError``.
+        """
+        for place in places_of(path.encode(), batch, self._formats):
+            one = _Verification(self._stores[zone], place, self._formats)
+            async for step in one.steps(deep=deep):
+                if step.restores != []:
+                    yield step
+                if step.restores:
+                    return
+        raise PlanError(f"there is nothing to restore at {path or 'the root'}: 'holdfast checkpoint ls' shows what there is")
+
+
+class _Verification:
+    def __init__(self, access: RemoteAccess, place: Place, formats: Formats) -> None:
+        self._access = access
+        self._place = place
+        self._root = place.root.decode()
+        self._formats = formats
+        self._outcomes: dict[bytes, Outcome] = {}
+
+    async def steps(self, *, deep: bool) -> AsyncIterator[Verified]:
+        while True:
+            listed, found = await self._looked_at_twice()
+            left = {name for each in found for name in each.files()} - self._outcomes.keys() if deep else set()
+            before = self._with(Outcome.CORRUPT)
+            async for done in self._check(listed, left):
+                yield Verified(done, len(left), len(self._with(Outcome.WITHOUT_DIGEST)))
+            if self._with(Outcome.CORRUPT) == before:
+                break
+        read = len(self._outcomes)
+        yield Verified(read, read, len(self._with(Outcome.WITHOUT_DIGEST)), self._root, found)
+
+    def _with(self, outcome: Outcome) -> frozenset[bytes]:
+        return frozenset(name for name, each in self._outcomes.items() if each is outcome)
+
+    async def _looked_at_twice(self) -> tuple[RootListing, list[Restore]]:
+        listed = await list_root(self._access, self._root)
+        found = await self._judged(listed)
+        if not all(each.is_good or each.is_expired for each in found):
+            listed = await list_root(self._access, self._root)
+            found = await self._judged(listed)
+        return listed, found
+
+    async def _judged(self, listed: RootListing) -> list[Restore]:
+        place, spoilt = self._place, self._with(Outcome.CORRUPT)
+
+        def begin() -> Examination[list[Restore]]:
+            return restores(listed.listing, place.batch, spoilt, self._formats)
+
+        examination = await trio.to_thread.run_sync(begin)
+        while examination.wanted:
+            answers = await read_all(self._access, self._root, examination.wanted)
+            await trio.to_thread.run_sync(examination.supply, answers)
+        return [each for each in examination.result if place.name is None or each.name == place.name]
+
+    async def _check(self, listed: RootListing, names: set[bytes]) -> AsyncIterator[int]:
+        """Read objects and note what came out; yield how many are done, now and then. Raises ``RemoteError``."""
+        there = [each for each in listed.listing if each.name in names]
+        for first in range(0, len(there), _STEP):
+            problems: list[RemoteError] = []
+            waiting = iter(there[first : first + _STEP])
+            async with trio.open_nursery() as nursery:
+                for _ in range(_PARALLEL):
+                    nursery.start_soon(self._work, waiting, listed.etags, problems)
+            if problems:
+                raise problems[0]
+            yield min(first + _STEP, len(there))
+
+    async def _work(self, waiting: Iterator[Listed], etags: Mapping[bytes, str], problems: list[RemoteError]) -> None:
+        try:
+            for each in waiting:
+                await self._access.downloads.take(each.size_bytes)
+                key, etag = key_below(self._root, each.name.decode()), etags.get(each.name, "")
+                self._outcomes[each.name], _ = await self._access.read(
+                    checked, self._access.store, key, each.size_bytes, etag
+                )
+        except RemoteError as problem:
+            problems.append(problem)

@@ -1,0 +1,151 @@
+"""Which batches and checkpoints can be restored, by listing and manifests (``tests/spark/test_verify.py``: by Spark)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from holdfast.checkpoints.examination import examined
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.reachability import places_of, restores
+from holdfast.errors import PlanError
+from tests.support.roots import Root
+from tests.support.samples import sample
+from tests.support.toy_format import WITH_TOY, toys
+
+SPARK = (
+    "spark-hdfs",
+    "spark-join-2",
+    "spark-rocksdb-1",
+    "spark-rocksdb-1-changelog",
+    "spark-rocksdb-2",
+    "spark-rocksdb-2-changelog",
+    "spark-rocksdb-2-zstd",
+)
+FLINK = ("flink-incremental", "flink-exclusive", "flink-changelog", "flink-merging", "flink-finished", "flink-unaligned")
+
+
+def judged(root: Root, batch: int | None = None, spoilt: Collection[bytes] = ()) -> dict[str, Restore]:
+    found = examined(restores(root.listing(), batch, spoilt), root.open)
+    return {each.name.decode(): each for each in found}
+
+
+def spark(name: str = "spark-rocksdb-1-changelog") -> Root:
+    return Root.of_sample(sample(name))
+
+
+@pytest.mark.parametrize("name", SPARK)
+def test_of_a_whole_query_every_batch_can_be_restored_but_the_oldest_that_is_being_purged(name: str) -> None:
+    found = list(judged(spark(name)).values())
+    assert len(found) >= 3
+    assert all(each.is_good for each in found[1:])
+    assert found[0].is_good or found[0].is_expired
+    assert [each.is_newest for each in found] == [False] * (len(found) - 1) + [True]
+
+
+@pytest.mark.parametrize("name", FLINK)
+def test_of_a_whole_job_every_checkpoint_and_savepoint_can_be_restored(name: str) -> None:
+    found = judged(Root.of_sample(sample(name)))
+    assert found
+    assert all(each.is_good for each in found.values()), [each.faults for each in found.values()]
+
+
+@pytest.mark.parametrize("name", SPARK)
+def test_each_file_that_it_says_is_read_is_there(name: str) -> None:
+    root = spark(name)
+    for restore in judged(root).values():
+        if restore.is_good:
+            assert set(restore.files()) <= root.files.keys()
+
+
+@pytest.mark.parametrize("name", SPARK)
+def test_without_a_file_that_is_read_it_is_not_restored_or_by_other_files(name: str) -> None:
+    root = spark(name)
+    whole = {each.name: each for each in judged(root).values() if each.is_good}
+    newest = max(whole.values(), key=lambda each: each.is_newest)
+    for file in sorted(set(newest.files())):
+        content = root.files.pop(file)
+        then = {each.name: each for each in judged(root).values()}.get(newest.name)
+        assert then is None or not then.is_good or set(then.files()) != set(newest.files()), file
+        root.files[file] = content
+
+
+def test_an_older_snapshot_with_the_changes_since_will_do_and_it_says_so() -> None:
+    root = spark()
+    root.files[b"state/0/0/9.zip"] = (b"PK", 0)
+    newest = judged(root)["commits/8"]
+    assert newest.is_good
+    assert newest.remarks[0].startswith("state/0/0/9.zip: truncated")
+    assert b"state/0/0/6.zip" in set(newest.files())
+
+
+def test_what_is_known_to_be_spoilt_is_as_good_as_lost() -> None:
+    root = spark()
+    assert judged(root, spoilt={b"state/0/0/9.zip"})["commits/8"].is_good
+    assert not judged(root, spoilt={b"state/0/0/9.zip", b"state/0/0/8.changelog"})["commits/8"].is_good
+
+
+def test_a_change_that_was_cut_short_is_told_by_its_end() -> None:
+    root = spark()
+    content, time_ns = root.files[b"state/0/0/8.changelog"]
+    root.files[b"state/0/0/8.changelog"] = (content[:-1], time_ns)
+    assert [fault.name for fault in judged(root)["commits/7"].faults] == [b"state/0/0/8.changelog"]
+
+
+def test_a_shared_file_of_another_size_is_told_by_the_snapshot() -> None:
+    root = spark("spark-rocksdb-1")
+    name = next(iter(sorted(each for each in root.files if each.endswith(b".sst"))))
+    root.files[name] = (b"short", 0)
+    bad = [each for each in judged(root).values() if not each.is_good and not each.is_expired]
+    assert bad
+    assert "5 bytes instead of" in bad[0].faults[0].why
+
+
+def test_a_batch_under_way_is_run_again_and_its_offsets_have_to_be_whole() -> None:
+    root = spark()
+    del root.files[b"commits/8"]
+    found = judged(root)
+    assert found["commits/7"].is_newest
+    assert found["commits/7"].is_good
+    assert found["commits/7"].remarks == ("a restart runs batch 8 again, which was not committed",)
+    root.files[b"offsets/8"] = (b'v1\n{}\n{"logOff', 0)
+    assert [fault.name for fault in judged(root)["commits/7"].faults] == [b"offsets/8"]
+
+
+def test_a_location_that_has_lost_its_metadata_is_one_that_cannot_be_restored() -> None:
+    root = spark()
+    del root.files[b"metadata"]
+    assert all(each.faults[0].name == b"metadata" for each in judged(root).values())
+
+
+def test_a_commit_lost_between_others_costs_its_batch_alone() -> None:
+    root = spark()
+    del root.files[b"commits/6"]
+    found = judged(root)
+    assert [name for name, each in found.items() if not each.is_good and not each.is_expired] == ["commits/6"]
+
+
+def test_one_batch_alone_is_judged_as_among_the_others() -> None:
+    root = spark()
+    assert judged(root, 7) == {"commits/7": judged(root)["commits/7"]}
+    with pytest.raises(PlanError, match="no batch 77"):
+        judged(root, 77)
+
+
+def test_a_new_format_says_itself_what_a_restart_reads() -> None:
+    root = toys()
+    found = {each.name: each.is_good for each in examined(restores(root.listing(), formats=WITH_TOY), root.open)}
+    assert found == {b"tables/t/log/1": True, b"tables/t/log/2": True, b"toy/ckpt-2": True, b"toy/ckpt-3": True}
+    root.delete([b"toy/data/c", b"tables/t/part-0/2"])
+    found = {each.name: each.is_good for each in examined(restores(root.listing(), formats=WITH_TOY), root.open)}
+    assert found == {b"tables/t/log/1": True, b"tables/t/log/2": False, b"toy/ckpt-2": True, b"toy/ckpt-3": False}
+
+
+def test_a_path_may_name_a_batch_or_a_checkpoint() -> None:
+    assert [tuple(place) for place in places_of(b"q/commits/7", None, FORMATS)] == [(b"q", 7, None)]
+    assert [tuple(place) for place in places_of(b"jobs/j/chk-3", None, FORMATS)] == [(b"jobs", None, b"j/chk-3")]
+    assert tuple(places_of(b"q", 7, FORMATS)[0]) == (b"q", 7, None)
+    with pytest.raises(PlanError, match="is batch 7, not 8"):
+        places_of(b"q/commits/7", 8, FORMATS)
