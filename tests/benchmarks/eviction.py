@@ -1,9 +1,9 @@
 """``python -m tests.benchmarks.eviction``: eviction policies on traces of real runs, against LRU and the optimum.
 
-``record DIRECTORY`` runs the demo's job on a mount with a daemon that records; its driver is killed and started again every
-few batches. Once with changelogs alone (a query younger than Spark's first snapshots), once with snapshots, and once with a
-backup (``tar``) of the whole checkpoint after every second start. ``replay TRACE…`` prints how many reads miss with caches
-of several sizes.
+``record DIRECTORY [TRACE…]`` runs the demo's job on a mount with a daemon that records; its driver is killed and started
+again every few batches. The traces: ``changelogs`` alone (a query younger than Spark's first snapshots), ``snapshots``, and
+``backups`` (``tar``) of the whole checkpoint after every second start. ``replay FILE…`` prints how many reads miss with
+caches of several sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tests.support.eviction_replay import POLICIES, Event, largest_footprint, re
 from tests.support.flights_job import Job
 from tests.support.node import Node
 
-_BATCHES = 60
 _BATCHES_OF_A_START = 6
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.sql.streaming.minBatchesToRetain": "20"}
 _SNAPSHOTS = {
@@ -30,6 +29,7 @@ _SNAPSHOTS = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "5",
 }
 """What Spark does in minutes, in seconds."""
+_TRACES: dict[str, dict[str, str]] = {"changelogs": {}, "snapshots": _SNAPSHOTS, "backups": _SNAPSHOTS}
 _SHARES = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -37,21 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Record or replay."""
     parser = argparse.ArgumentParser(prog="./run python -m tests.benchmarks.eviction", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("record").add_argument("directory", type=Path)
+    record = commands.add_parser("record")
+    record.add_argument("directory", type=Path)
+    record.add_argument("traces", nargs="*", default=list(_TRACES), metavar="TRACE", help=", ".join(_TRACES))
+    record.add_argument("--batches", type=int, default=60)
     commands.add_parser("replay").add_argument("traces", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "record":
         options.directory.mkdir(parents=True, exist_ok=True)
-        _record(options.directory / "changelogs.jsonl", {})
-        _record(options.directory / "snapshots.jsonl", _SNAPSHOTS)
-        _record(options.directory / "backups.jsonl", _SNAPSHOTS, with_backups=True)
+        for trace in options.traces:
+            _record(options.directory / f"{trace}.jsonl", options.batches, _TRACES[trace])
         return 0
     for trace in options.traces:
         _print_table(trace)
     return 0
 
 
-def _record(trace: Path, settings: dict[str, str], *, with_backups: bool = False) -> None:
+def _record(trace: Path, batches: int, settings: dict[str, str]) -> None:
     trace.unlink(missing_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir="/var/tmp"))
     remote = f"file://{directory}/remote"
@@ -61,11 +63,11 @@ def _record(trace: Path, settings: dict[str, str], *, with_backups: bool = False
     job = Job(directory, settings=_SETTINGS | settings)
     try:
         node.start()
-        for start, last in enumerate(range(_BATCHES_OF_A_START - 1, _BATCHES, _BATCHES_OF_A_START)):
+        for start, last in enumerate(range(_BATCHES_OF_A_START - 1, batches, _BATCHES_OF_A_START)):
             job.arrive(last - _BATCHES_OF_A_START + 1, last)
             job.run(node, last)
-            print(f"{trace.stem}: batch {last + 1} of {_BATCHES}", file=sys.stderr, flush=True)
-            if with_backups and start % 2:
+            print(f"{trace.stem}: batch {last + 1} of {batches}", file=sys.stderr, flush=True)
+            if trace.stem == "backups" and start % 2:
                 subprocess.run(["tar", "-c", node.checkpoints], check=True, capture_output=True)
     finally:
         node.clean_up()

@@ -136,3 +136,21 @@ def test_a_disk_that_takes_no_more_writes_leaves_reads_working(
                 refused()
     assert (remote_files / "sent").read_bytes() == b"mine"
     node.wait_event("disk-takes-no-writes")
+
+
+def test_an_index_that_the_disk_can_not_read_is_built_anew_and_nothing_acknowledged_is_lost(
+    node: Node, bad_disk: RecordedDisk, remote_files: Path
+) -> None:
+    (node.work / "worker_1").mkdir()
+    mine, sent = node.work / "worker_1/localState/file", node.checkpoints / "sent"
+    for path in (mine, sent):
+        path.write_bytes(DATA)
+    node.wait_digest(mine)
+    node.stop()
+    index = node.store / "index/data.mdb"
+    bad_disk.fail_reads(offset + number * 4096 for offset in blocks(index) for number in range(index.stat().st_size // 4096))
+    forget(index)
+    node.start()
+    assert bad_disk.failures()[0] > 0
+    assert [path.read_bytes() == DATA for path in (mine, sent, node.checkpoints / "object")] == [True] * 3
+    assert (remote_files / "sent").read_bytes() == DATA

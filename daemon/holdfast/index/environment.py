@@ -8,6 +8,7 @@ that boot did not end with a clean close. An environment that is damaged, torn o
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from holdfast.index.workdirs import WorkdirRecords
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
 _DATA = "data.mdb"
+_CHUNK_BYTES = 1 << 20
 _ENDED_IN_ORDER = b""
 _PLACE = b"place of store "
 _FIRST_RUN = b"first run of boot"
@@ -88,6 +90,7 @@ class Index:
     def _begin_run(cls, path: Path, store_id: bytes, boot: bytes) -> Index:
         """Open the existing environment. Raises ``_UntrustedError``."""
         try:
+            _check_disk(path / _DATA)
             last_boot = _checked_boot(path, store_id, boot)
             if last_boot != _ENDED_IN_ORDER and (problem := why_unreadable(path)) is not None:
                 raise _UntrustedError(f"damaged: {problem}")
@@ -173,6 +176,22 @@ def _open(path: Path) -> lmdb.Environment:
         readahead=False,
         max_readers=64,
     )
+
+
+def _check_disk(file: Path) -> None:
+    """Raise ``_UntrustedError`` if the disk can't read the file. LMDB maps it: for a bad block the daemon would be killed.
+
+    The scans at the start read most of it anyway.
+    """
+    chunk = bytearray(_CHUNK_BYTES)
+    with file.open("rb", buffering=0) as data:
+        try:
+            while data.readinto(chunk):
+                pass
+        except OSError as problem:
+            if problem.errno != errno.EIO:
+                raise
+            raise _UntrustedError("damaged: the disk can't read it") from None
 
 
 def _checked_boot(path: Path, store_id: bytes, boot: bytes) -> bytes:
