@@ -18,12 +18,15 @@ import trio
 
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.actions import Actions
+from holdfast.control.cache_usage import CacheSurvey
+from holdfast.control.history import History
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
 from holdfast.control.paths import Paths
 from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.server import ControlServer
 from holdfast.control.status import StatusReport
+from holdfast.control.surveys import SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
@@ -185,6 +188,7 @@ class Serving:
         actions = Actions(base, files, paths)
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
+        surveys = SurveyRoutes(CacheSurvey(self._parts.index.entries, paths, time.monotonic), History(report.sample))
         return ControlServer(
             report,
             inspector,
@@ -192,6 +196,7 @@ class Serving:
             workdirs,
             sweeps,
             restores,
+            surveys,
             holdings,
             self,
             self._reload.now,

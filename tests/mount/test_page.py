@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -27,6 +28,15 @@ def test_a_node_without_anything_shows_all_views(node: Node, browser: Browser) -
         look.go("overview")
         look.wait_for("nothing")
         assert str(node.mountpoint) in look.page.inner_text("header")
+        look.go("cache")
+        look.wait_for("Nothing below this is cached")
+        look.go("history")
+        look.wait_for("One sample every ten seconds")
+        look.go("checkpoints")
+        look.page.click("text=List")
+        look.wait_for("There is no checkpoint below")
+        look.page.click("text=Plan a sweep")
+        look.wait_for("Nothing is to be removed")
         look.go("workdirs")
         look.wait_for("No process has a working directory")
         look.go("events")
@@ -86,22 +96,25 @@ def test_who_may_not_use_the_control_socket_sees_what_everybody_may(node: Node, 
     with page_server(node.socket.with_name("status.sock")) as address, looking(browser, address) as look:
         look.go("overview")
         look.wait_for("members of the control group see the rest")
-        for view in ("workdirs", "events", "unsent"):
+        for view in ("cache", "history", "checkpoints", "events", "unsent"):
             look.go(view)
+            look.wait_for("members of the control group only")
+        look.go("workdirs")
+        look.wait_for("No process has a working directory")
         look.check()
 
 
 def test_the_page_is_used_with_the_keyboard(node: Node, browser: Browser) -> None:
     with page_server(node.socket) as address, looking(browser, address, scheme="dark") as look:
         look.go("overview")
-        for key, title in (("3", "Events"), ("2", "Working directories"), ("1", "Overview")):
+        for key, title in (("6", "Events"), ("5", "Working directories"), ("1", "Overview")):
             look.page.keyboard.press(key)
             look.page.wait_for_selector(f"h1:text({title!r})")
         look.page.keyboard.press("?")
         look.page.wait_for_selector("dialog[open]")
         look.page.keyboard.press("Escape")
         look.page.wait_for_selector("dialog", state="detached")
-        look.page.keyboard.press("3")
+        look.page.keyboard.press("6")
         look.page.wait_for_selector("input[type=search]")
         look.page.keyboard.press("/")
         look.page.keyboard.type("no such event")
@@ -109,4 +122,81 @@ def test_the_page_is_used_with_the_keyboard(node: Node, browser: Browser) -> Non
         for theme in ("light", "dark", "system"):
             look.page.click("#theme")
             look.wait_for(f"Theme: {theme}")
+        look.check()
+
+
+def test_what_one_can_do_is_done_from_the_page_and_shown_as_it_goes(
+    node: Node, remote_files: Path, browser: Browser
+) -> None:
+    query = remote_files / "flights"
+    for name in ("metadata", "offsets/0", "commits/0", f"state/0/0/{HOSTILE.replace('/', '')}.delta"):
+        (query / name).parent.mkdir(parents=True, exist_ok=True)
+        (query / name).write_bytes(b"v1\n{}\n")
+    with page_server(node.socket) as address, looking(browser, address) as look:
+        look.go("cache/checkpoints/flights")
+        look.wait_for("state/")
+        for button, said in (
+            ("Prefetch", "Fetched 4 of 4 files"),
+            ("Verify", "Verified 4 of 4 files"),
+            ("Pin", "is pinned"),
+            ("Unpin", "is no longer pinned"),
+        ):
+            look.page.click(f"button:text-is({button!r})")
+            look.wait_for(said)
+            look.page.keyboard.press("Escape")
+        look.page.wait_for_selector(".treemap .cell")
+        look.go("cache/checkpoints/flights/state/0/0")
+        look.page.click("a.entry:visible")
+        look.wait_for("last used")
+        look.page.click("button:text-is('Why')")
+        look.wait_for("The store has it, and this node has a copy")
+        look.page.keyboard.press("Escape")
+        look.page.click("button:text-is('Evict')")
+        look.page.click("dialog button.danger")
+        look.wait_for("Evicted 1 of 1 file")
+        look.page.keyboard.press("Escape")
+        look.go("checkpoints")
+        look.page.click("text=List")
+        look.wait_for("1 checkpoint,")
+        assert look.page.locator("#content img").count() == 0
+        look.check()
+
+
+def test_a_sweep_is_planned_and_carried_out(make_node: NodeFactory, remote_files: Path, browser: Browser) -> None:
+    node = make_node(sweep__grace_seconds=0, sweep__abandoned_seconds=0, sweep__min_batches_to_retain=1).start()
+    left = remote_files / "q/offsets/.0.7f3e1c52-8a4b-4c1d-9e55-0d6a2b9f4c11.tmp"
+    for name in ("metadata", "offsets/0", "commits/0", f"offsets/{left.name}"):
+        (remote_files / "q" / name).parent.mkdir(parents=True, exist_ok=True)
+        (remote_files / "q" / name).write_bytes(b"v1\n{}\n")
+        os.utime(remote_files / "q" / name, (1, 1))
+    with page_server(node.socket) as address, looking(browser, address, scheme="dark") as look:
+        look.go("checkpoints")
+        look.page.click("text=Plan a sweep")
+        look.wait_for("1 to remove")
+        assert left.exists()
+        look.page.click("text=Carry out")
+        look.page.click("dialog button:text-is('Cancel')")
+        look.page.click("text=Carry out")
+        look.page.click("dialog button.danger")
+        look.wait_for("Removed 1 of 1")
+        assert not left.exists()
+        look.check()
+
+
+def test_a_directory_with_a_hundred_thousand_files_is_shown_page_by_page(
+    node: Node, remote_files: Path, browser: Browser
+) -> None:
+    (remote_files / "many").mkdir()
+    directory = os.open(remote_files / "many", os.O_RDONLY)
+    for number in range(100_000):
+        os.close(os.open(f"{number:06}", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+    os.close(directory)
+    with page_server(node.socket) as address, looking(browser, address) as look:
+        look.go("cache/checkpoints/many")
+        look.wait_for("000199")
+        assert look.page.locator("tbody tr").count() == 200
+        look.page.click("text=More")
+        look.wait_for("000399")
+        look.go("overview")
+        look.wait_for("nothing")
         look.check()

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.control.messages import (
     AcquireRequest,
+    CacheUsage,
     CheckpointInfo,
     DrainRequest,
     DropRequest,
@@ -31,6 +32,7 @@ from holdfast.control.messages import (
     Progress,
     ReleaseRequest,
     ReloadInfo,
+    Sample,
     Status,
     SweepProgress,
     SweepRequest,
@@ -118,6 +120,14 @@ class ControlClient:
     def entry(self, path: str) -> EntryInfo:
         """Return what is known about ``path``."""
         return self._get("/v1/entry", EntryInfo, path=path)
+
+    def usage(self, path: str) -> CacheUsage:
+        """Return what is cached at or below ``path``, by directory."""
+        return self._get("/v1/usage", CacheUsage, path=path)
+
+    def history(self) -> list[Sample]:
+        """Return the samples of the last hour, oldest first."""
+        return self._get("/v1/history", list[Sample])
 
     def why(self, path: str) -> Explanation:
         """Return why ``path`` is as it is."""

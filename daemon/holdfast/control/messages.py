@@ -117,6 +117,42 @@ class EntryPage(Message, frozen=True):
     next: str | None
 
 
+class UsagePart(Message, frozen=True):
+    """What is cached of one file, or below one directory; without a name: of all others that are not shown by name."""
+
+    name: str
+    files: int
+    size_bytes: int
+    unsent_bytes: int
+    is_directory: bool = False
+    parts: list[UsagePart] = []
+
+
+class CacheUsage(Message, frozen=True):
+    """What is cached at or below a directory, the largest parts first. It may be some seconds old."""
+
+    path: str
+    files: int
+    size_bytes: int
+    unsent_bytes: int
+    parts: list[UsagePart]
+
+
+class Sample(Message, frozen=True):
+    """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start."""
+
+    time: float
+    hits: int
+    misses: int
+    bytes_fetched: int
+    bytes_uploaded: int
+    requests: int
+    files_evicted: int
+    cached_bytes: int
+    free_bytes: int
+    fetching: int
+
+
 class Explanation(Message, frozen=True):
     """The reasons for an entry's state, as sentences in order."""
 

@@ -61,6 +61,7 @@ from holdfast.control.replies import (
 )
 from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.status import StatusReport
+from holdfast.control.surveys import SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
@@ -102,6 +103,7 @@ class ControlServer:
         workdirs: Workdirs,
         sweeps: SweepRoutes,
         restores: RestoreRoutes,
+        surveys: SurveyRoutes,
         holdings: HoldingsRoutes,
         daemon: Restartable,
         reload: Callable[[], Reloaded],
@@ -116,6 +118,7 @@ class ControlServer:
         self._actions = actions
         self._workdirs = workdirs
         self._sweeps = sweeps
+        self._surveys = surveys
         self._holdings = holdings
         self._restores = restores
         self._events = events
@@ -132,6 +135,7 @@ class ControlServer:
             everything, public = self._operations(), self._public_operations()
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._surveys.run)
                 for served, listener, terms in (
                     ([*routes(everything), *self._page], control, _ON_CONTROL),
                     ([*routes(public), *self._page, withheld], status, _ON_STATUS),
@@ -167,6 +171,7 @@ class ControlServer:
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._sweeps.operations,
+            **self._surveys.operations,
             **self._holdings.operations,
             **self._restores.operations,
             "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),

@@ -4,11 +4,14 @@ import { h, say } from "./dom.js";
 import { duration } from "./format.js";
 import { State } from "./state.js";
 import { overview } from "./views/overview.js";
-import { workdirs } from "./views/workdirs.js";
+import { cache } from "./views/cache.js";
+import { checkpoints } from "./views/checkpoints.js";
 import { events } from "./views/events.js";
+import { history } from "./views/history.js";
 import { unsent } from "./views/unsent.js";
+import { workdirs } from "./views/workdirs.js";
 
-const VIEWS = [overview, workdirs, events, unsent];
+const VIEWS = [overview, cache, history, checkpoints, workdirs, events, unsent];
 const THEMES = ["system", "light", "dark"];
 const place = (id) => document.getElementById(id);
 
@@ -17,9 +20,18 @@ const links = new Map();
 const state = new State(update);
 
 function wanted() {
-  const [name, ...rest] = location.hash.slice(1).split("/");
+  const [name, ...parts] = location.hash.slice(1).split("/");
+  const rest = parts.map(decoded).filter((part) => part !== "");
   const view = VIEWS.find((each) => each.name === name) ?? VIEWS[0];
-  return { view, rest: decodeURIComponent(rest.join("/")) };
+  return { view, rest };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function show() {
@@ -36,7 +48,15 @@ function show() {
     }
   }
   shown.went?.(rest);
-  if (state.status !== null) shown.update();
+  refreshView();
+}
+
+function refreshView() {
+  if (state.status === null || shown === null) return;
+  const isWithheld = state.isPublic && shown.view.isForGroup;
+  shown.root.hidden = isWithheld;
+  place("withheld").hidden = !isWithheld;
+  if (!isWithheld) shown.update();
 }
 
 function update() {
@@ -57,7 +77,7 @@ function update() {
     say(link.lastElementChild, badge);
     link.lastElementChild.hidden = badge === "";
   }
-  shown?.update();
+  refreshView();
 }
 
 function sentence(text) {

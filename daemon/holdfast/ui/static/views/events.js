@@ -22,6 +22,7 @@ export const events = {
     const number = state.events.filter((each) => tone(each.kind) === "bad").length;
     return number ? String(number) : "";
   },
+  isForGroup: true,
   open(state) {
     const filter = h("input", { type: "search", placeholder: "kind or text", "aria-label": "Filter", on: { input: () => update() } });
     const onlyBad = h("input", { type: "checkbox", on: { change: () => update() } });

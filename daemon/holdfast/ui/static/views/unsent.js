@@ -7,6 +7,7 @@ export const unsent = {
   name: "unsent",
   title: "Unsent",
   badge: (state) => (state.status.unsent_files ? count(state.status.unsent_files) : ""),
+  isForGroup: true,
   open(state) {
     const summary = h("p", { class: "lead" });
     const list = table("Files that no store has yet", [["path", "name"]], (path) => path, (path) => [path],
