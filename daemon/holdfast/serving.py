@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import trio
@@ -22,6 +22,8 @@ from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.history import History
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
+from holdfast.control.metrics import MetricsReport
+from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths
 from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.server import ControlServer
@@ -31,6 +33,7 @@ from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
@@ -38,7 +41,7 @@ from holdfast.holdings import Gathering, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
-from holdfast.telemetry import EventLog
+from holdfast.telemetry import EventLog, LoopLag
 from holdfast.ui.page import page_routes
 from holdfast.workdirs import UsageWalks, Workdirs
 
@@ -75,6 +78,7 @@ class Serving:
         self._is_leaving = False
         self._foreground: trio.Nursery | None = None
         self.wants_restart = False
+        self._lag = LoopLag()
 
     @property
     def mount_outlives(self) -> bool:
@@ -97,6 +101,14 @@ class Serving:
     def requests(self) -> dict[str, int]:
         """The number of FUSE requests of each kind."""
         return self._session.requests
+
+    def operation_times(self) -> Iterator[OperationTime]:
+        """Return how long requests took, by kind and zone."""
+        return self._session.observer.times.all()
+
+    def request_turns(self) -> dict[str, tuple[int, int]]:
+        """Return by kind of turn how many requests of users run, and how many wait."""
+        return {kind: (turns.running, turns.waiting) for kind, turns in self._session.turns._asdict().items()}
 
     def check_restart(self) -> None:
         """Raise ``NotRestartableError`` if the mount would end with this daemon."""
@@ -124,6 +136,7 @@ class Serving:
         publishing = self._publishing()
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
+            background.start_soon(self._lag.run)
             await background.start(self._base.fetcher.run)
             takeover = Takeover(self._base, self._files)
             if self._is_inherited:
@@ -189,6 +202,13 @@ class Serving:
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
         surveys = SurveyRoutes(CacheSurvey(self._parts.index.entries, paths, time.monotonic), History(report.sample))
+        observing = ObservingRoutes(
+            MetricsReport(base, files.unsent, workdirs, self, self._lag),
+            self._session.observer.feed,
+            report,
+            paths,
+            self._parts.config.control.group,
+        )
         return ControlServer(
             report,
             inspector,
@@ -198,6 +218,7 @@ class Serving:
             restores,
             surveys,
             holdings,
+            observing,
             self,
             self._reload.now,
             self._parts.events,

@@ -110,8 +110,9 @@ def test_requests_of_every_shape_get_an_answer_that_is_described(busy: Node, nam
             assert str(status) in operation["responses"], (route, query, content, status, answer)
             assert status < 500, (route, query, content, answer)
             assert b"its log has the details" not in answer, (route, query, content)
-            for line in answer.splitlines():
-                json.loads(line)
+            if status != 200 or "json" in next(iter(operation["responses"]["200"]["content"])):
+                for line in answer.splitlines():
+                    json.loads(line)
 
     try_all()
     assert get(path, "/v1/status")[0] == 200
@@ -136,7 +137,7 @@ def test_all_of_the_public_socket_is_described_and_nothing_else_is_served(busy: 
     public = busy.socket.with_name("status.sock")
     _, everything = get(busy.socket, "/v1/openapi.json")
     _, described = get(public, "/v1/openapi.json")
-    assert set(described["paths"]) == {"/v1/status", "/v1/workdirs"}
+    assert set(described["paths"]) == {"/v1/status", "/v1/workdirs", "/metrics"}
     for route, method, _ in operations(everything):
         if route not in described["paths"]:
             assert send(public, method, f"{route}?path={busy.checkpoints}", b"{}")[0] == 403, route

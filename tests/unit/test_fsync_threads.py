@@ -22,7 +22,7 @@ def replies() -> queue.Queue[tuple[int, int]]:
 
 @pytest.fixture
 def syncs(replies: queue.Queue[tuple[int, int]]) -> Syncs:
-    return Syncs(lambda request, number: replies.put((request, number)))
+    return Syncs(lambda request, number: replies.put((request, number)), lambda zone, took_ns: None)
 
 
 @pytest.mark.parametrize("data_only", [False, True])
@@ -30,13 +30,13 @@ def test_a_file_is_synced_and_the_request_answered(
     syncs: Syncs, replies: queue.Queue[tuple[int, int]], tmp_path: Path, *, data_only: bool
 ) -> None:
     with (tmp_path / "file").open("wb") as file:
-        assert syncs.begin(7, file.fileno(), data_only=data_only)
+        assert syncs.begin(7, file.fileno(), 0, data_only=data_only)
         assert replies.get(timeout=60) == (7, 0)
 
 
 def test_an_error_is_the_answer(syncs: Syncs, replies: queue.Queue[tuple[int, int]]) -> None:
     reader, writer = os.pipe()
-    assert syncs.begin(7, reader, data_only=False)
+    assert syncs.begin(7, reader, 0, data_only=False)
     assert replies.get(timeout=60) == (7, errno.EINVAL)  # what fsync(2) says of a pipe
     os.close(reader)
     os.close(writer)
@@ -49,16 +49,16 @@ def test_more_than_may_be_under_way_are_left_to_others(tmp_path: Path) -> None:
     def reply(request: int, number: int) -> None:
         answered.put(request)
 
-    syncs = Syncs(reply)
+    syncs = Syncs(reply, lambda zone, took_ns: None)
     taken = 0
     with pytest.MonkeyPatch.context() as patch, (tmp_path / "file").open("wb") as file:
         patch.setattr(os, "fsync", lambda fd: gate.wait(60))
-        while syncs.begin(taken, file.fileno(), data_only=False):
+        while syncs.begin(taken, file.fileno(), 0, data_only=False):
             taken += 1
             assert taken < 1000
         gate.set()
         assert {answered.get(timeout=60) for _ in range(taken)} == set(range(taken))
-        assert syncs.begin(taken, file.fileno(), data_only=False)
+        assert syncs.begin(taken, file.fileno(), 0, data_only=False)
         assert answered.get(timeout=60) == taken
 
 
@@ -72,6 +72,6 @@ def test_without_a_thread_nothing_is_taken_on_and_nothing_is_lost(
         with monkeypatch.context() as patch:
             patch.setattr(trio.lowlevel, "start_thread_soon", refuse)
             for _ in range(100):
-                assert not syncs.begin(7, file.fileno(), data_only=False)
-        assert syncs.begin(8, file.fileno(), data_only=False)
+                assert not syncs.begin(7, file.fileno(), 0, data_only=False)
+        assert syncs.begin(8, file.fileno(), 0, data_only=False)
         assert replies.get(timeout=60) == (8, 0)

@@ -27,6 +27,7 @@ from holdfast.control.messages import (
     FlushRequest,
     HoldingsReply,
     Message,
+    OperationsInfo,
     PathRequest,
     PlanInfo,
     Progress,
@@ -154,6 +155,23 @@ class ControlClient:
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
 
+    def metrics(self) -> str:
+        """Return the metrics, in Prometheus's text format (``docs/metrics.md``)."""
+        try:
+            reply = self._http.get("/metrics")
+        except httpx.TransportError as problem:
+            raise self._unreachable(problem) from None
+        return reply.text if reply.status_code == httpx.codes.OK else _decoded(reply.status_code, reply.content, str)
+
+    def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[OperationsInfo]:
+        """Yield the kernel's requests as they are answered, without end: a list at once, then at least one each second.
+
+        Only those about ``path`` or what is below it, if given, and that took so long. To watch costs the daemon
+        processor time for each request; it stops when the iterator is closed.
+        """
+        query = {"min_microseconds": str(min_microseconds), **({} if path is None else {"path": path})}
+        return self._lines("GET", "/v1/operations", OperationsInfo, params=query, headers={"accept": "application/x-ndjson"})
+
     def verify(self, path: str | None) -> Iterator[Progress]:
         """Verify at or below ``path``; yield progress."""
         return self._stream("/v1/verify", PathRequest(path=path), Progress)
@@ -249,8 +267,22 @@ class ControlClient:
     def _stream(self, route: str, body: Message, kind: type[_T]) -> Iterator[_T]:
         with _only_text():
             content = msgspec.json.encode(body)
+        return self._lines("POST", route, kind, content=content)
+
+    def _lines(
+        self,
+        method: str,
+        route: str,
+        kind: type[_T],
+        content: bytes | None = None,
+        params: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Iterator[_T]:
         try:
-            with self._http.stream("POST", route, content=content, timeout=None) as reply:
+            with (
+                _only_text(),
+                self._http.stream(method, route, content=content, params=params, headers=headers, timeout=None) as reply,
+            ):
                 if reply.status_code != httpx.codes.OK:
                     _decoded(reply.status_code, reply.read(), kind)
                 for line in reply.iter_lines():

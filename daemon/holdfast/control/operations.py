@@ -26,8 +26,9 @@ _WORDS = {"string": {"type": "string"}, "number": {"type": "integer", "minimum":
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One route. ``reply`` is the type of the answer; if it ``streams``, of each of its lines.
+    """One route.
 
+    ``reply`` is the type of the answer; if it ``streams``, of each of its lines. ``content`` is its media type, if not JSON.
     ``query`` has the parameters' types, ``string`` or ``number``; those in ``required`` must be given. ``body`` is the type
     of the request's message, ``bytes`` if that is no message; a route with a body changes something, so it takes POST.
     """
@@ -38,6 +39,7 @@ class Operation:
     required: tuple[str, ...] = ()
     body: Any = None
     streams: bool = False
+    content: str = ""
 
     @property
     def method(self) -> str:
@@ -70,10 +72,10 @@ def openapi(operations: Mapping[str, Operation]) -> dict[str, Any]:
 
 
 def _described(path: str, operation: Operation, reply: Any, body: Any) -> dict[str, Any]:
-    kind = "application/x-ndjson" if operation.streams else _JSON
+    kind = operation.content or ("application/x-ndjson" if operation.streams else _JSON)
     refusal = {_JSON: {"schema": {"$ref": _SCHEMA_PLACE.format(name=Failure.__name__)}}}
     found: dict[str, Any] = {
-        "operationId": path.removeprefix("/v1/").replace("/", "-"),
+        "operationId": path.removeprefix("/v1/").strip("/").replace("/", "-"),
         "parameters": [
             {"name": name, "in": "query", "required": name in operation.required, "schema": _WORDS[word]}
             for name, word in operation.query.items()

@@ -29,6 +29,8 @@ _HTTP_STATUS = {
     errno.EFBIG: 413,
 }  # others: 409
 LARGEST_PAGE = 1000
+STREAM = "application/x-ndjson"
+"""The media type of a stream of messages, one on each line."""
 _LARGEST_MESSAGE_BYTES = 65_536
 _LONGEST_NUMBER = 18  # digits: below 2**63
 M = TypeVar("M", bound=Message)
@@ -97,7 +99,7 @@ async def stream(progress: AsyncIterator[Message]) -> Response:
             problem = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
             yield json.dumps({"failure": msgspec.to_builtins(_failure_of(problem))}).encode() + b"\n"
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    return StreamingResponse(lines(), media_type=STREAM)
 
 
 async def no_such_route(request: Request, problem: Exception) -> Response:

@@ -46,6 +46,7 @@ from holdfast.control.messages import (
     Status,
     WorkdirInfo,
 )
+from holdfast.control.observing import ObservingRoutes
 from holdfast.control.operations import Operation, openapi, routes
 from holdfast.control.replies import (
     LARGEST_PAGE,
@@ -65,6 +66,7 @@ from holdfast.control.surveys import SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
+from holdfast.telemetry.metrics import CONTENT_TYPE
 from holdfast.workdirs import Workdirs
 
 _PAGE = {"after": "string", "limit": "number"}
@@ -105,6 +107,7 @@ class ControlServer:
         restores: RestoreRoutes,
         surveys: SurveyRoutes,
         holdings: HoldingsRoutes,
+        observing: ObservingRoutes,
         daemon: Restartable,
         reload: Callable[[], Reloaded],
         events: EventLog,
@@ -121,6 +124,7 @@ class ControlServer:
         self._surveys = surveys
         self._holdings = holdings
         self._restores = restores
+        self._observing = observing
         self._events = events
 
     async def run(
@@ -148,6 +152,7 @@ class ControlServer:
         operations = {
             "/v1/status": Operation(turns.in_turn(self._public_status), PublicStatus),
             "/v1/workdirs": Operation(turns.in_turn(self._own_workdirs), list[WorkdirInfo], _PAGE),
+            "/metrics": Operation(turns.in_turn(self._observing.public_page), str, content=CONTENT_TYPE),
         }
         return _with_description(operations)
 
@@ -170,6 +175,7 @@ class ControlServer:
             "/v1/drain": Operation(self._drain, Progress, body=DrainRequest, streams=True),
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
+            **self._observing.operations,
             **self._sweeps.operations,
             **self._surveys.operations,
             **self._holdings.operations,

@@ -130,7 +130,7 @@ class StatusReport:
             remotes={
                 name: msgspec.structs.replace(remote, problem=remote.problem and "control.sock tells why")
                 for name in self._parts.remotes
-                if self._may_search(caller, name)
+                if self.may_search(caller, name)
                 for remote in [self._remote(name)]
             },
             max_bytes=self._room.limits.max_bytes,
@@ -149,7 +149,8 @@ class StatusReport:
             pending_deletions=len(remote.deletions),
         )
 
-    def _may_search(self, caller: Caller, zone: str) -> bool:
+    def may_search(self, caller: Caller, zone: str) -> bool:
+        """Say whether the caller may look into a zone."""
         root = self._parts.store.tree.stat(zone.encode())
         return caller.may_search(root.st_uid, root.st_gid, root.st_mode)
 

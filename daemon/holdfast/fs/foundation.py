@@ -79,6 +79,7 @@ class Foundation:
             parts.session.records, store.orphanage.inodes, StatsInTree(store.tree), kernel.notifications.knows
         )
         descriptors = DescriptorCache(kernel.directories)
+        self.zone_numbers = {name: number for number, name in enumerate(parts.zones.top_names, 1)}
         self.nodes = NodeTable(
             os.fstat(store.tree.root_fd).st_ino,
             index.run,
@@ -86,6 +87,7 @@ class Foundation:
             reserved=self.unlinks.gone,
             earlier=self.recovery,
             left=lambda node: descriptors.forget(node.id),
+            zones=self.zone_numbers,
         )
         self.drain = Drain(parts.session.draining)
         self.quotas = Quotas()

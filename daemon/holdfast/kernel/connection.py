@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 import struct
+from array import array
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +65,8 @@ class Connection:
 
         Call it before the handler's first await. 0 without the C module.
         """
+        self.process = native.process
+        """Return the process id of that caller, in the daemon's namespace. As ``user``."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
@@ -164,12 +167,12 @@ class Connection:
 
     # --- passthrough -------------------------------------------------------------------------------------------------
 
-    def register(self, node: int, fd: int) -> int | None:
+    def register(self, node: int, fd: int, zone: int = 0) -> int | None:
         """Register the regular file ``node`` for passthrough; ``fd`` stays open until ``unregister``. Return the backing id.
 
         None when the kernel refuses: then the daemon serves the file. After a refusal that applies to all files, the kernel
         is not asked again. Takes about a microsecond. Until ``unregister``, the kernel's question with the first write
-        whether the file has capabilities is answered from ``fd`` in C, without Python.
+        whether the file has capabilities is answered from ``fd`` in C, without Python, and counted for ``zone``.
         """
         if self._refusal or self._forecast != probe.PASSTHROUGH or self._device < 0:
             return None
@@ -178,7 +181,7 @@ class Connection:
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
-        self._native.add_native_reply(node, fd, NativeReply.FILE, 0)
+        self._native.add_native_reply(node, fd, NativeReply.FILE, 0, zone)
         return backing_id
 
     def unregister(self, node: int, backing_id: int) -> None:
@@ -205,6 +208,21 @@ class Connection:
         without the C module ``function`` is never called.
         """
         self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
+        self._native.enable_native_replies(True)
+
+    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int]) -> None:
+        """Count how long the requests take that are answered directly, from being read to the reply.
+
+        ``rows`` has, for each opcode below ``OPCODE_LIMIT`` and each of so many zones, the counts of the buckets that end at
+        ``bounds`` (nanoseconds), of what is longer, and the sum in nanoseconds. ``zone`` is where the function of
+        ``answer_directly`` puts the number of the request's zone. Call this after ``attach``.
+        """
+        self._native.count_latencies(rows, zones, bounds, zone)
+
+    def show_all_requests(self, function: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
+        """``answer_directly``, and answer nothing without Python until ``answer_directly`` is called again."""
+        self.answer_directly(function, opcodes)
+        self._native.enable_native_replies(False)
 
     def serve(self, events: int, handed_over: int, seconds: float) -> bool:
         """Answer requests while the event loop would sleep: for ``seconds``, or until ``events`` (epoll) is readable.
@@ -219,15 +237,15 @@ class Connection:
         """Make ``serve``, further up the stack, return after the current request."""
         self._native.interrupt()
 
-    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
+    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int = 0, *, whole: bool) -> None:
         """Answer GETATTR of a directory and, with ``whole``, LOOKUP of names not in it, from ``fd`` in C, without Python.
 
-        Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. ``whole``: a
-        name that is not in the backing directory does not exist, and nobody else changes the directory.
+        Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. They are
+        counted for ``zone``. ``whole``: a name that is not in the backing directory does not exist, and nobody else changes
+        the directory.
         """
-        self._native.add_native_reply(
-            node, fd, NativeReply.WHOLE_DIRECTORY if whole else NativeReply.DIRECTORY, round(seconds * 1e9)
-        )
+        kind = NativeReply.WHOLE_DIRECTORY if whole else NativeReply.DIRECTORY
+        self._native.add_native_reply(node, fd, kind, round(seconds * 1e9), zone)
 
     def stop_serving_directory(self, node: int) -> None:
         """Stop answering for the directory. Does nothing for one that is not served."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
+from array import array
 from collections.abc import Callable
 from typing import Protocol
 
@@ -51,6 +52,15 @@ class NativeModule(Protocol):
     def user(self) -> int:
         """Return the user id of the caller of that request."""
 
+    def process(self) -> int:
+        """Return the process id of the caller of that request."""
+
+    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
+        """Count how long requests take in these arrays."""
+
+    def enable_native_replies(self, enabled: bool, /) -> None:
+        """Say whether to answer requests from descriptors."""
+
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
 
@@ -66,7 +76,7 @@ class NativeModule(Protocol):
     def interrupt(self) -> None:
         """Make ``serve`` return after the current request."""
 
-    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
         """Answer some requests for a file or directory from its descriptor."""
 
     def remove_native_reply(self, node: int, /) -> None:
@@ -104,6 +114,16 @@ class NoNativeModule:
         """Return 0: the caller is unknown, and counts as root."""
         return 0
 
+    def process(self) -> int:
+        """Return 0: the caller is unknown."""
+        return 0
+
+    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
+        """Do nothing."""
+
+    def enable_native_replies(self, enabled: bool, /) -> None:
+        """Do nothing."""
+
     def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Do nothing."""
 
@@ -121,7 +141,7 @@ class NoNativeModule:
     def interrupt(self) -> None:
         """Do nothing."""
 
-    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, /) -> None:
+    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
         """Do nothing."""
 
     def remove_native_reply(self, node: int, /) -> None:

@@ -87,5 +87,8 @@ class Opcode(enum.IntEnum):
     STATX = 52
 
 
+OPCODE_LIMIT = 64
+"""Above all opcodes (native/wire.h)."""
+
 RESENT = 1 << 63
 """FUSE_UNIQUE_RESEND: set in the unique number of a request that the kernel sends again."""

@@ -12,7 +12,7 @@ import logging
 import os
 import stat as stat_module
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -60,14 +60,20 @@ class Quarantine:
 
     def files(self) -> list[QuarantinedFile]:
         """Return the files in quarantine, oldest first."""
-        found = []
+        found = [QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)) for name, stat in self._names()]
+        return sorted(found, key=lambda file: file.since)
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of the files in bytes."""
+        return [stat.st_size for _, stat in self._names()]
+
+    def _names(self) -> Iterator[tuple[str, os.stat_result]]:
         for name in os.listdir(self.directory_fd):
             if not name.endswith(_REASON):
                 with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                     stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
                     if not stat_module.S_ISDIR(stat.st_mode):  # somebody has put it here
-                        found.append(QuarantinedFile(name, stat.st_size, _since(name, stat), self._reason(name)))
-        return sorted(found, key=lambda file: file.since)
+                        yield name, stat
 
     def expire(self, before: float) -> int:
         """Delete the files that arrived before ``before`` (seconds since the epoch); return how many.

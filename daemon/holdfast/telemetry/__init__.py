@@ -2,8 +2,27 @@
 
 from holdfast.telemetry.counters import Counters
 from holdfast.telemetry.events import Event, EventLog
+from holdfast.telemetry.latencies import Histogram, Latencies
 from holdfast.telemetry.log_format import LineFormatter
+from holdfast.telemetry.loop_lag import LoopLag
+from holdfast.telemetry.metrics import MetricsPage
+from holdfast.telemetry.operation_feed import OBSERVED, Notes, Observed, OperationFeed
 from holdfast.telemetry.private_files import PrivateLogFile
 from holdfast.telemetry.rare_events import RareEvents
 
-__all__ = ["Counters", "Event", "EventLog", "LineFormatter", "PrivateLogFile", "RareEvents"]
+__all__ = [
+    "OBSERVED",
+    "Counters",
+    "Event",
+    "EventLog",
+    "Histogram",
+    "Latencies",
+    "LineFormatter",
+    "LoopLag",
+    "MetricsPage",
+    "Notes",
+    "Observed",
+    "OperationFeed",
+    "PrivateLogFile",
+    "RareEvents",
+]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -52,6 +52,8 @@ class EventLog:
         self._file = file
         self._max_bytes = max_bytes
         self._guard = FloodGuard()
+        self.counts: Counter[str] = Counter()
+        """By kind: how often it happened, also where an event only counts."""
         if file is not None:
             for each in (file, self._former):
                 withdraw(each)
@@ -63,6 +65,7 @@ class EventLog:
         file name that are not UTF-8 are escaped.
         """
         now = self._clock()
+        self.counts[kind] += 1
         if fields.get("uid") == _ROOT or self._guard.admits(kind, _subject(fields), now):
             self._record(kind, now, fields)
 

@@ -34,6 +34,11 @@ class FairSlots:
         self._waiting: OrderedDict[int, deque[trio.Event]] = OrderedDict()
         """By user, the one whose turn is next first; nobody waits while a slot is free."""
 
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for a slot."""
+        return len(self._background) + sum(map(len, self._waiting.values()))
+
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a slot. Cancelled, the task has none."""
         if self._free > (self._kept_free if IN_BACKGROUND.get() else 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +13,10 @@ import trio
 
 from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
-from holdfast.telemetry import Counters, EventLog
+from holdfast.telemetry import OBSERVED, Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.pace import Pace
+from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
 
 _P = ParamSpec("_P")
@@ -53,12 +55,18 @@ class RemoteAccess:
         self.downloads = Pace()
         """In bytes. Who downloads takes them; a request does not know how many there will be."""
         self.requests = Pace()
+        self.request_times = RequestTimes()
         self._transfers = FairSlots(parallel)
         self._questions = FairSlots(parallel)
         self._events = events
         self._counters = counters
         self._clock = clock
         self._random = random.Random()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a slot."""
+        return self._transfers.waiting + self._questions.waiting
 
     def limit(self, upload_bytes_per_second: int, download_bytes_per_second: int, requests_per_second: float) -> None:
         """Use the store no faster than this from now on; 0: no limit."""
@@ -149,9 +157,7 @@ class RemoteAccess:
         await self.requests.take(1)
         self._counters.requests[kind] += 1
         try:
-            result = await trio.to_thread.run_sync(
-                partial(function, *args, **kwargs), limiter=cast(trio.CapacityLimiter, slots), abandon_on_cancel=True
-            )
+            result = await self._timed(kind, slots, partial(function, *args, **kwargs))
         except (RemoteUnavailableError, RemoteRefusedError) as problem:
             self._note(False, str(problem))
             raise
@@ -160,6 +166,25 @@ class RemoteAccess:
             raise
         self._note(True)
         return result
+
+    async def _timed(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
+        began_ns, problem = 0, None
+
+        def call() -> _T:
+            nonlocal began_ns
+            began_ns = time.perf_counter_ns()  # by now it has a thread
+            return function()
+
+        try:
+            return await trio.to_thread.run_sync(call, limiter=cast(trio.CapacityLimiter, slots), abandon_on_cancel=True)
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            seconds = self.request_times.ended(kind, began_ns, problem)
+            if (notes := OBSERVED.get()) is not None:
+                notes.store_requests += 1
+                notes.store_seconds += seconds
 
     def _note(self, up: bool, problem: str = "") -> None:
         if up == self.health.up:

@@ -24,7 +24,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.telemetry import Counters
+from holdfast.telemetry import OBSERVED, Counters
 from holdfast.transfer import Fetcher, KnownObject, PartialFetch
 
 TRIES = 3
@@ -80,6 +80,8 @@ class CacheMiss:
         except NoSuchEntryError:
             raise _no_copy(node, was_corrupt) from None
         self._counters.misses += 1
+        if (notes := OBSERVED.get()) is not None:
+            notes.is_miss, notes.fetched_bytes = True, arrival.known.size_bytes
         return True
 
     async def fetch_whole(self, node: Node, *, was_corrupt: bool) -> None:

@@ -23,8 +23,11 @@ _LONG_BYTES = 32 * 1024
 class BackingFiles(Protocol):
     """The kernel's table of files for passthrough (``holdfast.kernel.Connection``)."""
 
-    def register(self, node: int, fd: int) -> int | None:
-        """Return an id for the file ``node``, open at ``fd`` until ``unregister``; None if the daemon must serve it."""
+    def register(self, node: int, fd: int, zone: int) -> int | None:
+        """Return an id for the file ``node``, open at ``fd`` until ``unregister``; None if the daemon must serve it.
+
+        Requests about it that need no Python are counted for ``zone``.
+        """
 
     def unregister(self, node: int, backing_id: int) -> None:
         """Forget an id."""
@@ -47,7 +50,7 @@ class Passthrough:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
             if opened.writable and whole and (writable or not self._is_polled(opened)):
-                backing_id = self._backing_files.register(opened.node.id, opened.fd)
+                backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
         if writable and opened.backing_id is not None:
             self._writes.expect(opened)

@@ -1,9 +1,10 @@
-"""Replies for errors, in one place: an errno, counted, and logged once if it is unusual."""
+"""What all requests of pyfuse3's have in common: an errno for each error, logged if it is unusual; how long they take."""
 
 from __future__ import annotations
 
 import errno
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -11,6 +12,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import pyfuse3
 
 from holdfast.errors import HoldfastError, LimitReachedError
+from holdfast.fs.fuse.request_observer import RequestObserver
+from holdfast.kernel import Opcode
 from holdfast.telemetry import Counters
 
 _log = logging.getLogger("holdfast.fs")
@@ -20,31 +23,47 @@ _T = TypeVar("_T")
 _NEWS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
-class HasCounters(Protocol):
-    """The attribute that an object with replying methods must have."""
+class Replying(Protocol):
+    """The attributes that an object with replying methods must have."""
 
     counters: Counters
+    observer: RequestObserver
 
 
-_S = TypeVar("_S", bound=HasCounters)
+_S = TypeVar("_S", bound=Replying)
 
 
 def replies(
     method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]:
-    """Decorate a request method so that every exception becomes an errno.
+    """Decorate a request method, named after its opcode, so that every exception becomes an errno, and observe it.
 
     ``HoldfastError`` and ``OSError`` carry theirs. Anything else is a bug of Holdfast: EIO, and a traceback in the log.
     """
+    operation = method.__name__.lstrip("_")
+    opcode = Opcode[operation.upper()]
 
     @wraps(method)
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        began, observer = time.perf_counter_ns(), self.observer
+        zone, watch = observer.zone_of(args[0]), observer.watch(operation, args)
+        number, result = 0, None
+        if watch is not None:
+            watch.note()
         try:
-            return await method(self, *args, **kwargs)
-        except pyfuse3.FUSEError:
+            result = await method(self, *args, **kwargs)
+        except pyfuse3.FUSEError as refusal:
+            number = refusal.errno
             raise
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            raise pyfuse3.FUSEError(errno_of(problem, method.__name__, self.counters)) from None
+            number = errno_of(problem, operation, self.counters)
+            raise pyfuse3.FUSEError(number) from None
+        finally:
+            duration_ns = time.perf_counter_ns() - began
+            observer.times.observe(opcode, zone, duration_ns)
+            if watch is not None:
+                watch.end(duration_ns, number, result)
+        return result
 
     return replying
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -24,6 +25,7 @@ from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
+from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.namespace.lookup import Found
@@ -44,7 +46,9 @@ _Method = Callable[[int, bytes, Caller], Answer]
 class ImmediateReplies:
     """Answers requests by opcode. ``answer`` is the function for ``Connection.answer_directly``."""
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns) -> None:
+    def __init__(
+        self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns, observer: RequestObserver
+    ) -> None:
         self._files = files
         self._nodes = base.nodes
         self._directories = base.directories
@@ -52,8 +56,11 @@ class ImmediateReplies:
         self._counters = base.parts.counters
         self._request = 0
         self._caller = NOBODY
-        self._syncs = Syncs(connection.reply)
-        self._listings = ReaddirReplies(base, files, connection, turns.names)
+        self._known = base.nodes.known
+        self._zone = observer.times.zone
+        self._times = observer.times
+        self._syncs = Syncs(connection.reply, partial(observer.times.hand_over, Opcode.FSYNC))
+        self._listings = ReaddirReplies(base, files, connection, turns.names, observer)
         self._methods: dict[int, _Method] = {
             Opcode.LOOKUP: self._lookup,
             Opcode.FORGET: self._forget,
@@ -89,6 +96,8 @@ class ImmediateReplies:
         self._request = unique
         if self._caller != (uid, gid, pid):  # mostly it is the same as before
             self._caller = Caller(uid, gid, pid)
+        node = self._known(node_id)
+        self._zone[0] = node.zone if node is not None else 0
         try:
             return method(node_id, body, self._caller)
         except trio.WouldBlock:
@@ -199,7 +208,9 @@ class ImmediateReplies:
         opened = self._files.files.of_handle(node_of(handle))
         if opened.arrival is not None or self._files.committer.sends(opened):
             return None
-        return self._syncs.begin(self._request, opened.fd, data_only=bool(flags & _DATA_ONLY)) or None
+        self._times.take_over()  # of earlier ones
+        zone = opened.node.zone
+        return self._syncs.begin(self._request, opened.fd, zone, data_only=bool(flags & _DATA_ONLY)) or None
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         opened = self._files.files.of_handle(node_of(wire_format.NODE.unpack_from(body)[0]))

@@ -14,6 +14,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
@@ -34,7 +35,9 @@ class Operations(pyfuse3.Operations):
     enable_writeback_cache = False
     enable_acl = False
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns) -> None:
+    def __init__(
+        self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns, observer: RequestObserver
+    ) -> None:
         super().__init__()
         self._connection = connection
         self._files = files
@@ -43,6 +46,7 @@ class Operations(pyfuse3.Operations):
         self._invalidation = base.invalidation
         self._turns = turns
         self.counters: Counters = base.parts.counters
+        self.observer = observer
 
     # --- names -------------------------------------------------------------------------------------------------------
 
@@ -184,16 +188,23 @@ class Operations(pyfuse3.Operations):
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         return self._files.xattrs.names(self._node(inode), _caller(ctx))
 
-    @replies
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         asked = Fallocation.of(name, value)
         if asked is not None:
-            async with self._turns.data.of(ctx.uid):
-                await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
+            await self._fallocate(inode, asked, ctx)
         else:
-            node, attempt = self._node(inode), self._attempt()
-            self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
-            await self._files.xattrs.set(node, name, value, attempt)
+            await self._setxattr(inode, name, value, ctx)
+
+    @replies
+    async def _fallocate(self, inode: int, asked: Fallocation, ctx: RequestContext) -> None:
+        async with self._turns.data.of(ctx.uid):
+            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
+
+    @replies
+    async def _setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        node, attempt = self._node(inode), self._attempt()
+        self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
+        await self._files.xattrs.set(node, name, value, attempt)
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:

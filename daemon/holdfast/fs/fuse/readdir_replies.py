@@ -14,11 +14,12 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
+from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
-from holdfast.kernel import Connection, OpenFlag
+from holdfast.kernel import Connection, Opcode, OpenFlag
 
 _DOTS = (b".", b"..")
 _NO_ATTRIBUTES = wire_format.no_entry(0)
@@ -28,7 +29,14 @@ _Entries = Callable[[Node, int, int], bytes]
 class ReaddirReplies:
     """Directory entries in the wire format."""
 
-    def __init__(self, base: Foundation, files: FileSystem, connection: Connection, turns: RequestTurns) -> None:
+    def __init__(
+        self,
+        base: Foundation,
+        files: FileSystem,
+        connection: Connection,
+        turns: RequestTurns,
+        observer: RequestObserver,
+    ) -> None:
         self._listings = files.listings
         self._background = files.background
         self._directories = base.directories
@@ -37,6 +45,7 @@ class ReaddirReplies:
         self._counters = base.parts.counters
         self._connection = connection
         self._turns = turns
+        self._observer = observer
 
     def open(self, node: Node) -> bytes:
         """Answer OPENDIR."""
@@ -47,13 +56,15 @@ class ReaddirReplies:
     def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIR for the user ``uid``. Returns True if the reply comes later."""
         body = self._backing_entries(node, offset, size_bytes)
-        return self._later(request, uid, node, offset, size_bytes, self._entries) if body is None else body
+        if body is None:
+            return self._later(Opcode.READDIR, request, uid, node, offset, size_bytes, self._entries)
+        return body
 
     def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
-            return self._later(request, uid, node, offset, size_bytes, self._entries_with_attributes)
+            return self._later(Opcode.READDIRPLUS, request, uid, node, offset, size_bytes, self._entries_with_attributes)
         return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
@@ -101,11 +112,16 @@ class ReaddirReplies:
 
     # --- listings that the file system builds -----------------------------------------------------------------------------
 
-    def _later(self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bool:
-        self._background.start_soon(self._reply, request, uid, node, offset, size_bytes, entries)
+    def _later(
+        self, opcode: Opcode, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries
+    ) -> bool:
+        end = self._observer.begin(opcode, node)
+        self._background.start_soon(self._reply, request, uid, node, offset, size_bytes, entries, end)
         return True
 
-    async def _reply(self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> None:
+    async def _reply(
+        self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries, end: Callable[[int], None]
+    ) -> None:
         try:
             async with self._turns.of(uid):
                 await self._listings.prepare(node, offset)
@@ -113,6 +129,7 @@ class ReaddirReplies:
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             body, number = b"", errno_of(problem, "readdir", self._counters)
         self._connection.reply(request, number, body)
+        end(number)
 
     def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_dirent`` as fit."""

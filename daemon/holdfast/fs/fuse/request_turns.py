@@ -45,6 +45,16 @@ class RequestTurns:
         """Return a context for one request of a user. Raises ``OSError`` (EAGAIN) on entry if 1,024 wait already."""
         return _ROOTS_TURN if uid == 0 else _Turn(self, uid)
 
+    @property
+    def running(self) -> int:
+        """How many requests have a turn; root's need none."""
+        return sum(user.running for user in self._users.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for one."""
+        return sum(len(user.waiting) for user in self._users.values())
+
     async def enter(self, uid: int) -> None:
         """Wait for a turn. Does not wait at all if there is one."""
         user = self._users.get(uid)

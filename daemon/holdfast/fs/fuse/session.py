@@ -18,6 +18,7 @@ from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.operations import Operations
+from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
@@ -44,11 +45,20 @@ class _WithdrawnRequests(logging.Filter):
 class Session:
     """One mount, made by ``mounted``. A process can have only one, because pyfuse3 keeps libfuse's state in globals."""
 
-    def __init__(self, mountpoint: str, kernel: KernelNotifier, inherited: mountpoints.Mount | None) -> None:
+    def __init__(
+        self,
+        mountpoint: str,
+        kernel: KernelNotifier,
+        inherited: mountpoints.Mount | None,
+        observer: RequestObserver,
+        turns: Turns,
+    ) -> None:
         self.mountpoint = mountpoint
         self._kernel = kernel
         self._connection = kernel.connection
         self._inherited = inherited
+        self.observer = observer
+        self.turns = turns
 
     @classmethod
     def mounted(
@@ -70,11 +80,12 @@ class Session:
         """
         inherited = None if device is None else mountpoints.mounted_on(mountpoint)
         _check_device()
-        session = cls(mountpoint, kernel, inherited)
         turns = Turns.of_each(base.parts.config.limits.requests_per_user, base.rare_events)
-        session._mount(Operations(base, files, kernel.connection, turns), allow_other, keep, device)
+        observer = RequestObserver(base.nodes, base.policy, kernel.connection, base.zone_numbers)
+        session = cls(mountpoint, kernel, inherited, observer, turns)
+        session._mount(Operations(base, files, kernel.connection, turns, observer), allow_other, keep, device)
         try:
-            session._connect(base, files, turns)
+            session._connect(base, files)
         except BaseException:
             session._end(unmount=device is None)
             raise
@@ -97,11 +108,11 @@ class Session:
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
 
-    def _connect(self, base: Foundation, files: FileSystem, turns: Turns) -> None:
+    def _connect(self, base: Foundation, files: FileSystem) -> None:
         """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
         self._connection.attach()
-        answers = ImmediateReplies(base, files, self._connection, turns)
-        self._connection.answer_directly(answers.answer, answers.opcodes)
+        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer)
+        self.observer.answer_directly(answers.answer, answers.opcodes)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         self._kernel.connect(self.device)
 

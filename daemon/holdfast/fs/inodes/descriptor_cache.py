@@ -18,10 +18,11 @@ _PART_OF_ALL = 8
 class DirectoryReplies(Protocol):
     """Answers requests about directories from their descriptors (``kernel.Connection``)."""
 
-    def serve_directory_from(self, node: int, fd: int, seconds: float, *, whole: bool) -> None:
+    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int, *, whole: bool) -> None:
         """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving_directory``.
 
-        The kernel may keep the answers for ``seconds``. With ``whole``, a name that is not in the directory does not exist.
+        The kernel may keep the answers for ``seconds``; they are counted for ``zone``. With
+        ``whole``, a name that is not in the directory does not exist.
         """
 
     def stop_serving_directory(self, node: int) -> None:
@@ -51,9 +52,9 @@ class DescriptorCache:
             oldest_id, oldest = self._descriptors.popitem(last=False)
             self._close(oldest_id, oldest)
 
-    def serve(self, node_id: int, fd: int, seconds: float, *, whole: bool) -> None:
+    def serve(self, node_id: int, fd: int, seconds: float, zone: int, *, whole: bool) -> None:
         """Let requests about the directory be answered from ``fd`` (``DirectoryReplies``) until it is closed."""
-        self._replies.serve_directory_from(node_id, fd, seconds, whole=whole)
+        self._replies.serve_directory_from(node_id, fd, seconds, zone, whole=whole)
 
     def forget(self, node_id: int) -> None:
         """Close the descriptor of a directory, if it is open."""

@@ -122,7 +122,7 @@ class Directories:
         for below in reversed(left):
             fd = self._tree.open_child(fd, below.name)
             self._descriptors.keep(below.id, fd)
-            self._descriptors.serve(below.id, fd, self.seconds(below), whole=self.is_ours(below))
+            self._descriptors.serve(below.id, fd, self.seconds(below), below.zone, whole=self.is_ours(below))
         return fd
 
     def writable_descriptor(self, node: Node) -> int:

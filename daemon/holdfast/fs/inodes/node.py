@@ -27,6 +27,7 @@ class Node:
         "opened",
         "parent",
         "place",
+        "zone",
     )
 
     def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: int, is_directory: bool) -> None:
@@ -40,6 +41,8 @@ class Node:
         self.lookups = 0
         self.opened: OpenFile | None = None
         self.place: tuple[int, ZonePath] | None = None
+        self.zone: int = 0 if parent is None else parent.zone
+        """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
         self.cache_is_stale = False
         """The kernel may still cache pages of an earlier file of this node; the next open must drop them."""
 

@@ -22,8 +22,9 @@ from __future__ import annotations
 import itertools
 import logging
 import stat as stat_module
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Protocol
 
 from holdfast.digest import position_of
@@ -97,7 +98,8 @@ class NodeTable:
     """All nodes that the kernel knows. ``left`` is called with each node that leaves the table.
 
     Ids that are not in the table are looked up in ``earlier``. New nodes never get an id in ``reserved``. ``run`` numbers
-    the daemons of a mount, so that no two of them generate the same id.
+    the daemons of a mount, so that no two of them generate the same id. ``zones`` has the number of each directory in the
+    root, by which nodes are counted.
     """
 
     def __init__(
@@ -109,10 +111,14 @@ class NodeTable:
         reserved: Reserved | None = None,
         earlier: EarlierNodes | None = None,
         left: Callable[[Node], None] = _nobody_cares,
+        zones: Mapping[bytes, int] = MappingProxyType({}),
     ) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
+        self.known = self._nodes.get
+        """Return the node with this id if it is in the table. The dictionary's own method: it is called for each request."""
+        self._zones = zones
         self.moved = {root_inode: ROOT_ID}
         """By inode number of the backing file: the id of each node whose id is another number."""
         self._by_path: dict[bytes, Node] = {}
@@ -147,10 +153,6 @@ class NodeTable:
             raise StaleNodeError(f"there is no node {node_id}")
         node.lookups = node.lookups or 1
         return node
-
-    def known(self, node_id: int) -> Node | None:
-        """Return the node with this id if it is in the table."""
-        return self._nodes.get(node_id)
 
     def of_backing(self, inode: int) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
@@ -196,6 +198,8 @@ class NodeTable:
             is_free = inode not in self._nodes and inode not in self._reserved
             node_id = inode if is_free else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
+            if parent is self.root:
+                node.zone = self._zones.get(name, 0)
             parent.children += 1
             if node_id != inode:
                 self.moved[inode] = node.id
@@ -213,6 +217,8 @@ class NodeTable:
             if node_id in self._nodes:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
+            if parent is self.root:
+                node.zone = self._zones.get(name, 0)
             parent.children += 1
             self._keeper.keep(node)
         return node
@@ -221,6 +227,8 @@ class NodeTable:
         """Return a new node with an id from an earlier daemon. It counts one kernel reference; there may be more."""
         parent, name = names[0] if names else (None, b"")
         node = self._nodes[node_id] = Node(node_id, parent, name, backing, is_directory)
+        if parent is self.root:
+            node.zone = self._zones.get(name, 0)
         node.more_names = names[1:] or None
         node.lookups = 1
         for directory, _ in names:
@@ -267,7 +275,7 @@ class NodeTable:
             return
         parent.children += 1
         if node.parent is None:
-            node.parent, node.name = parent, name
+            node.parent, node.name, node.zone = parent, name, parent.zone
         elif node.more_names is None:
             node.more_names = [(parent, name)]
         else:
@@ -279,6 +287,7 @@ class NodeTable:
         if node.parent is parent and node.name == name:
             if others:
                 node.parent, node.name = others.pop()
+                node.zone = node.parent.zone
             else:
                 node.parent = None
         elif others and (parent, name) in others:

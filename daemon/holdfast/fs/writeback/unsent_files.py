@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import NamedTuple
+
 import trio
 
 from holdfast.errors import HoldfastError
@@ -19,6 +22,14 @@ _CUT_OFF = (
     "it was cut off while it was written, so nobody knows whether it is whole: write it anew, or send it as it is by "
     "opening and closing it (: >>FILE), or remove it"
 )
+
+
+class Unsent(NamedTuple):
+    """How many files no store has, their bytes, and when the oldest was last changed: nanoseconds since the epoch."""
+
+    files: int
+    size_bytes: int
+    oldest_ns: int | None
 
 
 class UnsentFiles:
@@ -41,6 +52,18 @@ class UnsentFiles:
         """
         found = (entry.path for _, entry in self._entries.scan(UNSENT) if _is_unsent(entry))
         return [path for path in found if _is_below(path, wanted) and self._is_to_be_sent(path)]
+
+    def totals(self) -> Unsent:
+        """Return how much is unsent. Reads the whole index, so call it in a thread."""
+        files, size_bytes = 0, 0
+        oldest_ns: int | None = None
+        for _, entry in self._entries.scan(UNSENT):
+            if _is_unsent(entry) and self._is_to_be_sent(entry.path):
+                with suppress(OSError):  # it was sent or removed meanwhile
+                    stat = self._tree.stat(entry.path)  # the entry is as old as the first change
+                    files, size_bytes = files + 1, size_bytes + stat.st_size
+                    oldest_ns = min(oldest_ns or stat.st_ctime_ns, stat.st_ctime_ns)
+        return Unsent(files, size_bytes, oldest_ns)
 
     async def send(self, path: bytes, deadline: float, *, waits_for_writers: bool) -> str | None:
         """Return once the store has the file at ``path``, or its name is gone; else return why not.

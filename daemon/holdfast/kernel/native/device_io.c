@@ -8,6 +8,7 @@
 #include "python_replies.h"
 #include "handshake.h"
 #include "event_loop_wait.h"
+#include "latency_counts.h"
 #include "native_replies.h"
 #include "privileges.h"
 #include "reply_edits.h"
@@ -17,8 +18,10 @@ atomic_uint_least64_t device_io_requests[OPCODE_LIMIT];
 atomic_uint_least64_t device_io_replies;
 atomic_uint_least64_t device_io_notifications;
 static uint64_t current;
+static uint32_t current_opcode;
 static bool current_drops;
 static uint32_t current_user;
+static uint32_t current_process;
 
 static void count(atomic_uint_least64_t *counter)
 {
@@ -65,6 +68,8 @@ static ssize_t noted_request(int fd, void *buffer, size_t size)
 	current = header.unique;
 	current_drops = privileges_dropped_by(buffer, (size_t)got);
 	current_user = header.uid;
+	current_process = header.pid;
+	current_opcode = header.opcode;
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
 	return got;
@@ -80,9 +85,10 @@ ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
+		int64_t read = latency_counts_now();
 		if (!native_replies_answer(fd, buffer, (size_t)got) && !python_replies_answer(&turn, fd, buffer, (size_t)got))
 			return fallocate_requests_apply(buffer, got, size);
-		if (!python_replies_go_on(&turn)) {
+		if (!python_replies_go_on(&turn, current_opcode, read)) {
 			errno = EINTR;
 			return -1;
 		}
@@ -150,6 +156,11 @@ uint32_t device_io_current_user(void)
 	return current_user;
 }
 
+uint32_t device_io_current_process(void)
+{
+	return current_process;
+}
+
 void device_io_reset(void)
 {
 	for (int i = 0; i < OPCODE_LIMIT; i++)
@@ -158,5 +169,5 @@ void device_io_reset(void)
 	atomic_store_explicit(&device_io_notifications, 0, memory_order_relaxed);
 	current = 0;
 	current_drops = false;
-	current_user = 0;
+	current_user = current_process = current_opcode = 0;
 }

@@ -35,8 +35,9 @@ uint64_t device_io_current(void);
 /* Whether that request removes set-id bits and capabilities. */
 bool device_io_current_drops(void);
 
-/* The user id of its caller. */
+/* The user id of its caller, and its process id in the daemon's namespace. */
 uint32_t device_io_current_user(void);
+uint32_t device_io_current_process(void);
 
 void device_io_reset(void);
 

@@ -10,9 +10,21 @@
 #include "handshake.h"
 #include "event_loop_wait.h"
 #include "device_io.h"
+#include "latency_counts.h"
 #include "native_replies.h"
 #include "mounting.h"
 #include "reply_edits.h"
+
+/* What latency_counts.c counts in, kept while it does. */
+static Py_buffer counted_rows, counted_bounds, counted_zone;
+
+static void release_counted(void)
+{
+	latency_counts_reset();
+	PyBuffer_Release(&counted_rows);
+	PyBuffer_Release(&counted_bounds);
+	PyBuffer_Release(&counted_zone);
+}
 
 static PyObject *configure(PyObject *self, PyObject *args)
 {
@@ -26,6 +38,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	python_replies_reset();
 	native_replies_reset();
 	event_loop_wait_reset();
+	release_counted();
 	reply_edits_reset();
 	device_io_reset();
 	mounting_reset();
@@ -89,6 +102,41 @@ static PyObject *user(PyObject *self, PyObject *args)
 	return PyLong_FromUnsignedLong(device_io_current_user());
 }
 
+static PyObject *process(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	return PyLong_FromUnsignedLong(device_io_current_process());
+}
+
+static PyObject *count_latencies(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned int zones;
+	release_counted();
+	if (!PyArg_ParseTuple(args, "w*Iy*w*", &counted_rows, &zones, &counted_bounds, &counted_zone))
+		return NULL;
+	size_t bounds = (size_t)counted_bounds.len / sizeof(uint64_t);
+	if ((size_t)counted_rows.len != OPCODE_LIMIT * zones * (bounds + 2) * sizeof(uint64_t) ||
+	    (size_t)counted_zone.len != sizeof(uint32_t)) {
+		release_counted();
+		PyErr_SetString(PyExc_ValueError, "the arrays have other sizes");
+		return NULL;
+	}
+	latency_counts_use(counted_rows.buf, zones, counted_bounds.buf, bounds, counted_zone.buf);
+	Py_RETURN_NONE;
+}
+
+static PyObject *enable_native_replies(PyObject *self, PyObject *args)
+{
+	(void)self;
+	int enabled;
+	if (!PyArg_ParseTuple(args, "p", &enabled))
+		return NULL;
+	native_replies_enable(enabled);
+	Py_RETURN_NONE;
+}
+
 static PyObject *answer(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -149,13 +197,14 @@ static PyObject *add_native_reply(PyObject *self, PyObject *args)
 	(void)self;
 	unsigned long long node, nanoseconds;
 	int fd, kind;
-	if (!PyArg_ParseTuple(args, "KiiK", &node, &fd, &kind, &nanoseconds))
+	unsigned int zone;
+	if (!PyArg_ParseTuple(args, "KiiKI", &node, &fd, &kind, &nanoseconds, &zone))
 		return NULL;
 	if (kind < 0 || kind >= NATIVE_REPLY_KINDS) {
 		PyErr_SetString(PyExc_ValueError, "there is no such kind");
 		return NULL;
 	}
-	if (!native_replies_add(node, fd, (enum native_reply_kind)kind, nanoseconds))
+	if (!native_replies_add(node, fd, (enum native_reply_kind)kind, nanoseconds, zone))
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
 }
@@ -206,6 +255,9 @@ static PyMethodDef methods[] = {
 	{"request", request, METH_NOARGS, PyDoc_STR("Return the unique number of the request read last.")},
 	{"drops", drops, METH_NOARGS, PyDoc_STR("Say whether that request removes set-id bits and capabilities.")},
 	{"user", user, METH_NOARGS, PyDoc_STR("Return the user id of the caller of that request.")},
+	{"process", process, METH_NOARGS, PyDoc_STR("Return the process id of the caller of that request.")},
+	{"count_latencies", count_latencies, METH_VARARGS, PyDoc_STR("Count how long requests take in these arrays.")},
+	{"enable_native_replies", enable_native_replies, METH_VARARGS, PyDoc_STR("Whether to answer requests from descriptors.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Set the function that is called before pyfuse3.")},
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request for which that function returned True.")},

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "latency_counts.h"
 #include "python_replies.h"
 #include "wire.h"
 
@@ -18,6 +19,7 @@ struct native_reply {
 	uint64_t node; /* 0: the slot is free */
 	uint64_t nanoseconds;
 	int fd;
+	uint32_t zone;
 	enum native_reply_kind kind;
 };
 
@@ -25,6 +27,7 @@ struct native_reply {
 static struct native_reply *table;
 static size_t slots; /* a power of two, or 0 */
 static size_t used;
+static bool is_enabled = true;
 
 static size_t slot_of(uint64_t node)
 {
@@ -56,13 +59,13 @@ static bool grow(void)
 	return true;
 }
 
-bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds)
+bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds, uint32_t zone)
 {
 	if (used * 2 >= slots && !grow())
 		return false;
 	struct native_reply *slot = find(node);
 	used += slot->node == 0;
-	*slot = (struct native_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .kind = kind};
+	*slot = (struct native_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .zone = zone, .kind = kind};
 	return true;
 }
 
@@ -86,6 +89,12 @@ void native_replies_reset(void)
 	free(table);
 	table = NULL;
 	slots = used = 0;
+	is_enabled = true;
+}
+
+void native_replies_enable(bool enabled)
+{
+	is_enabled = enabled;
 }
 
 static void fill(struct attributes *attributes, uint64_t node, const struct stat *stat)
@@ -143,13 +152,14 @@ bool native_replies_answer(int fd, const unsigned char *request, size_t size)
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
-	if (used == 0)
+	if (used == 0 || !is_enabled)
 		return false;
 	const struct native_reply *native_reply = find(header.node);
 	const char *rest = (const char *)request + sizeof(header);
 	size_t length = size - sizeof(header);
 	if (native_reply->node == 0)
 		return false;
+	latency_counts_set_zone(native_reply->zone);
 	if (header.opcode == OPCODE_GETATTR && native_reply->kind != NATIVE_REPLY_FILE)
 		return answer_getattr(fd, &header, native_reply);
 	if (length == 0 || rest[length - 1] != '\0')

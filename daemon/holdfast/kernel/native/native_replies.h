@@ -19,8 +19,11 @@ enum native_reply_kind {
 };
 
 /* Answer for `node` from the backing file or directory open at `fd`, which the caller keeps. The kernel may cache the answers
- * for `nanoseconds`. False when out of memory. */
-bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds);
+ * for `nanoseconds`. They are counted for `zone` (latency_counts.h). False when out of memory. */
+bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint64_t nanoseconds, uint32_t zone);
+
+/* Whether to answer at all: not while somebody wants to see each request. */
+void native_replies_enable(bool enabled);
 
 /* Stop answering for `node`: its descriptor is about to be closed. */
 void native_replies_remove(uint64_t node);

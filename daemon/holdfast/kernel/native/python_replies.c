@@ -8,10 +8,10 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include "python_replies_handler.h"
 #include "device_io.h"
+#include "latency_counts.h"
 #include "wire.h"
 
 /* The longest turn: many requests of 20 µs, and still too short to be noticed. */
@@ -98,7 +98,7 @@ static bool deliver(struct reply_turn *turn, int fd, const struct request_header
 	if (takes_no_reply(header->opcode))
 		return true;
 	if (result == Py_True)
-		turn->yields = true;
+		turn->yields = turn->waits = true;
 	else if (PyBytes_Check(result))
 		python_replies_reply(fd, header->unique, 0, PyBytes_AS_STRING(result), (size_t)PyBytes_GET_SIZE(result));
 	else
@@ -124,21 +124,17 @@ bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char 
 	return answered;
 }
 
-static int64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 void python_replies_begin(struct reply_turn *turn)
 {
-	*turn = (struct reply_turn){.began = handler == NULL ? 0 : now()};
+	*turn = (struct reply_turn){.began = handler == NULL ? 0 : latency_counts_now()};
 }
 
-bool python_replies_go_on(struct reply_turn *turn)
+bool python_replies_go_on(struct reply_turn *turn, uint32_t opcode, int64_t read)
 {
-	turn->answered = now();
+	turn->answered = latency_counts_now();
+	if (!turn->waits)
+		latency_counts_add(opcode, turn->answered - read);
+	turn->waits = false;
 	return turn->answered - turn->began < SLICE_NS;
 }
 
@@ -151,7 +147,7 @@ bool python_replies_poll_again(const struct reply_turn *turn)
 		skip--;
 		return false;
 	}
-	if (now() - turn->answered > POLL_NS) {
+	if (latency_counts_now() - turn->answered > POLL_NS) {
 		skip = SKIPPED_POLLS;
 		return false;
 	}

@@ -19,6 +19,7 @@
 struct reply_turn {
 	int64_t began;
 	int64_t answered; /* when the last request was answered in this turn; 0: none yet */
+	bool waits; /* the last request has no reply yet: a thread or the event loop gives it */
 	bool yields; /* a thread or the event loop must finish a request, and needs the GIL for it: don't poll */
 };
 
@@ -27,8 +28,8 @@ void python_replies_begin(struct reply_turn *turn);
 /* Call the handler. True: the request has its reply or will get it later, or takes none. False: libfuse must handle it. */
 bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char *request, size_t size);
 
-/* Note that a request was answered. False when the turn has lasted long enough, and the event loop must run. */
-bool python_replies_go_on(struct reply_turn *turn);
+/* Note that a request was answered, of this kind and read at `read`. False when the turn has lasted long enough, and the event loop must run. */
+bool python_replies_go_on(struct reply_turn *turn, uint32_t opcode, int64_t read);
 
 /* There is no request. True: read again. A caller mostly sends its next request at once; if this side is still awake, both
  * save a wake-up, and this one saves two rounds of the event loop. False: stop polling. */

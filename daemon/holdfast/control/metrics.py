@@ -1,0 +1,180 @@
+"""The page of metrics: what is counted where it happens, put together with what is so at the moment.
+
+``telemetry.metrics`` says what each metric means. The page for everybody has only those that tell nothing of what users do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import trio
+
+from holdfast import __version__
+from holdfast.capacity import Room
+from holdfast.control import process_figures
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
+from holdfast.telemetry import Histogram, LoopLag, MetricsPage, metrics
+from holdfast.transfer import Remote
+from holdfast.workdirs import Workdirs
+
+_PART_OF_TIME = 20
+_FRESH_SECONDS = 5.0
+_NS = 1_000_000_000
+
+
+class OperationTime(Protocol):
+    """The durations of one kind of request in one zone."""
+
+    @property
+    def operation(self) -> str:
+        """The kind of request."""
+
+    @property
+    def zone(self) -> str:
+        """The directory in the root of the mount."""
+
+    @property
+    def durations(self) -> Histogram:
+        """What was counted."""
+
+
+class RequestFigures(Protocol):
+    """What is known of the kernel's requests (``serving``)."""
+
+    @property
+    def data_mode(self) -> str:
+        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    def operation_times(self) -> Iterable[OperationTime]:
+        """Return how long requests took."""
+
+    def request_turns(self) -> Mapping[str, tuple[int, int]]:
+        """Return by kind of turn how many requests run, and how many wait."""
+
+
+class MetricsReport:
+    """Writes the page. Nothing on it changes anything."""
+
+    def __init__(
+        self, base: Foundation, unsent: UnsentFiles, workdirs: Workdirs, mount: RequestFigures, lag: LoopLag
+    ) -> None:
+        self._parts = base.parts
+        self._base = base
+        self._room: Room = base.room
+        self._unsent = _Remembered(unsent.totals, Unsent(0, 0, None))
+        self._workdirs = workdirs
+        self._mount = mount
+        self._lag = lag
+        self._started = process_figures.started()
+
+    async def page(self) -> str:
+        """Return all metrics."""
+        unsent = await self._unsent.now()
+        quarantined = await trio.to_thread.run_sync(self._parts.store.quarantine.sizes)
+        page = MetricsPage()
+        self._add_for_all(page, self._parts.remotes)
+        self._add_daemon(page)
+        await trio.lowlevel.checkpoint()
+        self._add_operations(page)
+        await trio.lowlevel.checkpoint()
+        self._add_cache(page, quarantined)
+        self._add_unsent(page, unsent)
+        self._add_stores(page)
+        await self._add_workdirs(page)
+        return page.text()
+
+    def public_page(self, shown: Callable[[str], bool]) -> str:
+        """Return the metrics for everybody, with the stores for which ``shown`` holds."""
+        page = MetricsPage()
+        self._add_for_all(page, {name: remote for name, remote in self._parts.remotes.items() if shown(name)})
+        return page.text()
+
+    def _add_for_all(self, page: MetricsPage, remotes: Mapping[str, Remote]) -> None:
+        limits, disk = self._room.limits, os.fstatvfs(self._parts.store.tree.root_fd)
+        page.add(metrics.BUILD_INFO, 1, __version__)
+        page.add(metrics.PROCESS_START, self._started)
+        page.add(metrics.CACHE_MAX, limits.max_bytes)
+        page.add(metrics.DISK_FREE, self._room.usage().free_bytes)
+        page.add(metrics.DISK_MIN_FREE, limits.min_free_bytes)
+        page.add(metrics.DISK_SIZE, disk.f_blocks * disk.f_frsize)
+        for name, remote in remotes.items():
+            page.add(metrics.STORE_UP, int(remote.access.health.up), name)
+
+    def _add_daemon(self, page: MetricsPage) -> None:
+        page.add(metrics.PROCESS_CPU, process_figures.cpu_seconds())
+        page.add(metrics.PROCESS_MEMORY, process_figures.resident_bytes())
+        page.add(metrics.PROCESS_FDS, process_figures.open_descriptors())
+        page.add(metrics.PROCESS_MAX_FDS, process_figures.most_descriptors())
+        page.add(metrics.STARTS, self._parts.index.run)
+        if (lag := self._lag.histogram()) is not None:
+            page.add(metrics.LOOP_LAG, lag)
+        page.add(metrics.PASSTHROUGH, int(self._mount.data_mode == "passthrough"))
+        page.add(metrics.DRAINING, int(self._base.drain.is_on))
+        for kind, count in sorted(self._parts.events.counts.items()):
+            page.add(metrics.EVENTS, count, kind)
+        for field, metric in metrics.OF_COUNTERS.items():
+            page.add(metric, getattr(self._parts.counters, field))
+
+    def _add_operations(self, page: MetricsPage) -> None:
+        for each in self._mount.operation_times():
+            page.add(metrics.OPERATIONS, each.durations, each.operation, each.zone)
+        turns = self._mount.request_turns()
+        for kind, (running, _) in turns.items():
+            page.add(metrics.RUNNING, running, kind)
+        for kind, (_, waiting) in turns.items():
+            page.add(metrics.WAITING, waiting, kind)
+        page.add(metrics.KNOWN_NODES, len(self._base.nodes))
+
+    def _add_cache(self, page: MetricsPage, quarantined: list[int]) -> None:
+        page.add(metrics.CACHE_BYTES, self._room.usage().cached_bytes)
+        page.add(metrics.CACHE_FILES, self._parts.index.entries.count())
+        page.add(metrics.FETCHING, len(self._base.fetcher.fetches()))
+        page.add(metrics.QUARANTINE_FILES, len(quarantined))
+        page.add(metrics.QUARANTINE_BYTES, sum(quarantined))
+
+    def _add_unsent(self, page: MetricsPage, unsent: Unsent) -> None:
+        age = 0.0 if unsent.oldest_ns is None else max(0.0, (time.time_ns() - unsent.oldest_ns) / _NS)
+        page.add(metrics.UNSENT_FILES, unsent.files)
+        page.add(metrics.UNSENT_BYTES, unsent.size_bytes)
+        page.add(metrics.UNSENT_AGE, age)
+        for name, remote in self._parts.remotes.items():
+            page.add(metrics.PENDING_DELETIONS, len(remote.deletions), name)
+
+    def _add_stores(self, page: MetricsPage) -> None:
+        for name, remote in self._parts.remotes.items():
+            for each in remote.access.request_times.all():
+                page.add(metrics.STORE_REQUESTS, each.durations, name, each.kind, each.result)
+        for name, remote in self._parts.remotes.items():
+            page.add(metrics.STORE_WAITING, remote.access.waiting, name)
+
+    async def _add_workdirs(self, page: MetricsPage) -> None:
+        held = total = 0
+        for workdir in self._workdirs.listed():
+            held, total = held + (workdir.holder is not None), total + 1
+            await trio.lowlevel.checkpoint_if_cancelled()
+        page.add(metrics.WORKDIRS, held, "held")
+        page.add(metrics.WORKDIRS, total - held, "released")
+
+
+class _Remembered:
+    """What is found by reading much, in a thread, for a small part of the time, however often it is asked for."""
+
+    def __init__(self, read: Callable[[], Unsent], before: Unsent) -> None:
+        self._read = read
+        self._found = before
+        self._lock = trio.Lock()
+        self._next = 0.0
+
+    async def now(self) -> Unsent:
+        """Return what was found last, or look again if that was long ago."""
+        async with self._lock:
+            began = trio.current_time()
+            if began >= self._next:
+                self._found = await trio.to_thread.run_sync(self._read)
+                now = trio.current_time()
+                self._next = now + max(_FRESH_SECONDS, _PART_OF_TIME * (now - began))
+        return self._found

@@ -1,0 +1,219 @@
+"""Observing the kernel's requests: how long each takes, and, while somebody watches, what it is about.
+
+Nobody watching is the rule, and costs nothing: then requests that are answered at once never come here, as the C module
+times them. The first watcher puts a function in front of ``ImmediateReplies`` that describes them too, and nothing is
+answered without Python until the last one is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from errno import ENOENT
+from typing import NamedTuple
+
+from pyfuse3 import EntryAttributes
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.fuse import wire_format
+from holdfast.fs.fuse.handle_numbers import node_of
+from holdfast.fs.fuse.operation_times import OperationTimes, name_of
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.kernel import Connection, Opcode
+from holdfast.kernel.native_module import ImmediateReply
+from holdfast.telemetry import OBSERVED, Notes, Observed, OperationFeed
+
+_NAME_AT = {
+    Opcode.LOOKUP: 0,
+    Opcode.UNLINK: 0,
+    Opcode.RMDIR: 0,
+    Opcode.MKDIR: wire_format.MKDIR.size,
+    Opcode.CREATE: wire_format.CREATE.size,
+}
+"""Where the name of a directory entry begins in the body of a request."""
+_RENAMES = {Opcode.RENAME: wire_format.NODE.size, Opcode.RENAME2: wire_format.RENAME2.size}
+_NEW_NAMES = {"lookup", "create", "mkdir", "mknod", "symlink", "unlink", "rmdir"}
+
+
+class Subject(NamedTuple):
+    """What a request is about. ``path`` is empty for the root and for what has no name any more."""
+
+    node: Node | None
+    path: bytes
+    target: bytes = b""
+
+
+class RequestObserver:
+    """Times and describes requests. ``zones`` has the number of each directory in the root."""
+
+    def __init__(self, nodes: NodeTable, policy: NamePolicy, connection: Connection, zones: Mapping[bytes, int]) -> None:
+        self._nodes = nodes
+        self._policy = policy
+        self._connection = connection
+        self.times = OperationTimes(zones)
+        self.feed = OperationFeed(self._switch)
+        self._answers: ImmediateReply | None = None
+        self._opcodes: tuple[Opcode, ...] = ()
+
+    def answer_directly(self, answers: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
+        """Let ``answers`` answer requests with these opcodes first, observed (``Connection.answer_directly``)."""
+        self._answers, self._opcodes = answers, tuple(opcodes)
+        self.times.count_in(self._connection)
+        self._connection.answer_directly(answers, self._opcodes)
+
+    def watch(self, operation: str, arguments: tuple[object, ...]) -> Watch | None:
+        """Begin to watch a request of pyfuse3's, if anybody watches. Call it before the handler's first await."""
+        return Watch(self, self._connection, operation, arguments) if self.feed.is_watched else None
+
+    def begin(self, opcode: Opcode, node: Node) -> Callable[[int], None]:
+        """Begin to observe a request about ``node`` that is replied to later; return what to call then, with its errno."""
+        began, zone, operation = time.perf_counter_ns(), node.zone, opcode.name.lower()
+        watch = self.watch(operation, (node.id,))
+
+        def end(errno: int) -> None:
+            duration_ns = time.perf_counter_ns() - began
+            self.times.observe(opcode, zone, duration_ns)
+            if watch is not None:
+                watch.end(duration_ns, errno, None)
+
+        return end
+
+    def zone_of(self, handle: object) -> int:
+        """Return the number of the zone of a node, or of the node of a handle; 0 for anything else."""
+        node = self._nodes.known(node_of(handle)) if isinstance(handle, int) else None
+        return node.zone if node is not None else 0
+
+    def subject(self, operation: str, arguments: tuple[object, ...]) -> Subject:
+        """Return what a request of pyfuse3's is about, by the arguments of its method."""
+        node = self._known(arguments[0])
+        path = _path(node)
+        match arguments:
+            case (int(), bytes(name), int(target), bytes(new), *_) if operation == "rename":
+                return Subject(node, _below(path, name), _below(_path(self._known(target)), new))
+            case (int(), int(target), bytes(new), *_) if operation == "link":
+                return Subject(node, path, _below(_path(self._known(target)), new))
+            case (int(), bytes(name), *_) if operation in _NEW_NAMES:
+                return Subject(node, _below(path, name))
+        return Subject(node, path)
+
+    def publish(
+        self,
+        operation: str,
+        subject: Subject,
+        caller: tuple[int, int],
+        duration_ns: int,
+        errno: int,
+        data_bytes: int,
+        notes: Notes,
+    ) -> None:
+        """Show a request that has its reply to those who watch. ``caller`` is pid and uid."""
+        node = subject.node
+        zone = self.times.zone_name(node.zone if node is not None else 0)
+        is_object = operation == "open" and not errno and node is not None and self._is_object(node)
+        self.feed.publish(
+            Observed(
+                time.time_ns(),
+                operation,
+                zone,
+                subject.path,
+                subject.target,
+                *caller,
+                duration_ns,
+                errno,
+                is_object,
+                data_bytes,
+                notes,
+            )
+        )
+
+    def _switch(self, is_watched: bool) -> None:
+        if self._answers is None:
+            return
+        if is_watched:
+            self._connection.show_all_requests(self._answer_watched, self._opcodes)
+        else:
+            self._connection.answer_directly(self._answers, self._opcodes)
+
+    def _answer_watched(
+        self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes
+    ) -> bytes | int | None:
+        """Answer as ``answers`` do, and show the request."""
+        assert self._answers is not None
+        if opcode == Opcode.FSYNC:
+            return None  # a thread would reply, unseen
+        kind, began = Opcode(opcode), time.perf_counter_ns()
+        subject = self._subject_of(kind, node_id, body)
+        answer = self._answers(opcode, unique, node_id, uid, gid, pid, body)
+        if answer is not None and answer is not True:
+            errno = answer if isinstance(answer, int) else _missing(kind, answer)
+            self.publish(name_of(kind), subject, (pid, uid), time.perf_counter_ns() - began, errno, 0, Notes())
+        return answer
+
+    def _subject_of(self, kind: Opcode, node_id: int, body: bytes) -> Subject:
+        node = self._nodes.known(node_id)
+        path = _path(node)
+        if kind in _NAME_AT:
+            return Subject(node, _below(path, body[_NAME_AT[kind] : -1]))
+        if kind in _RENAMES:
+            old, _, new = body[_RENAMES[kind] : -1].partition(b"\0")
+            return Subject(node, _below(path, old), _below(_path(self._first(body)), new))
+        if kind is Opcode.LINK:
+            linked = self._first(body)
+            return Subject(linked, _path(linked), _below(path, body[wire_format.NODE.size : -1]))
+        return Subject(node, path)
+
+    def _first(self, body: bytes) -> Node | None:
+        return self._nodes.known(wire_format.NODE.unpack_from(body)[0])
+
+    def _known(self, handle: object) -> Node | None:
+        return self._nodes.known(node_of(handle)) if isinstance(handle, int) else None
+
+    def _is_object(self, node: Node) -> bool:
+        try:
+            return bool(node.backing) and self._policy.has_digest(node)
+        except (HoldfastError, OSError):  # it has lost its names meanwhile
+            return False
+
+
+class Watch:
+    """One request that is watched, from before its handler's first await to its end."""
+
+    def __init__(
+        self, observer: RequestObserver, connection: Connection, operation: str, arguments: tuple[object, ...]
+    ) -> None:
+        self._observer = observer
+        self._operation = operation
+        self._caller = connection.process(), connection.user()
+        self._subject = observer.subject(operation, arguments)
+        self._notes = Notes()
+
+    def note(self) -> None:
+        """Let what becomes of the request below the file system be noted, until ``end``. Both in the request's own task."""
+        OBSERVED.set(self._notes)
+
+    def end(self, duration_ns: int, errno: int, result: object) -> None:
+        """The request has its reply."""
+        OBSERVED.set(None)
+        data_bytes = 0
+        if self._operation == "lookup" and isinstance(result, EntryAttributes) and result.st_ino == 0:
+            errno = ENOENT
+        if self._operation == "read" and isinstance(result, bytes | bytearray | memoryview):
+            data_bytes = len(result)
+        elif self._operation == "write" and isinstance(result, int):
+            data_bytes = result
+        self._observer.publish(self._operation, self._subject, self._caller, duration_ns, errno, data_bytes, self._notes)
+
+
+def _missing(kind: Opcode, entry: bytes) -> int:
+    """Return ENOENT for the entry by which a LOOKUP says for how long there is none."""
+    return ENOENT if kind is Opcode.LOOKUP and not any(entry[: wire_format.NODE.size]) else 0
+
+
+def _path(node: Node | None) -> bytes:
+    return (path_of(node) if node is not None else None) or b""
+
+
+def _below(directory: bytes, name: bytes) -> bytes:
+    return directory + b"/" + name if directory else name

@@ -1,0 +1,98 @@
+"""Recent operations for those who watch: one bounded buffer for all of them, filled only while there is one.
+
+A watcher has a position in the buffer. One that is too slow loses the oldest operations, and learns how many. What an
+operation asks of a cache or a store on its way is noted in ``OBSERVED``, in the context of the operation's task.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+_KEPT = 8192
+
+
+@dataclass(slots=True)
+class Notes:
+    """What becomes of one operation below the file system: a miss, bytes fetched, time spent on requests to stores."""
+
+    is_miss: bool = False
+    fetched_bytes: int = 0
+    store_requests: int = 0
+    store_seconds: float = 0.0
+
+
+OBSERVED: ContextVar[Notes | None] = ContextVar("OBSERVED", default=None)
+"""The notes of the operation that the running task carries out, while somebody watches."""
+
+
+class Observed(NamedTuple):
+    """One operation. ``path`` and ``target`` are of the tree; the latter is the new name of RENAME and LINK.
+
+    ``time_ns`` is its end, since the epoch. ``errno`` is 0 if it succeeded. ``is_object``: its file is, or is a copy of, an
+    object of a store, so it was in the cache or ``notes.is_miss``. ``data_bytes`` were read or written through the daemon.
+    """
+
+    time_ns: int
+    operation: str
+    zone: str
+    path: bytes
+    target: bytes
+    pid: int
+    uid: int
+    duration_ns: int
+    errno: int
+    is_object: bool
+    data_bytes: int
+    notes: Notes
+
+
+class OperationFeed:
+    """The buffer. ``switch`` is called with True before the first watcher comes, with False after the last has gone."""
+
+    def __init__(self, switch: Callable[[bool], None]) -> None:
+        self._switch = switch
+        self._watchers = 0
+        self._number = 0
+        self._kept: deque[Observed] = deque(maxlen=_KEPT)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody watches."""
+        return self._watchers > 0
+
+    def publish(self, operation: Observed) -> None:
+        """Show an operation to all watchers."""
+        self._kept.append(operation)
+        self._number += 1
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], tuple[int, list[Observed]]]]:
+        """Watch while the context lasts. Yields a function that returns what came since its last call.
+
+        It returns the number of operations that were lost in between, and the others, oldest first.
+        """
+        if not self._watchers:
+            self._switch(True)
+        self._watchers += 1
+        seen = self._number
+
+        def more() -> tuple[int, list[Observed]]:
+            nonlocal seen
+            first_kept = self._number - len(self._kept)
+            lost, begin = max(0, first_kept - seen), max(0, seen - first_kept)
+            seen = self._number
+            return lost, list(islice(self._kept, begin, None))
+
+        try:
+            yield more
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._switch(False)
+                self._kept.clear()
