@@ -159,6 +159,7 @@ class Serving:
                     self._control(workdirs, upkeep, publishing).run,
                     Path(parts.config.control.socket),
                     parts.config.control.group,
+                    parts.config.metrics.listen,
                 )
                 self._foreground.start_soon(self._announce)
                 await self._session.serve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -200,3 +201,23 @@ def test_when_nobody_watches_any_more_requests_are_answered_as_before(node: Node
     (node.work / "a").mkdir()
     assert not (node.work / "a/missing").exists()
     assert listings()() > before
+
+
+def test_metrics_are_served_on_tcp_and_nothing_else_is(make_node: NodeFactory) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        node = make_node(metrics__listen=f":{port}").start()  # it starts all the same
+        assert node.wait_event("metrics-unavailable")["address"] == f"127.0.0.1:{port}"
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        wait_until(lambda: _answers(client))
+        assert names(samples(client.get("/metrics").text)) == names(page(node))
+        others = ["/", "/v1/status", "/v1/operations", "/v1/events", "/ui/", "/v1/openapi.json"]
+        assert {client.get(route).status_code for route in others} == {httpx.codes.NOT_FOUND}
+        assert client.post("/metrics").status_code == httpx.codes.METHOD_NOT_ALLOWED
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/metrics").status_code == httpx.codes.OK
+    except httpx.ConnectError:
+        return False

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.units import ByteSize, FileMode
+from holdfast.config.units import ByteSize, FileMode, TcpAddress
 
 LARGEST = 2**63 - 1
 
@@ -98,3 +98,29 @@ def test_what_is_no_mode_is_refused_with_what_is_allowed(value: object) -> None:
 @given(st.integers(0, 0o7777))
 def test_a_mode_is_read_back_as_it_is_shown(mode: int) -> None:
     assert FileMode.parse(str(FileMode(mode))) == mode
+
+
+@pytest.mark.parametrize(
+    ("written", "meant", "parts"),
+    [
+        (":9464", "127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("10.0.0.7:80", "10.0.0.7:80", ("10.0.0.7", 80)),
+        ("[::1]:9464", "[::1]:9464", ("::1", 9464)),
+        ("[0::0]:1", "[::]:1", ("::", 1)),
+    ],
+)
+def test_addresses_are_read_as_they_are_written(written: str, meant: str, parts: tuple[str, int]) -> None:
+    address = TcpAddress.parse(written)
+    assert (address, address.parts) == (meant, parts)
+
+
+@pytest.mark.parametrize(
+    "written", ["9464", "host:9464", "127.0.0.1", "127.0.0.1:0", ":65536", "::1:9464", "1.2.3:9", 9464, None]
+)
+def test_what_is_no_address_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        TcpAddress.parse(written)
+
+
+def test_no_address_is_one_that_is_empty() -> None:
+    assert not TcpAddress.parse("")

@@ -12,6 +12,7 @@ from holdfast.config.schema import (
     HoldingsSection,
     IntegritySection,
     LogSection,
+    MetricsSection,
     MountSection,
     NamesSection,
     RemoteSection,
@@ -23,6 +24,7 @@ from holdfast.config.schema import (
 )
 from holdfast.config.sources import LoadedConfig, load, settings_of
 from holdfast.config.stores_and_roles import ROLE_NAME, ROLE_NAME_ALLOWED
+from holdfast.config.units import TcpAddress
 
 __all__ = [
     "HOST_NAME",
@@ -37,6 +39,7 @@ __all__ = [
     "IntegritySection",
     "LoadedConfig",
     "LogSection",
+    "MetricsSection",
     "MountSection",
     "NamesSection",
     "Reloaded",
@@ -44,6 +47,7 @@ __all__ = [
     "RoleSection",
     "StoreSection",
     "SweepSection",
+    "TcpAddress",
     "WorkdirsSection",
     "ZoneSection",
     "hand_over",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from holdfast.config.schema import Config
-from holdfast.config.units import ByteSize, FileMode
+from holdfast.config.units import ByteSize, FileMode, TcpAddress
 
 Key = tuple[str, ...]
 _SECRET_WORDS = ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas", "signature", "bearer")
@@ -48,7 +48,7 @@ def check(key: Key, value: Any) -> None:
 
 def decode(kind: type, value: Any) -> Any:
     """Decode the types that msgspec does not know (its ``dec_hook``)."""
-    if issubclass(kind, ByteSize | FileMode):
+    if issubclass(kind, ByteSize | FileMode | TcpAddress):
         return kind.parse(value)
     raise NotImplementedError(kind)
 
@@ -108,7 +108,7 @@ def _allowed(kind: Any) -> str:
         return " or ".join(dict.fromkeys(words))
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return "one of " + ", ".join(str(member.value) for member in kind)
-    if isinstance(kind, type) and issubclass(kind, ByteSize | FileMode):
+    if isinstance(kind, type) and issubclass(kind, ByteSize | FileMode | TcpAddress):
         return kind.ALLOWED
     if is_list(kind):
         return "a list of texts"

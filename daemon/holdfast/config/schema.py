@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.config.units import ByteSize, FileMode
+from holdfast.config.units import ByteSize, FileMode, TcpAddress
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -134,6 +134,12 @@ class RoleSection(Section, frozen=True):
     blob_storage: str | None = None
 
 
+class MetricsSection(Section, frozen=True):
+    """``[metrics]``: where the metrics can be had beside the sockets."""
+
+    listen: TcpAddress = TcpAddress()
+
+
 class SweepSection(Section, frozen=True):
     """``[sweep]``: the ages that sweeps respect, and whether the daemon sweeps periodically."""
 
@@ -190,6 +196,7 @@ class Config(Section, frozen=True):
     sweep: SweepSection = SweepSection()
     holdings: HoldingsSection = HoldingsSection()
     control: ControlSection = ControlSection()
+    metrics: MetricsSection = MetricsSection()
     log: LogSection = LogSection()
 
     @property

@@ -1,7 +1,8 @@
-"""Byte sizes and file modes as people write them: ``"20GiB"``, ``"0644"``."""
+"""Byte sizes, file modes and addresses as people write them: ``"20GiB"``, ``"0644"``, ``":9464"``."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from fractions import Fraction
 
@@ -9,6 +10,8 @@ _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10,
 _BINARY_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) *([kmgt]i?)?b?", re.IGNORECASE)
 _MODE = re.compile(r"(?:0o|0)?[0-7]{1,4}")
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]*)):(?P<port>[0-9]{1,5})")
+_LOOPBACK = "127.0.0.1"
 _LARGEST_SIZE = 2**63 - 1  # what the kernel's off_t, and every number on the disk, can hold
 
 
@@ -57,3 +60,27 @@ class FileMode(int):
 
     def __str__(self) -> str:
         return f"{int(self):04o}"
+
+
+class TcpAddress(str):
+    """An IP address and a port, as in ``127.0.0.1:9464`` and ``[::1]:9464``; ``:9464`` is the former. Empty: none."""
+
+    __slots__ = ()
+    ALLOWED = "an IP address and a port, as in 127.0.0.1:9464, [::1]:9464, or :9464 for this machine alone; empty for none"
+
+    @classmethod
+    def parse(cls, value: object) -> TcpAddress:
+        """Parse a text. Raises ``ValueError``, which says what is allowed."""
+        match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+        if value == "":
+            return cls()
+        if match is None or not 0 < int(match["port"]) < 2**16:
+            raise ValueError(f"{value!r} is not an address: write {cls.ALLOWED}")
+        host = ipaddress.ip_address(match["six"] or match["four"] or _LOOPBACK)
+        return cls(f"[{host}]:{match['port']}" if host.version == 6 else f"{host}:{match['port']}")
+
+    @property
+    def parts(self) -> tuple[str, int]:
+        """The address and the port. Not of an empty one."""
+        host, _, port = self.rpartition(":")
+        return host.strip("[]"), int(port)

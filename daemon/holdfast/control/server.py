@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from holdfast.config import Reloaded
+from holdfast.config import Reloaded, TcpAddress
 from holdfast.control.actions import Actions
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
@@ -46,11 +46,11 @@ from holdfast.control.messages import (
     Status,
     WorkdirInfo,
 )
+from holdfast.control.metrics_listener import MetricsListener
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.operations import Operation, openapi, routes
 from holdfast.control.replies import (
     LARGEST_PAGE,
-    Handler,
     body,
     guarded,
     no_such_route,
@@ -64,13 +64,13 @@ from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.status import StatusReport
 from holdfast.control.surveys import SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
+from holdfast.control.turns import Turns
 from holdfast.errors import ConfigurationError, WithheldError
 from holdfast.telemetry import Event, EventLog
 from holdfast.telemetry.metrics import CONTENT_TYPE
 from holdfast.workdirs import Workdirs
 
 _PAGE = {"after": "string", "limit": "number"}
-_SHORTEST_PAUSE_SECONDS = 0.01
 _ON_CONTROL = Terms(
     "control.sock",
     Caps(total=128, each_user=64, for_root=32),
@@ -128,9 +128,16 @@ class ControlServer:
         self._events = events
 
     async def run(
-        self, control_socket: Path, group: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        control_socket: Path,
+        group: str,
+        metrics: TcpAddress,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on ``control_socket`` and on ``status.sock`` beside it. Started once both accept connections.
+        """Serve on ``control_socket`` and on ``status.sock`` beside it; the metrics also on ``metrics``, unless empty.
+
+        Started once both sockets accept connections.
 
         Raises ``ConfigurationError``, and ``StoreInUseError`` if another daemon answers there.
         """
@@ -140,6 +147,7 @@ class ControlServer:
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._surveys.run)
+                nursery.start_soon(MetricsListener(metrics, Turns().in_turn(self._observing.page), self._events).run)
                 for served, listener, terms in (
                     ([*routes(everything), *self._page], control, _ON_CONTROL),
                     ([*routes(public), *self._page, withheld], status, _ON_STATUS),
@@ -295,28 +303,6 @@ class ControlServer:
 
 async def _nothing_more() -> AsyncIterator[Progress]:
     yield Progress(done=0, total=0, bytes_done=0, finished=True)
-
-
-class Turns:
-    """Takes the requests of a socket that is open to everybody one after the other, with pauses.
-
-    So all of them together take a tenth of the event loop's time at most, however many there are.
-    """
-
-    def __init__(self) -> None:
-        self._lock = trio.Lock()  # fair: first come, first served
-
-    def in_turn(self, handler: Handler) -> Handler:
-        """Return ``handler`` with its requests taken in turn."""
-
-        async def answer(request: Request) -> Response:
-            async with self._lock:
-                began = trio.current_time()
-                response = await handler(request)
-                await trio.sleep(max(_SHORTEST_PAUSE_SECONDS, 9 * (trio.current_time() - began)))
-                return response
-
-        return answer
 
 
 def _application(served: list[Route]) -> Starlette:
