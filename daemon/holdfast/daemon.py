@@ -37,7 +37,7 @@ several times per request, after each system call.
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
-    options = _parser().parse_args(arguments)
+    options = command_line_parser().parse_args(arguments)
     faulthandler.enable()  # prints a traceback on a crash in C
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have credentials and files of users in it
     capabilities.keep_needed()
@@ -152,7 +152,8 @@ def _spare_the_collector() -> None:
     gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's command line."""
     parser = argparse.ArgumentParser(prog="holdfastd", description="The Holdfast daemon: one per node, one mount.")
     parser.add_argument("--config", type=Path, help="configuration file (default: /etc/holdfast/holdfast.toml)")
     parser.add_argument(

@@ -100,6 +100,33 @@ def test_a_mount_with_any_setting(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_wait_is_content_with_a_mount_that_answers_and_with_nothing_else(node: Node) -> None:
+    assert holdfast("wait", socket=node.socket) == f"{node.mountpoint} answers\n"
+    command = [sys.executable, "-m", "holdfast", "wait", "--json", "--socket", str(node.socket)]
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1)
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    assert json.loads(waiting.communicate()[0]) == {"mountpoint": str(node.mountpoint)}
+    elsewhere = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f'umount --lazy "{node.mountpoint}" && "$@"',
+        "sh",
+        *command,
+        "--timeout=0",
+    ]
+    said = subprocess.run(elsewhere, capture_output=True, text=True, check=False)
+    assert f"the daemon serves {node.mountpoint}, but this process sees no Holdfast mounted there" in said.stderr
+    node.stop()
+    assert "no mount has answered within 0 s" in holdfast("wait", "--timeout", 0, socket=node.socket, status=1)
+
+
 def parent_of(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]  # it has no better place
 
 from holdfast import __version__
 from holdfast.cli import (
@@ -18,11 +20,15 @@ from holdfast.cli import (
     page,
     restoring,
     sending,
+    waiting,
     workdirs,
 )
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
+
+_COMPLETING = "_HOLDFAST_COMPLETE"
+"""Set by the shell's completion script, which the Debian package has, when it asks what may come next."""
 
 app = typer.Typer(
     name="holdfast",
@@ -32,7 +38,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for module in (mounting, observing, entries, holdings, sending):
+for module in (mounting, waiting, observing, entries, holdings, sending):
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.command("ui")(page.ui)
@@ -58,6 +64,8 @@ def _options(
 def main() -> None:
     """Run the command. A Holdfast error prints one line on stderr and exits with status 1."""
     sys.stderr = PrintableStream(sys.stderr)
+    if _COMPLETING in os.environ:
+        completion_init()
     try:
         app(prog_name="holdfast")
     except HoldfastError as problem:

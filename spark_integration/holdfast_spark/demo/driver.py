@@ -16,6 +16,8 @@ from pathlib import Path
 
 _SILENCE_SECONDS = 180.0
 _LINES_SHOWN = 25
+_ENDED = ("Z", "X")
+"""States of a process that has ended, and waits for its parent at most (proc(5))."""
 
 
 class DriverError(Exception):
@@ -101,8 +103,16 @@ class Driver:
 
 
 def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    """Say whether a process of the group is left.
+
+    Zombies are not: a container whose first process reaps none keeps a JVM that we have killed as one for ever.
+    """
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            _, _, fields = status.read_text(errors="replace").rpartition(")")  # the name before it may contain anything
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        state, _, its_group = fields.split()[:3]
+        if int(its_group) == group and state not in _ENDED:
+            return True
+    return False

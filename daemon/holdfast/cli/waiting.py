@@ -1,0 +1,62 @@
+"""wait: until the mount answers, for units and scripts that are to start on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast import mountpoint
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
+from holdfast.cli.output import print_json, say
+from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError
+
+_PAUSE_SECONDS = 0.2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(wait)
+
+
+def wait(
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long.")] = 60.0,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Wait until the mount answers; fail if it does not in time.
+
+    The daemon is asked where it is mounted, and a directory is read there. An empty directory in its place does not do.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            path = _read_through(socket)
+            break
+        except (DaemonUnreachableError, MountpointError) as problem:
+            if time.monotonic() >= deadline:
+                raise HoldfastError(f"no mount has answered within {timeout:g} s: {problem}") from None
+        time.sleep(_PAUSE_SECONDS)
+    print_json({"mountpoint": path}) if as_json else say(f"{path} answers")
+
+
+def _read_through(socket: Path) -> str:
+    """Read the root of the daemon's mount; return its path.
+
+    Raises ``DaemonUnreachableError`` and ``MountpointError``.
+    """
+    with asking_client(socket) as client:
+        path = client.status().mountpoint
+    mount = mountpoint.mounted_on(path)
+    if mount is None or mount.file_system != mountpoint.FILE_SYSTEM:
+        raise MountpointError(f"the daemon serves {path}, but this process sees no Holdfast mounted there")
+    if mountpoint.life(path) is not mountpoint.Life.ALIVE:
+        raise MountpointError(f"the mount at {path} does not answer")
+    try:
+        os.listdir(path)
+    except OSError as problem:
+        raise MountpointError(f"{path} can't be read: {problem.strerror}") from None
+    return path
