@@ -23,15 +23,15 @@ def locks() -> NodeLocks:
 async def test_a_free_lock_is_taken_without_a_checkpoint(locks: NodeLocks, node: Node) -> None:
     with trio.testing.assert_no_checkpoints():
         async with locks.of(node):
-            assert locks.of(node).locked()
-        assert not locks.of(node).locked()
+            assert locks.is_held(node)
+        assert not locks.is_held(node)
 
 
 async def test_locks_of_two_nodes_are_two(locks: NodeLocks, node: Node) -> None:
     other = Node(8, None, b"other", 8, False)
     with trio.testing.assert_no_checkpoints():
         async with locks.of(node), locks.of(other):
-            assert locks.of(other).locked()
+            assert locks.is_held(other)
 
 
 async def test_who_waits_longest_gets_it(locks: NodeLocks, node: Node) -> None:
@@ -49,7 +49,7 @@ async def test_who_waits_longest_gets_it(locks: NodeLocks, node: Node) -> None:
             await wait_all_tasks_blocked()
         assert order == []
     assert order == list("aabbcc")
-    assert not locks.of(node).locked()
+    assert not locks.is_held(node)
 
 
 async def test_who_gives_up_waiting_does_not_get_it(locks: NodeLocks, node: Node) -> None:
@@ -63,11 +63,11 @@ async def test_who_gives_up_waiting_does_not_get_it(locks: NodeLocks, node: Node
             nursery.start_soon(take)
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-    assert not locks.of(node).locked()
+    assert not locks.is_held(node)
 
 
 async def test_an_error_lets_it_go(locks: NodeLocks, node: Node) -> None:
     with pytest.raises(OSError, match="disk"):
         async with locks.of(node):
             raise OSError("disk")
-    assert not locks.of(node).locked()
+    assert not locks.is_held(node)

@@ -63,6 +63,7 @@ class Parts:
 def opened(tmp_path: Path) -> Iterator[OpenFile]:
     with (tmp_path / "file").open("wb") as file:
         made = OpenFile(Node(7, None, b"", 7, False), file.fileno(), os.fstat(file.fileno()), writable=True)
+        made.changed()  # or there would be nothing to account for
         made.count()
         yield made
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import struct
 from array import array
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
@@ -30,11 +30,13 @@ from holdfast.kernel.init_exchange import Exchange
 from holdfast.kernel.native_module import NATIVE_MODULE, ImmediateReply, NativeModule, NativeReply
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
+_log = logging.getLogger("holdfast.kernel")
 _BACKING_OPEN = 0x4010E501
 """``_IOW(229, 1, struct fuse_backing_map)``"""
 _BACKING_CLOSE = 0x4004E502
 """``_IOW(229, 2, uint32_t)``"""
 _BACKING_MAP = struct.Struct("=iIQ")
+_BACKING_ID = struct.Struct("=I")
 _FOR_ALL_FILES = {
     errno.EPERM: "the kernel refuses backing files without CAP_SYS_ADMIN of the first user namespace",
     errno.ELOOP: "the local store lies on a stacked file system (overlayfs)",
@@ -187,8 +189,10 @@ class Connection:
     def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no further open may use it. Files that are open with it stay open."""
         self._native.remove_native_reply(node)
-        with suppress(FileNotFoundError):  # an earlier daemon closed it and died right after that
-            fcntl.ioctl(self._device, _BACKING_CLOSE, struct.pack("=I", backing_id))
+        try:
+            fcntl.ioctl(self._device, _BACKING_CLOSE, _BACKING_ID.pack(backing_id))
+        except FileNotFoundError:
+            _log.debug("an earlier daemon closed backing id %d, and died right after that", backing_id)
 
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Set a backing id and flags in the reply to come to the OPEN, OPENDIR or CREATE with the number ``request``.

@@ -74,15 +74,14 @@ class Committer:
         if opened.arrival is not None and not opened.arrival.finished:
             return  # writes wait for the whole fetch, so nothing was written
         self._writes.detect_writes(opened)
-        lock = self._locks.of(opened.node)
-        if not (opened.unsent or lock.locked()):
+        if not (opened.unsent or self._locks.is_held(opened.node)):
             return  # a held lock may mean that an upload is under way: wait for its result
         names = self._policy.sent_names(opened.node.names())
         if not names:
             return
         opened.check_reachable()  # or what only stands for the file would be sent in its place
         try:
-            async with lock:
+            async with self._locks.of(opened.node):
                 await self._commit(opened, wait_for_store)
         except WriteOnceError:
             await trio.to_thread.run_sync(self._forget, names)  # without the lock: the invalidation may wait for its holder
@@ -126,10 +125,13 @@ class Committer:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
         if not opened.may_change:
             return
-        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        places = [self._directories.place(parent) for parent, _ in opened.node.names()]
+        if not any(self._check.digests_later(place) for place in places):
+            return
+        entry = self._entries.get(opened.inode)
         if entry is None or not entry.digest:
-            for parent, _ in opened.node.names():
-                self._check.later(self._directories.place(parent), opened.node)
+            for place in places:
+                self._check.later(place, opened.node)
 
     def _may_wait(self, parent: Node, name: bytes) -> bool:
         place = self._directories.place(parent)
@@ -151,7 +153,7 @@ class Committer:
             self._queue.add(path)
 
     async def _send_all(self, opened: OpenFile, names: Names) -> None:
-        inode = os.fstat(opened.fd).st_ino
+        inode = opened.inode
         entry = self._begin(opened, inode)
         mark = unsent_mark(opened.fd)
         sents = []

@@ -54,9 +54,13 @@ class DigestCheck:
         if path is not None and self._policy.has_digest(opened.node):
             self._verifier.drop_unreadable(path, opened.fd, problem)
 
+    def digests_later(self, place: ZonePath) -> bool:
+        """Say whether the zone keeps digests and sends nothing: what is hashed in other zones is hashed when it is sent."""
+        return place.zone.digests and not place.zone.sends
+
     def later(self, place: ZonePath, node: Node) -> None:
         """Queue the file at ``place`` for hashing if its zone keeps digests and sends nothing."""
-        if place.zone.digests and not place.zone.sends and node.backing:
+        if self.digests_later(place) and node.backing:
             path = path_of(node)
             if path is not None:
                 self._verifier.digest_soon(path)

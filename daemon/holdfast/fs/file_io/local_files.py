@@ -36,7 +36,7 @@ class LocalFiles:
 
     def is_local(self, node: Node) -> bool:
         """Say whether ``make_local`` has nothing to do, as far as it is known without reading the file."""
-        if self._locks.of(node).locked() or node.backing == 0:
+        if self._locks.is_held(node) or node.backing == 0:
             return False
         if node.opened is not None:
             return node.opened.arrival is None

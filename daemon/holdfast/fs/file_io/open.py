@@ -83,21 +83,22 @@ class Opening:
         except BaseException:
             self._files.release(opened)
             raise
-        return self._hand_out(opened, flags, request, caller)
+        return self._hand_out(opened, flags, request, caller, changes=_changes(flags))
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
         if caller.uid:
             self._guard.check_open(node, flags, caller)
-        if _changes(flags):
+        changes = _changes(flags)
+        if changes:
             self._directories.check_may_grow(node)
-        opened = self._acquire_nowait(node, flags)
-        return self._hand_out(opened, flags, request, caller)
+        opened = self._acquire_nowait(node, flags, changes=changes)
+        return self._hand_out(opened, flags, request, caller, changes=changes)
 
     async def acquire(self, node: Node, flags: int) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does."""
         try:
-            return self._acquire_nowait(node, flags)
+            return self._acquire_nowait(node, flags, changes=_changes(flags))
         except trio.WouldBlock:
             pass
         async with self._locks.of(node):
@@ -113,8 +114,7 @@ class Opening:
             raise
         return opened
 
-    def _acquire_nowait(self, node: Node, flags: int) -> OpenFile:
-        changes = _changes(flags)
+    def _acquire_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         if changes:
             self._check_writable(node)
         opened = self._find_nowait(node, flags, changes=changes)
@@ -136,10 +136,9 @@ class Opening:
             self._check_not_executed(opened.node, flags)
             self._files.truncate(opened, 0)
 
-    def _hand_out(self, opened: OpenFile, flags: int, request: int, caller: Caller) -> Handle:
-        return self._handing_out.hand_out(
-            opened, request, caller, reads_only=flags & os.O_ACCMODE == os.O_RDONLY, changes=_changes(flags)
-        )
+    def _hand_out(self, opened: OpenFile, flags: int, request: int, caller: Caller, *, changes: bool) -> Handle:
+        reads_only = flags & os.O_ACCMODE == os.O_RDONLY
+        return self._handing_out.hand_out(opened, request, caller, reads_only=reads_only, changes=changes)
 
     # --- the open file -----------------------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class Opening:
         return opened
 
     def _open_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
-        if node.backing == 0 or self._locks.of(node).locked():
+        if node.backing == 0 or self._locks.is_held(node):
             raise trio.WouldBlock
         opened = open_local(self._directories, node, writable=changes)
         if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):

@@ -91,7 +91,7 @@ class OpenFiles:
         if opened.unsent:
             return
         opened.changed()
-        self._updates.note_change(opened.node, opened.fd)
+        self._updates.note_change(opened.node, os.fstat(opened.fd))
 
     def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2) of a file that is complete."""
@@ -104,7 +104,6 @@ class OpenFiles:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return
-        inode = node.backing if node.is_named else os.fstat(opened.fd).st_ino
         self._writes.settle(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
@@ -114,6 +113,6 @@ class OpenFiles:
         node.opened = None
         self._closed(node)
         if not node.is_named:
-            self._orphanage.release(inode)
+            self._orphanage.release(opened.inode)
             self._nodes.unbind(node)
         self._nodes.release(node)

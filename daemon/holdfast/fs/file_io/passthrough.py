@@ -62,7 +62,6 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        if os.fstat(opened.fd).st_size < _LONG_BYTES:
-            return False
-        places = [(self._directories.place(parent), name) for parent, name in opened.node.names()]
-        return any(place.zone.sends and self._policy.of(place, name).polled_while_read for place, name in places)
+        places = ((self._directories.place(parent), name) for parent, name in opened.node.names())
+        is_polled = any(place.zone.sends and self._policy.of(place, name).polled_while_read for place, name in places)
+        return is_polled and os.fstat(opened.fd).st_size >= _LONG_BYTES

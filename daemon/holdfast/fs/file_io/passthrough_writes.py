@@ -48,15 +48,14 @@ class PassthroughWrites:
         """A writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
-            inode = os.fstat(opened.fd).st_ino
-            entry = self._entries.get(inode)
+            entry = self._entries.get(opened.inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)
-                self._entries.put(inode, entry)
+                self._entries.put(opened.inode, entry)
 
     def resume(self, opened: OpenFile) -> None:
         """Restore an open file of an earlier daemon with writable handles. Its entry tells which bytes were known."""
-        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        entry = self._entries.get(opened.inode)
         known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
         if known is None:
             opened.changed()
@@ -73,7 +72,7 @@ class PassthroughWrites:
             return
         stat = os.fstat(opened.fd)
         if stamp_of(stat) != opened.stamp:
-            self._changed(opened)
+            self._changed(opened, stat)
 
     def compare_nowait(self, opened: OpenFile) -> bool:
         """At the last handle of a file, detect a write after it was sent that size and mtime do not show.
@@ -95,10 +94,12 @@ class PassthroughWrites:
             self._compare(opened, digest, found)
 
     def settle(self, opened: OpenFile) -> None:
-        """The last handle is released: an unwritten file's entry is no longer DIRTY, and its digest counts again."""
-        if opened.stamp is not None:
-            inode = os.fstat(opened.fd).st_ino
-            self._settle(inode, self._entries.get(inode))
+        """The last handle is released: an unwritten file's entry is no longer DIRTY, and its digest counts again.
+
+        Unsent bytes have no digest.
+        """
+        if opened.stamp is not None and not opened.unsent:
+            self._settle(opened.inode, self._entries.get(opened.inode))
 
     def settle_all(self) -> None:
         """The mount has ended: settle files whose handles the kernel did not release."""
@@ -143,15 +144,15 @@ class PassthroughWrites:
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
         if sent and found and sent == self._sent_digest(opened) != found:
-            self._changed(opened)
+            self._changed(opened, os.fstat(opened.fd))
 
-    def _changed(self, opened: OpenFile) -> None:
+    def _changed(self, opened: OpenFile, stat: os.stat_result) -> None:
         opened.changed()
-        self._updates.note_change(opened.node, opened.fd)
+        self._updates.note_change(opened.node, stat)
 
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty if the bytes are known to differ."""
-        entry = self._entries.get(os.fstat(opened.fd).st_ino)
+        entry = self._entries.get(opened.inode)
         return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:

@@ -55,16 +55,14 @@ class Releasing:
         The handle is released even after an error: nobody would release it again.
         """
         try:
-            is_accounted = self._writes.compare_nowait(opened)
-            self._writes.detect_writes(opened)
-            if not is_accounted or self._committer.has_unsent_at_end(opened):
-                self._begin_late(opened)
-                return
-            if opened.handles == 1:
-                self._committer.digest_at_end(opened)
+            is_late = opened.may_change and not self._account_nowait(opened)
         except (HoldfastError, OSError) as problem:
+            is_late = False
             self._report_unsent(opened, problem)
-        self._files.release(opened)
+        if is_late:
+            self._begin_late(opened)
+        else:
+            self._files.release(opened)
 
     async def settle(self) -> None:
         """Return when every file closed so far has been accounted for.
@@ -74,6 +72,16 @@ class Releasing:
         await self._invalidation.caught_up()
         for compared in list(self._comparing):
             await compared.wait()
+
+    def _account_nowait(self, opened: OpenFile) -> bool:
+        """Account for the bytes written. Returns False if that is to be done in the background."""
+        is_accounted = self._writes.compare_nowait(opened)
+        self._writes.detect_writes(opened)
+        if not is_accounted or self._committer.has_unsent_at_end(opened):
+            return False
+        if opened.handles == 1:
+            self._committer.digest_at_end(opened)
+        return True
 
     def _begin_late(self, opened: OpenFile) -> None:
         opened.begin_leaving()

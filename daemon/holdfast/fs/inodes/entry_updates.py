@@ -40,11 +40,10 @@ class EntryUpdates:
         self._entries.put(stat.st_ino, entry)
         return entry
 
-    def note_change(self, node: Node, fd: int) -> None:
-        """Mark the file open as ``fd`` dirty if its bytes are checked against a digest.
+    def note_change(self, node: Node, stat: os.stat_result) -> None:
+        """Mark a file dirty if its bytes are checked against a digest; ``stat`` holds its present attributes.
 
         An existing entry is enough: a name that needs a digest may be gone, or not looked up yet.
         """
-        stat = os.fstat(fd)
         if self._entries.get(stat.st_ino) is not None or self._policy.has_digest(node):
             self.mark_dirty(stat, path_of(node))

@@ -27,6 +27,10 @@ class NodeLocks:
         """Return the lock of ``key``, for one ``async with``."""
         return NodeLock(self._held, key)
 
+    def is_held(self, key: Key) -> bool:
+        """Say whether the lock of ``key`` is held."""
+        return key in self._held
+
 
 class NodeLock:
     """The lock of one node or path. If cancelled while waiting, it is not acquired."""
@@ -36,10 +40,6 @@ class NodeLock:
     def __init__(self, held: dict[Key, trio.lowlevel.ParkingLot | None], node: Key) -> None:
         self._held = held
         self._node = node
-
-    def locked(self) -> bool:
-        """Say whether the lock is held."""
-        return self._node in self._held
 
     async def __aenter__(self) -> None:
         held, node = self._held, self._node

@@ -55,7 +55,9 @@ class Node:
         """Return all known names as pairs of parent and name."""
         if self.parent is None:
             return []
-        return [(self.parent, self.name), *(self.more_names or ())]
+        if self.more_names is None:
+            return [(self.parent, self.name)]
+        return [(self.parent, self.name), *self.more_names]
 
 
 def path_of(node: Node) -> bytes | None:

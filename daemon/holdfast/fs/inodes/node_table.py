@@ -156,7 +156,7 @@ class NodeTable:
 
     def of_backing(self, inode: int) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
-        node = self._nodes.get(self.id_of(inode))
+        node = self._nodes.get(self.moved.get(inode, inode))
         return node if node is not None and node.backing == inode else None
 
     def recall(self, inode: int) -> None:

@@ -34,6 +34,7 @@ class OpenFile:
         "exclusive",
         "fd",
         "handles",
+        "inode",
         "is_handed_out",
         "leaving",
         "lost",
@@ -53,6 +54,8 @@ class OpenFile:
     def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
         self.node = node
         self.fd = fd
+        self.inode = stat.st_ino
+        """The inode number of the file behind ``fd``."""
         self.handles = 0
         self.leaving = 0
         """Handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
@@ -201,6 +204,7 @@ class OpenFile:
     def arrives_anew_by(self, arrival: PartialFetch) -> None:
         """Read from another fetch from now on."""
         os.dup2(arrival.fd, self.fd, inheritable=False)
+        self.inode = os.fstat(self.fd).st_ino
         before = self.arrival
         self.arrives_by(arrival)
         if before is not None:

@@ -58,7 +58,7 @@ class TimeToLive:
         ``kind`` is None in zones without a store. Temporary names get a short time, because the kernel keeps a name's
         time-out over a rename to a name of another kind.
         """
-        if kind is not None and kind.policy.lasts and not stat_module.S_ISDIR(mode) and self._is_for_all(place):
+        if kind is None or (kind.policy.lasts and not stat_module.S_ISDIR(mode) and self._is_for_all(place)):
             return FOREVER_SECONDS
         return self.in_kernel(place)
 

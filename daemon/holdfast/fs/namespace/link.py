@@ -78,7 +78,7 @@ class Linking:
         """``link`` of a file that needs no fetch or hashing to a name that is not sent; else raises ``trio.WouldBlock``."""
         place = self._directories.place(directory)
         check_not_root(place)
-        if node.backing == 0 or self._locks.of(node).locked() or self._policy.has_digest(node):
+        if node.backing == 0 or self._locks.is_held(node) or self._policy.has_digest(node):
             raise trio.WouldBlock
         if self._policy.sends(place, name):
             raise trio.WouldBlock

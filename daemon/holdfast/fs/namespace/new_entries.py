@@ -39,11 +39,9 @@ class NewEntries:
             os.chown(name, caller.uid, group_of_new(above, caller), dir_fd=directory_fd, follow_symlinks=False)
 
     def give_file(self, fd: int, directory_fd: int, caller: Caller) -> None:
-        """Give the file open as ``fd`` to ``caller``. Files of root are left as they are."""
-        if self._is_root:
-            gid = group_of_new(os.stat(directory_fd), caller)
-            if (caller.uid, gid) != (0, 0):
-                os.fchown(fd, caller.uid, gid)
+        """Give the new file open as ``fd`` to ``caller``. Files of root have the right owner already."""
+        if self._is_root and (caller.uid or caller.gid):
+            os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
 
 
 def group_of_new(above: os.stat_result, caller: Caller) -> int:
