@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 
 _LARGEST = 128 * 1024
 """Bytes on the disk. Times ``_MOST_WAITING``, this is the most space that is deleted and not yet free."""
 _MOST_WAITING = 500
+_PAUSE_SECONDS = 0.005
+"""Each turn of the thread delays the event loop, so it closes together what has come in such a time."""
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FREED_AT_ONCE = nullcontext()
 
 
 class Freeing:
@@ -26,40 +28,20 @@ class Freeing:
     def __init__(self) -> None:
         self._waiting: SimpleQueue[int | threading.Event | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._hurry = threading.Event()
 
-    @contextmanager
-    def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> Iterator[None]:
+    def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
-        fd = self._hold(name, directory_fd, stat)
-        try:
-            yield
-        finally:
-            if fd is not None:
-                self._close_later(fd)
-
-    def catch_up(self) -> None:
-        """Wait until the space of all files deleted so far is free."""
-        if self._thread is not None:
-            reached = threading.Event()
-            self._waiting.put(reached)
-            reached.wait()
-
-    def end(self) -> None:
-        """Free the waiting files, and end the thread."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _hold(self, name: bytes, directory_fd: int, stat: os.stat_result) -> int | None:
         if stat.st_nlink > 1 or stat.st_blocks * 512 > _LARGEST or self._waiting.qsize() >= _MOST_WAITING:
-            return None
+            return _FREED_AT_ONCE
         try:
-            return os.open(name, _HOLD, dir_fd=directory_fd)
-        except OSError:  # for example, too many open files: it is freed at once
-            return None
+            fd = os.open(name, _HOLD, dir_fd=directory_fd)
+        except OSError:  # for example, too many open files
+            return _FREED_AT_ONCE
+        return _Held(self, fd)
 
-    def _close_later(self, fd: int) -> None:
+    def close_later(self, fd: int) -> None:
+        """Let the thread close the descriptor."""
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
@@ -70,10 +52,45 @@ class Freeing:
             self._thread = thread
         self._waiting.put(fd)
 
+    def catch_up(self) -> None:
+        """Wait until the space of all files deleted so far is free."""
+        if self._thread is not None:
+            reached = threading.Event()
+            self._waiting.put(reached)
+            self._hurry.set()
+            reached.wait()
+
+    def end(self) -> None:
+        """Free the waiting files, and end the thread."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._hurry.set()
+            self._thread.join()
+            self._thread = None
+
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
             if isinstance(next_one, int):
                 with suppress(OSError):  # it is closed all the same (close(2)); waiting callers must not hang
                     os.close(next_one)
             else:
+                self._hurry.clear()
                 next_one.set()
+            if self._waiting.empty():
+                self._hurry.wait(_PAUSE_SECONDS)
+
+
+class _Held:
+    """A file that is held while its last name is removed."""
+
+    __slots__ = ("_fd", "_freeing")
+
+    def __init__(self, freeing: Freeing, fd: int) -> None:
+        self._freeing = freeing
+        self._fd = fd
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *problem: object) -> None:
+        self._freeing.close_later(self._fd)
