@@ -202,7 +202,13 @@ class Serving:
         actions = Actions(base, files, paths)
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
-        surveys = SurveyRoutes(CacheSurvey(self._parts.index.entries, paths, time.monotonic), History(report.sample))
+        surveys = SurveyRoutes(
+            CacheSurvey(self._parts.index.entries, paths, time.monotonic),
+            History(report.sample),
+            base.fetcher,
+            base.uploader,
+            paths,
+        )
         observing = ObservingRoutes(
             MetricsReport(base, files.unsent, workdirs, self, self._lag),
             self._session.observer.feed,

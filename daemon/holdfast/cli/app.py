@@ -21,6 +21,7 @@ from holdfast.cli import (
     restoring,
     sending,
     waiting,
+    watching,
     workdirs,
 )
 from holdfast.cli.output import fail
@@ -38,7 +39,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for module in (mounting, waiting, observing, entries, holdings, sending):
+for module in (mounting, waiting, observing, watching, entries, holdings, sending):
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.command("ui")(page.ui)

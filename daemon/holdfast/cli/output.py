@@ -102,3 +102,18 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def count_of(number: int) -> str:
+    """Return a number with separators; ``-`` for none."""
+    return f"{number:,}" if number else "-"
+
+
+def latency(seconds: float) -> str:
+    """Return a human-readable short time."""
+    if seconds >= 100:
+        return f"{seconds:.0f} s"
+    for unit, length in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds * 1e6:.0f} µs"

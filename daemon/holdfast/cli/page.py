@@ -8,12 +8,10 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import trio
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Socket, asking_client, asking_socket
 from holdfast.cli.output import say
-from holdfast.ui.loopback import Loopback
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 _FORWARDING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">\n'
@@ -30,6 +28,10 @@ def ui(
 
     The page has the rights of whoever runs this command, and so has everybody who knows its address: keep that to yourself.
     """
+    import trio  # these take as long to import as all other commands together
+
+    from holdfast.ui.loopback import Loopback
+
     with asking_client(socket) as daemon:
         daemon.status()  # says what is wrong if nobody answers
     loopback = Loopback.listening(port)

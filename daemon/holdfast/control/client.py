@@ -37,6 +37,7 @@ from holdfast.control.messages import (
     Status,
     SweepProgress,
     SweepRequest,
+    TransferInfo,
     VerifyProgress,
     VerifyRequest,
     WorkdirInfo,
@@ -129,6 +130,10 @@ class ControlClient:
     def history(self) -> list[Sample]:
         """Return the samples of the last hour, oldest first."""
         return self._get("/v1/history", list[Sample])
+
+    def transfers(self) -> list[TransferInfo]:
+        """Return the transfers under way, oldest first, up to 200 each way."""
+        return self._get("/v1/transfers", list[TransferInfo])
 
     def why(self, path: str) -> Explanation:
         """Return why ``path`` is as it is."""

@@ -138,6 +138,21 @@ class CacheUsage(Message, frozen=True):
     parts: list[UsagePart]
 
 
+class TransferInfo(Message, frozen=True):
+    """A transfer that is under way: a ``fetch`` from a store, or a ``send`` to one.
+
+    ``done_bytes`` of a fetch can be read already; of a send nothing is known before its end. With ``in_background`` no
+    process waits for it.
+    """
+
+    direction: str
+    store: str
+    path: str
+    size_bytes: int
+    done_bytes: int = 0
+    in_background: bool = False
+
+
 class Sample(Message, frozen=True):
     """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start."""
 

@@ -51,6 +51,11 @@ class PartialFetch:
         return self._finished
 
     @property
+    def arrived_bytes(self) -> int:
+        """How many of its bytes can be read already."""
+        return min(self.known.size_bytes, len(self._readable) * self._part_bytes)
+
+    @property
     def failed(self) -> bool:
         """Whether the fetch has failed. The parts that are readable stay so."""
         return self._problem is not None

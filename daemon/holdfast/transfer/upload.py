@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,15 @@ from holdfast.transfer.remotes import Remote
 _SMALL_BYTES = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload that is under way."""
+
+    store: str
+    key: str
+    size_bytes: int
+
+
 class Uploader:
     """Uploads files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request.
 
@@ -35,6 +45,11 @@ class Uploader:
         self._owner = owner
         self._hashing = hashing
         self._counters = counters
+        self._under_way: dict[int, Upload] = {}
+
+    def uploads(self) -> list[Upload]:
+        """Return all uploads under way, oldest first."""
+        return list(self._under_way.values())
 
     async def send(
         self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str = ""
@@ -56,6 +71,8 @@ class Uploader:
             put = partial(remote.access.replace_once, key, replaces, source, metadata)
         else:
             put = partial(remote.access.write_once, key, source, metadata, create_only)
+        upload = Upload(remote.name, key, source.size_bytes)
+        self._under_way[id(upload)] = upload
         try:
             info = await remote.access.retry().run(put)
         except ObjectExistsError:
@@ -64,6 +81,8 @@ class Uploader:
             info = await remote.access.head(key)
             if info.metadata != metadata:
                 raise
+        finally:
+            del self._under_way[id(upload)]
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint

@@ -1,0 +1,104 @@
+"""holdfast profile and trace against a daemon that has something to do, and the transfers that are under way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.control.messages import TransferInfo
+from tests.conftest import NodeFactory
+from tests.support.node import Node, wait_until
+
+COMMAND = [sys.executable, "-P", "-m", "holdfast"]
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Open and read ``file``, and look at a name that is not there, again and again."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(0.01):
+            file.read_bytes()
+            file.with_name("missing").exists()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_profile_shows_what_takes_the_time_and_who_causes_it(node: Node) -> None:
+    file = node.checkpoints / "query" / "state" / "0" / "1.delta"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    with reading(file):
+        base = [*COMMAND, "profile", str(node.checkpoints), "--seconds", "1", "--socket", str(node.socket)]
+        said = subprocess.run([*base, "--by", "operation"], capture_output=True, text=True, check=True).stdout
+        found = json.loads(subprocess.run([*base, "--by", "process", "--json"], capture_output=True, check=True).stdout)
+        place = json.loads(subprocess.run([*base, "--by", "place", "--json"], capture_output=True, check=True).stdout)
+    assert "open " in said
+    assert "release " in said
+    mine = next(row for row in found["rows"] if row["process"].startswith(f"{os.getpid()} "))
+    assert mine["hits"] > 0
+    assert 0 < mine["seconds"] < 60
+    assert place["rows"][0]["place"] == "checkpoints/query"
+
+
+def test_trace_prints_each_operation_on_a_file_as_it_ends(node: Node) -> None:
+    file = node.checkpoints / "a" / "file"
+    file.parent.mkdir()
+    file.write_bytes(b"x" * 100)
+    command = [*COMMAND, "trace", str(file.parent), "--socket", str(node.socket)]
+    (node.checkpoints / "other").write_bytes(b"x")
+    with reading(file), reading(node.checkpoints / "other"):
+        lines = traced(command, 6)
+    assert all("checkpoints/a" in line and "other" not in line for line in lines)
+    assert any(" open " in line and "(hit)" in line for line in lines)
+
+
+def traced(command: list[str], number: int) -> list[str]:
+    """Return the first lines that a command prints, and end it as Ctrl-C does."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(number)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    return lines
+
+
+def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory, remote_files: Path) -> None:
+    limits = {f"checkpoints__{way}_bytes_per_second": "1MiB" for way in ("upload", "download")}
+    node = make_node(**limits).start()
+    remote_files.mkdir(parents=True, exist_ok=True)
+    (remote_files / "large").write_bytes(b"x" * 3 * 2**20)
+    reads = threading.Thread(target=(node.checkpoints / "large").read_bytes)
+    writes = threading.Thread(target=(node.checkpoints / "mine").write_bytes, args=(b"y" * 3 * 2**20,))
+    found: dict[str, TransferInfo] = {}
+    with node.client() as client:
+        assert client.transfers() == []
+        reads.start()
+        writes.start()
+
+        def both() -> bool:
+            found.update({each.direction: each for each in client.transfers()})
+            return len(found) == 2
+
+        wait_until(both)
+        reads.join()
+        writes.join()
+        wait_until(lambda: client.transfers() == [])
+    assert found["fetch"].path == str(node.checkpoints / "large")
+    assert found["send"].path == str(node.checkpoints / "mine")
+    assert {each.size_bytes for each in found.values()} == {3 * 2**20}
+    assert not found["fetch"].in_background
