@@ -17,6 +17,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.settings import Settings
 from tests.support.node import wait_until
+from tests.support.processes import DIES_WITH_US
 
 _DISK_BYTES = 64 * 2**20
 
@@ -80,7 +81,7 @@ def test_a_cluster_whose_maker_is_killed_is_gone_and_its_files_with_the_next(wor
 @contextmanager
 def _made(base: Path) -> Iterator[subprocess.Popen[str]]:
     """Run the verb with one node in a process of its own; yield it when the node is there."""
-    command = [sys.executable, "-m", "tests.cluster", "--nodes", "1", "--cores", "0"]
+    command = [*DIES_WITH_US, sys.executable, "-m", "tests.cluster", "--nodes", "1", "--cores", "0"]
     environment = {**os.environ, "HOLDFAST_TEST_DIRECTORY": str(base)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as maker:
         try:

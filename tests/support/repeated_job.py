@@ -76,7 +76,9 @@ class RepeatedJob:
         with self._lock:
             if self._stopping:
                 return
-            self._driver = driver = Driver(self._arguments(), self._directory / "driver.log", _PATIENCE_SECONDS)
+            self._driver = driver = Driver(
+                self._arguments(), self._directory / "driver.log", patience_seconds=_PATIENCE_SECONDS
+            )
         self.starts += 1
         commits = self._node.checkpoints / _NAME / "commits"
         begun = max((int(path.name) for path in commits.glob("[0-9]*")), default=-1) + 1 if commits.exists() else 0

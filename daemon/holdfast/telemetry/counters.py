@@ -8,10 +8,14 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(slots=True)
 class Counters:
-    """``hits`` and ``misses`` count opens of objects; ``requests`` counts requests to the stores, by kind."""
+    """``hits`` and ``misses`` count opens of objects, ``bytes_hit`` the sizes of those that were here.
+
+    ``requests`` counts requests to the stores, by kind.
+    """
 
     hits: int = 0
     misses: int = 0
+    bytes_hit: int = 0
     bytes_fetched: int = 0
     bytes_uploaded: int = 0
     objects_fetched: int = 0

@@ -79,6 +79,7 @@ KNOWN_NODES = _gauge("holdfast_known_nodes", "Files and directories that the ker
 # The cache
 HITS = _counter("holdfast_cache_hits_total", "Opens of objects whose bytes were here.")
 MISSES = _counter("holdfast_cache_misses_total", "Opens of objects that had to be fetched.")
+HIT_BYTES = _counter("holdfast_cache_hit_bytes_total", "The sizes of the objects whose opens were hits.")
 CACHE_BYTES = _gauge("holdfast_cache_bytes", "Bytes of all files that are, or are to become, copies of objects.")
 CACHE_FILES = _gauge("holdfast_cache_files", "Files that the index knows.")
 CACHE_MAX = _gauge("holdfast_cache_max_bytes", "The limit cache.max_bytes; 0: none.", for_all=True)
@@ -125,6 +126,7 @@ SWEPT_BYTES = _counter("holdfast_swept_bytes_total", "Their bytes.")
 OF_COUNTERS = {
     "hits": HITS,
     "misses": MISSES,
+    "bytes_hit": HIT_BYTES,
     "bytes_fetched": FETCHED_BYTES,
     "bytes_uploaded": UPLOADED_BYTES,
     "objects_fetched": FETCHED,

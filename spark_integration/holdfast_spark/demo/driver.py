@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,18 +34,28 @@ class Batch:
 
 
 class Driver:
-    """The pipeline in its own process group, Python and JVM together. It fails if it is silent for ``patience_seconds``."""
+    """The pipeline in its own process group, Python and JVM together. ``python`` is the command that runs Python.
 
-    def __init__(self, command: list[str], log: Path, patience_seconds: float = _SILENCE_SECONDS) -> None:
+    It fails if it is silent for ``patience_seconds``.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        python: Sequence[str] = (sys.executable,),
+        patience_seconds: float = _SILENCE_SECONDS,
+    ) -> None:
         self.first_batch_seconds = 0.0
         self._log = log
         self._patience_seconds = patience_seconds
         self._started = time.monotonic()
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "holdfast_spark.pipeline", *command],
+                [*python, "-P", "-m", "holdfast_spark.pipeline", *command],
                 stdout=subprocess.PIPE,
                 stderr=stream,
+                bufsize=0,  # select does not see what is in a buffer
                 start_new_session=True,
             )
 
@@ -56,6 +66,13 @@ class Driver:
                 return
         raise self._failure("the job ended before the batch began")
 
+    def run_until_done(self, batch: int, tell: Callable[[Batch], None]) -> None:
+        """Return when a batch with this number or a higher one is committed."""
+        for fact in self._facts(tell):
+            if fact.get("done", -1) >= batch:
+                return
+        raise self._failure("the job ended before the batch was done")
+
     def run_to_end(self, tell: Callable[[Batch], None]) -> None:
         """Return when the job has ended by itself."""
         for _ in self._facts(tell):
@@ -63,6 +80,11 @@ class Driver:
         self._wait_end()
         if self._process.returncode != 0:
             raise self._failure("the job failed")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended, however it did."""
+        return self._process.poll() is not None
 
     def kill(self) -> None:
         """SIGKILL Python and JVM, unless they have ended; return when both are gone."""

@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="the directory for the result of each batch")
     parser.add_argument("--name", default="flights", help="name of query, checkpoint and working directory")
     parser.add_argument("--until", type=int, required=True, help="the last batch to run, counted from 0")
-    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--master", help="Spark's master (default: this process, on two cores)")
     parser.add_argument("--socket", help="the daemon's control socket")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's, stronger than Holdfast's"
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _session(options: argparse.Namespace) -> SparkSession:
-    builder = SparkSession.builder.master(f"local[{options.cores}]").appName(options.name)
+    builder = SparkSession.builder.master(options.master or "local[2]").appName(options.name)
     builder = configure(builder, name=options.name, socket=options.socket)
     for key, value in (
         ("spark.ui.enabled", "false"),

@@ -118,7 +118,7 @@ class Opening:
         if changes:
             self._check_writable(node)
         opened = self._find_nowait(node, flags, changes=changes)
-        self._count_hit(node)
+        self._count_hit(opened)
         opened.count()
         if changes:
             try:
@@ -180,7 +180,7 @@ class Opening:
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
             if not is_miss:
-                self._count_hit(node)
+                self._count_hit(node.opened)
             if _changes(flags) and not node.opened.writable:
                 node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
@@ -213,12 +213,14 @@ class Opening:
             self._files.release(opened)
             raise
         opened.uncount()  # the caller counts its own at once
-        self._count_hit(opened.node)
+        self._count_hit(opened)
         return opened
 
-    def _count_hit(self, node: Node) -> None:
+    def _count_hit(self, opened: OpenFile) -> None:
+        node = opened.node
         if node.backing and self._policy.has_digest(node):
             self._counters.hits += 1
+            self._counters.bytes_hit += os.fstat(opened.fd).st_size
             self._entries.used(node.backing, time.time_ns())
 
     # --- refusals ------------------------------------------------------------------------------------------------------
