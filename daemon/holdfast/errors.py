@@ -81,6 +81,13 @@ class DaemonUnreachableError(HoldfastError):
     code = "daemon-unreachable"
 
 
+class SocketForbiddenError(DaemonUnreachableError):
+    """This user may not use the control socket."""
+
+    errno = _errno.EACCES
+    code = "socket-forbidden"
+
+
 # --- the caller's: a request that can't be granted ----------------------------------------------------------------
 
 

@@ -28,15 +28,16 @@ from tests.mount.conftest import S3NodeFactory
 from tests.support.fault_proxy import FaultProxy
 from tests.support.node import Node
 from tests.support.privileges import as_nobody
+from tests.support.programs import is_status
 from tests.support.s3 import S3Server
 
 
 def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:
-    """Run the command; return what it prints (on stderr when it is to fail)."""
+    """Run the command; return what it prints (on stderr when it is to fail). ``status`` 1 stands for any kind of error."""
     environment = {**os.environ, **({"HOLDFAST_SOCKET": str(socket)} if socket else {})}
     command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode == status, result.stderr + result.stdout
+    assert is_status(result.returncode, status), result.stderr + result.stdout
     return result.stderr if status else result.stdout
 
 
@@ -66,7 +67,7 @@ def test_mount_status_umount(workspace: Path) -> None:
         assert not Process(restarted["pid"], 0, "").is_alive()
         assert os.listdir(place) == []
         assert "no Holdfast is mounted" in holdfast("umount", place, socket=control, status=1)
-        assert "no daemon answers" in holdfast("status", socket=control, status=1)
+        assert "no daemon answers" in holdfast("status", socket=control, status=69)
     finally:
         if mountpoint.mount_at(str(place)):
             mountpoint.detach(str(place))
@@ -84,7 +85,7 @@ def test_a_mount_with_any_setting(workspace: Path) -> None:
     assert said == "holdfast: --set stores.blobs.url: another option says this too; keep one of them\n"
     said = holdfast("mount", place, *options, "--set", "blobs.url=s3://x", socket=control, status=1)
     assert "stores.blobs.url (option) and blobs.url (option) are one key" in said
-    assert "write SECTION.KEY=VALUE" in holdfast("mount", place, *options, "--set", "cache", socket=control, status=1)
+    assert "write SECTION.KEY=VALUE" in holdfast("mount", place, *options, "--set", "cache", socket=control, status=78)
     try:
         settings = ["--set", f"stores.team.url={team}", "--set", "cache.max_bytes=20GiB"]
         holdfast("mount", place, *options, *settings, socket=control)
@@ -274,13 +275,13 @@ def test_looking_at_files(node: Node) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict", "pin"])
 def test_a_path_outside_the_mount(node: Node, command: str) -> None:
-    said = holdfast(command, "/etc/passwd", socket=node.socket, status=1)
+    said = holdfast(command, "/etc/passwd", socket=node.socket, status=66)
     assert said == f"holdfast: /etc/passwd is not in the mount at {node.mountpoint}\n"
 
 
 @pytest.mark.parametrize("command", ["ls", "stat", "why", "verify", "prefetch", "evict"])
 def test_a_path_that_is_not_there(node: Node, command: str) -> None:
-    said = holdfast(command, node.checkpoints / "nothing", socket=node.socket, status=1)
+    said = holdfast(command, node.checkpoints / "nothing", socket=node.socket, status=66)
     assert said == f"holdfast: there is no {node.checkpoints}/nothing\n"
 
 
@@ -316,7 +317,7 @@ def test_workdir_commands(node: Node) -> None:
     assert said == f"{node.work}/worker_h-1\n"
     held = json.loads(holdfast("workdir", "ls", "--json", socket=node.socket))
     assert f"pid {os.getpid()} " in held[0]["holder"]
-    refused = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", 1, socket=node.socket, status=1)
+    refused = holdfast("workdir", "acquire", "--role", "worker", "--id", "h-1", "--pid", 1, socket=node.socket, status=75)
     assert f"held by pid {os.getpid()}" in refused
     with (node.work / "worker_h-1/.lease").open():
         assert "is released as soon as this ends" in holdfast(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.exit_status import ExitStatus
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
 from tests.support.descriptors import no_free_descriptors, pidfds
@@ -500,7 +501,7 @@ def test_a_number_that_the_daemon_does_not_see_in_the_namespace_of_who_asks_is_r
         text=True,
         check=False,
     )
-    assert asked.returncode == 1
+    assert asked.returncode == ExitStatus.CONFIGURATION
     assert f"sees no process {os.getpid()} there" in asked.stderr
     assert "--pid host" in asked.stderr
     assert os.listdir(node.work) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import private_places
+from holdfast.cli.exit_status import ExitStatus
 from holdfast.cli.options import asking_client
 from holdfast.config import load
 from holdfast.control.client import ControlClient, RefusedError
@@ -224,11 +225,11 @@ def test_root_takes_no_orders_from_a_file_that_others_may_write(
     os.chown(changed, owner, -1)
     (workspace / "link.toml").symlink_to(file)
     given = workspace / "link.toml" if is_linked else file
-    for command in (["holdfast.daemon"], ["holdfast", "mount"]):
+    for command, status in ((["holdfast.daemon"], 1), (["holdfast", "mount"], ExitStatus.CONFIGURATION)):
         ended = subprocess.run(
             [sys.executable, "-m", *command, "--config", given], capture_output=True, text=True, check=False
         )
-        assert ended.returncode == 1
+        assert ended.returncode == status
         said = ended.stdout + ended.stderr
         assert f"the configuration file {given}: " in said
         assert ("belongs to the user" if owner else "may be written by") in said

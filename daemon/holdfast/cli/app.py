@@ -24,6 +24,7 @@ from holdfast.cli import (
     watching,
     workdirs,
 )
+from holdfast.cli.exit_status import exit_status
 from holdfast.cli.output import fail
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
@@ -63,7 +64,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command. A Holdfast error prints one line on stderr and exits with status 1."""
+    """Run the command. A Holdfast error prints one line on stderr and exits with its kind's status (``exit_status``)."""
     sys.stderr = PrintableStream(sys.stderr)
     if _COMPLETING in os.environ:
         completion_init()
@@ -71,6 +72,6 @@ def main() -> None:
         app(prog_name="holdfast")
     except HoldfastError as problem:
         fail(str(problem))
-        sys.exit(1)
+        sys.exit(exit_status(problem))
     except BrokenPipeError:
         sys.exit(141)

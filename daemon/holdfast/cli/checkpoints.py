@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
-from holdfast.cli.output import console, moment, print_found, print_json, print_table, say, size
+from holdfast.cli.output import moment, print_found, print_json, print_table, say, size
+from holdfast.cli.progress import bar, waiting
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
 from holdfast.errors import ConfigurationError
@@ -31,7 +30,7 @@ Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, as 'plan
 @app.command("ls")
 def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """List the checkpoints of jobs and queries below a directory, and the files that they share."""
-    with asking_client(socket) as daemon:
+    with asking_client(socket) as daemon, waiting("listing the store", as_json=as_json):
         found = daemon.checkpoints(absolute(root))
     rows = (
         (
@@ -62,11 +61,11 @@ def drop(
     """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep."""
     limit = None if as_json or show_all else _SHOWN
     with ControlClient(socket) as daemon:
-        plan = daemon.plan_drop(
-            DropRequest(
-                path=absolute(checkpoint).rstrip("/"), up_to=up_to, root=absolute(root) if root else None, items=limit
-            )
+        request = DropRequest(
+            path=absolute(checkpoint).rstrip("/"), up_to=up_to, root=absolute(root) if root else None, items=limit
         )
+        with waiting("making a plan", as_json=as_json):
+            plan = daemon.plan_drop(request)
         _go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
 
 
@@ -98,7 +97,9 @@ def sweep(
         items=None if as_json or show_all else _SHOWN,
     )
     with ControlClient(socket) as daemon:
-        _go_on(daemon, daemon.plan_sweep(request), dry_run=dry_run, asks=not yes, as_json=as_json)
+        with waiting("making a plan", as_json=as_json):
+            plan = daemon.plan_sweep(request)
+        _go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
 
 
 @app.command()
@@ -158,11 +159,9 @@ def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, 
 
 def _execute(daemon: ControlClient, plan: PlanInfo, *, at_once: bool, as_json: bool) -> None:
     last = _NONE
-    columns = (TextColumn("removing"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-        task = bar.add_task("removing", total=plan.count)
+    with bar("removing", as_json=as_json, total=plan.count) as update:
         for last in daemon.execute(plan.id, at_once=at_once):
-            bar.update(task, completed=last.done)
+            update(last.done, plan.count, last.removed_bytes)
     if as_json:
         print_json(daemon.plan(plan.id))
         return

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import moment, print_found, say, size
+from holdfast.cli.progress import waiting
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HeldQueryInfo, HoldingsInfo, HoldingsReply
 
@@ -25,7 +26,7 @@ def holdings(
     as_json: Json = False,
 ) -> None:
     """Show which state of which query this node holds: a line for each query and operator."""
-    with ControlClient(socket) as daemon:
+    with ControlClient(socket) as daemon, waiting("asking the stores", as_json=as_json):
         found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes)
     columns = ("node", "query", "operator", "partitions", "newest version", "bytes", "as of")
     print_found(found, columns, _rows(found), "no state is held", as_json=as_json)

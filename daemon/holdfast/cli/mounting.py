@@ -19,6 +19,7 @@ from holdfast import mountpoint as mountpoints
 from holdfast import path_conflicts, private_places
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say
+from holdfast.cli.progress import waiting
 from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
@@ -84,7 +85,8 @@ def mount(
     if foreground:
         os.set_inheritable(options_fd, True)
         os.execv(sys.executable, _inserted(command, ["--options-fd", str(options_fd)], at))
-    started = _start([*command, "--background"], options_fd, at)
+    with waiting("mounting", as_json=as_json):
+        started = _start([*command, "--background"], options_fd, at)
     if as_json:
         print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
     else:
@@ -104,12 +106,13 @@ def umount(
         raise MountpointError(f"no Holdfast is mounted at {mountpoint}")
     status = _daemon_of(path, socket)
     pid = status.pid if status else None
-    if lazy or not mountpoints.is_alive(path):
-        mountpoints.detach(path)
-    else:
-        mountpoints.unmount(path)
-    if pid:
-        _wait_end(pid)
+    with waiting("unmounting", as_json=as_json):
+        if lazy or not mountpoints.is_alive(path):
+            mountpoints.detach(path)
+        else:
+            mountpoints.unmount(path)
+        if pid:
+            _wait_end(pid)
     if as_json:
         print_json({"mountpoint": path, "pid": pid, "unsent": status.unsent_files if status else None})
     else:
@@ -129,12 +132,13 @@ def restart(
     """
     with ControlClient(socket) as client:
         status = client.status()
-    if status.takeover == "takeover":
-        started = _replace(socket)
-        outcome = "the mount went on"
-    else:
-        started = _mount_again(status, lazy=lazy)
-        outcome = f"{status.takeover}; so it was unmounted and mounted again"
+    with waiting("restarting", as_json=as_json):
+        if status.takeover == "takeover":
+            started = _replace(socket)
+            outcome = "the mount went on"
+        else:
+            started = _mount_again(status, lazy=lazy)
+            outcome = f"{status.takeover}; so it was unmounted and mounted again"
     if as_json:
         print_json({**started, "mountpoint": status.mountpoint})
     else:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
-from holdfast.cli.output import console, counted, print_json, print_table, say
+from holdfast.cli.output import counted, print_json, print_table, say
+from holdfast.cli.progress import bar
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import RestoreInfo, VerifyProgress, VerifyRequest
 
@@ -51,11 +50,9 @@ def verify(
 
 def _follow(daemon: ControlClient, request: VerifyRequest, *, as_json: bool) -> VerifyProgress:
     last = VerifyProgress(done=0, total=0, without_digest=0)
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
+    with bar("reading", as_json=as_json) as update:
         for last in daemon.verify_checkpoints(request):
-            bar.update(task, completed=last.done, total=last.total)
+            update(last.done, last.total, 0)
     return last
 
 

@@ -42,7 +42,7 @@ from holdfast.control.messages import (
     VerifyRequest,
     WorkdirInfo,
 )
-from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
 
 _T = TypeVar("_T")
 _PAGE = 1000  # entries: as many as the daemon gives at once
@@ -301,7 +301,7 @@ class ControlClient:
     def _unreachable(self, problem: httpx.TransportError) -> DaemonUnreachableError:
         socket = Path(self._socket)
         if os.access(socket, os.F_OK) and not os.access(socket, os.W_OK):
-            return DaemonUnreachableError(
+            return SocketForbiddenError(
                 f"this user may not use {socket}: that takes root, or membership in the group {_group_of(socket)}"
             )
         return DaemonUnreachableError(

@@ -1,0 +1,52 @@
+"""What a command exits with when it fails: one number for each kind of error, as sysexits.h has them.
+
+1 is for checks that found something, and for errors of no other kind; 2 is typer's, for a wrong command line.
+"""
+
+from __future__ import annotations
+
+import errno as errnos
+from enum import IntEnum
+
+from holdfast.control.client import RefusedError
+from holdfast.errors import HoldfastError
+
+
+class ExitStatus(IntEnum):
+    """The statuses, and what a script may conclude. ``docs/operations.md`` has the same table."""
+
+    FAILED = 1
+    """An error of no other kind, or a check that found a problem."""
+    NOT_THERE = 66
+    """What was named is not there: a path, a plan, or it is outside the mount."""
+    NO_DAEMON = 69
+    """No daemon answers on the socket."""
+    STORE_OR_DISK = 74
+    """A store, the disk or the network failed, or has no room."""
+    BUSY = 75
+    """Somebody else has it, or it has changed meanwhile: try again later."""
+    NO_RIGHT = 77
+    """This user may not do that."""
+    CONFIGURATION = 78
+    """The configuration, or a value on the command line, can't be."""
+
+
+_BY_ERRNO = {
+    **dict.fromkeys((errnos.ENOENT, errnos.EXDEV, errnos.ENAMETOOLONG), ExitStatus.NOT_THERE),
+    errnos.ECONNREFUSED: ExitStatus.NO_DAEMON,
+    **dict.fromkeys((errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS), ExitStatus.STORE_OR_DISK),
+    **dict.fromkeys((errnos.EBUSY, errnos.EAGAIN, errnos.ESTALE, errnos.ENFILE), ExitStatus.BUSY),
+    **dict.fromkeys((errnos.EACCES, errnos.EPERM), ExitStatus.NO_RIGHT),
+    errnos.EINVAL: ExitStatus.CONFIGURATION,
+}
+_OF_STORES = ("remote", "object-")
+
+
+def exit_status(problem: HoldfastError) -> ExitStatus:
+    """Return the status for an error, the daemon's or the command's own."""
+    code, number = problem.code, problem.errno
+    if isinstance(problem, RefusedError):
+        code, number = problem.failure.code, problem.failure.errno
+    if code.startswith(_OF_STORES):
+        return ExitStatus.STORE_OR_DISK
+    return _BY_ERRNO.get(number, ExitStatus.FAILED)
