@@ -1,5 +1,6 @@
-"""Holdfast for Spark: session settings, environment of workers, a streaming pipeline on real data, the demo."""
+"""Holdfast for Spark: session settings, placement of state, environment of workers, a pipeline on real data, the demo."""
 
+from holdfast_spark.placement import place_state
 from holdfast_spark.session import checkpoint_location, configure
 
-__all__ = ["checkpoint_location", "configure"]
+__all__ = ["checkpoint_location", "configure", "place_state"]

@@ -20,6 +20,7 @@ from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast_spark.placement import placing_builder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,8 @@ def configure(
     """Return ``builder`` set up to keep its state on the mount.
 
     The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends. A second process with
-    the same name is refused (``RefusedError``, which names the holder). Call it before the session is made, once per
+    the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
+    partitions of its streaming queries where their state is (``place_state``). Call it before the session is made, once per
     process. A daemon that is just being replaced is waited for. Raises ``DaemonUnreachableError`` if none answers on
     ``socket`` (default: ``$HOLDFAST_SOCKET``, then ``/run/holdfast/control.sock``).
     """
@@ -54,7 +56,7 @@ def configure(
     os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
     for key, value in settings(local).items():
         builder = builder.config(key, value)
-    return builder
+    return placing_builder(builder, socket_path(socket))
 
 
 def settings(local: Path) -> dict[str, str]:
@@ -86,9 +88,14 @@ def checkpoint_location(name: str, socket: str | None = None, *, store: str = DE
     return f"file://{status.mountpoint}/{store}/{name}"
 
 
+def socket_path(socket: str | None = None) -> Path:
+    """Return the daemon's socket: the one given, or that of the environment, or the default."""
+    return Path(socket or os.environ.get("HOLDFAST_SOCKET") or DEFAULT_SOCKET)
+
+
 def _ask(socket: str | None, question: Callable[[ControlClient], _T]) -> _T:
     """Ask the daemon; again for some seconds if the place of its socket is there and nobody answers, as in a takeover."""
-    path = Path(socket or os.environ.get("HOLDFAST_SOCKET") or DEFAULT_SOCKET)
+    path = socket_path(socket)
     deadline = time.monotonic() + _TAKEOVER_SECONDS
     while True:
         try:

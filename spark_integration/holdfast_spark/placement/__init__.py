@@ -1,0 +1,84 @@
+"""Placement: Spark is told, before the first batch of each start, to run each partition where its state is.
+
+Spark knows where state is only as long as a driver lives, and starts lopsided. The daemons know who holds what
+(``holdfast holdings --all-nodes``). ``place_state`` brings the two together for the queries of a session.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.control.client import ControlClient
+from holdfast.control.messages import HoldingsReply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from holdfast_spark.placement.cluster import Cluster
+
+_log = logging.getLogger("holdfast.placement")
+
+
+def place_state(spark: SparkSession, socket: Path | str) -> bool:
+    """Let the streaming queries of this session run their partitions where their state is; return whether that is possible.
+
+    It is not with Spark Connect, where the driver's JVM is elsewhere, and there is nothing to place on ``local[…]``.
+    ``socket`` is the daemon's. Faults are logged (``holdfast.placement``), and change nothing for the queries.
+    """
+    if not hasattr(spark, "_jsparkSession") or (spark.sparkContext.master or "").split("[")[0] == "local":
+        return False
+    from holdfast_spark.placement.cluster import Cluster
+    from holdfast_spark.placement.fetch_ahead import fetch_ahead
+    from holdfast_spark.placement.listener import PlacementListener
+    from holdfast_spark.placement.steering import Steering
+
+    cluster = Cluster(spark)
+    threading.Thread(target=_prepared, args=(cluster,), name="holdfast-placement", daemon=True).start()
+    listener = PlacementListener(Steering(cluster, partial(_ask, socket), partial(fetch_ahead, spark)))
+    spark.streams.addListener(listener)
+    atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
+    return True
+
+
+def placing_builder(builder: SparkSession.Builder, socket: Path) -> SparkSession.Builder:
+    """Return a builder with the options of ``builder`` whose session has its state placed (``place_state``)."""
+    from pyspark.sql import SparkSession
+
+    class PlacingBuilder(SparkSession.Builder):
+        def getOrCreate(self) -> SparkSession:  # noqa: N802 Spark's name
+            """Make the session, and let it place the state of its queries."""
+            spark = super().getOrCreate()
+            place_state(spark, socket)
+            return spark
+
+    placing = PlacingBuilder()
+    placing._options.update(builder._options)  # what has been set so far is nowhere else
+    return placing
+
+
+def _ask(socket: Path | str, path: str) -> HoldingsReply:
+    with ControlClient(socket) as daemon:
+        return daemon.holdings(path, all_nodes=True)
+
+
+def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
+    """Remove the listener, if Spark still runs."""
+    try:
+        spark.streams.removeListener(listener)
+    except Exception as problem:  # noqa: BLE001 the driver ends
+        _log.debug("the listener is still there: %s", problem)
+
+
+def _prepared(cluster: Cluster) -> None:
+    """Do beforehand what takes a second, so that no query has to wait for it."""
+    try:
+        cluster.prepare()
+    except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then its queries run as without
+        _log.warning("Spark places partitions by itself: %s", str(problem).partition("\n")[0])

@@ -1,0 +1,154 @@
+"""Spark's driver, as far as placement asks it: which executors there are, what a query is, and where its state should
+be.
+
+Everything goes through py4j into private parts of Spark that have had the same form from 3.5 to 4.3. What they can't
+be asked for: the environment's block manager, whose class py4j can't load. A Java error ends the thread of the JVM
+that it happens in, and that thread runs the query if it is called from a listener: call nothing here from a
+listener's own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+_CLASS = "HoldfastPlacement"
+_SOURCE = f"""
+import java.util.UUID;
+import {_STATE}.StateStoreCoordinatorRef;
+import {_STATE}.StateStoreId;
+import {_STATE}.StateStoreProviderId;
+
+public class {_CLASS} {{
+  public int tell(Object reference, String location, String run, String lines) {{
+    StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
+    UUID runId = UUID.fromString(run);
+    String[] all = lines.split("\\n");
+    for (int i = 0; i < all.length; i++) {{
+      String[] part = all[i].split("\\t");
+      StateStoreId store = new StateStoreId(location, Long.parseLong(part[0]), Integer.parseInt(part[1]), part[2]);
+      coordinator.reportActiveInstance(
+        new StateStoreProviderId(store, runId), part[3], part[4], scala.collection.immutable.Nil$.MODULE$);
+    }}
+    return all.length;
+  }}
+}}
+"""
+"""One call for all partitions: py4j takes a millisecond for each, and a query may have thousands."""
+
+
+class Executor(NamedTuple):
+    """An executor that runs tasks."""
+
+    id: str
+    host: str
+    cores: int
+
+
+class StreamingQuery(NamedTuple):
+    """A query that has been started: its checkpoint, and the state below it, as Spark writes them."""
+
+    id: str
+    location: str
+    state_location: str
+
+
+class Instance(NamedTuple):
+    """One state store, and the executor that should have it."""
+
+    operator: int
+    partition: int
+    store: str
+    executor: Executor
+
+
+class Cluster:
+    """The driver behind ``spark``. Every call may raise anything that py4j and the JVM raise."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Any = spark
+        self._context: Any = spark.sparkContext
+        self._teller: Any = None
+        self._preparing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Do what takes its time the first time: Spark's own compiler makes a class of one method."""
+        with self._preparing:
+            if self._teller is not None:
+                return
+            compiler = self._context._jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.cook(_SOURCE)
+            made = compiler.getClassLoader().loadClass(_CLASS)
+            self._teller = made.getDeclaredConstructor(self._classes()).newInstance(self._objects())
+            self.executors()
+            self._coordinator()
+
+    def seconds_since_start(self) -> float:
+        """Return how long ago the application was started."""
+        started: int = self._context.startTime
+        now: int = self._context._jvm.System.currentTimeMillis()
+        return (now - started) / 1000
+
+    def executors(self) -> list[Executor]:
+        """Return the executors that can run tasks now."""
+        found = []
+        for summary in _each(self._context._jsc.sc().statusStore().executorList(True)):
+            if summary.id() != "driver" and summary.isActive() and summary.totalCores() > 0:
+                host = summary.hostPort().rpartition(":")[0].strip("[]")
+                found.append(Executor(summary.id(), host, summary.totalCores()))
+        return found
+
+    def query(self, query_id: str) -> StreamingQuery | None:
+        """Return a query that is active; None for one that has ended."""
+        execution = self._execution(query_id)
+        if execution is None:
+            return None
+        return StreamingQuery(query_id, execution.resolvedCheckpointRoot(), execution.checkpointFile("state"))
+
+    def plan(self, query: StreamingQuery) -> str:
+        """Return the analyzed plan of a query, as Spark prints it; empty if the query has ended."""
+        execution = self._execution(query.id)
+        return "" if execution is None else str(execution.analyzedPlan().toString())
+
+    def shuffle_partitions(self) -> int:
+        """Return how many partitions the state of a new query gets."""
+        return int(self._spark.conf.get("spark.sql.shuffle.partitions"))
+
+    def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        """Tell the coordinator of state stores where each one is; return how many were told."""
+        lines = "\n".join(
+            f"{each.operator}\t{each.partition}\t{each.store}\t{each.executor.host}\t{each.executor.id}"
+            for each in instances
+        )
+        if not lines:
+            return 0
+        self.prepare()
+        told: int = self._teller.tell(self._coordinator(), query.state_location, run_id, lines)
+        return told
+
+    def _coordinator(self) -> Any:
+        package = self._context._jvm.org.apache.spark.sql.execution.streaming.state
+        conf = self._spark._jsparkSession.sessionState().conf()
+        return package.StateStoreCoordinatorRef.forDriver(self._context._jsc.sc().env(), conf)
+
+    def _execution(self, query_id: str) -> Any:
+        found = self._spark._jsparkSession.streams().get(query_id)
+        return None if found is None else found.streamingQuery()
+
+    def _classes(self) -> Any:
+        return self._context._gateway.new_array(self._context._jvm.Class, 0)
+
+    def _objects(self) -> Any:
+        return self._context._gateway.new_array(self._context._jvm.Object, 0)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """Yield the elements of a Scala sequence."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

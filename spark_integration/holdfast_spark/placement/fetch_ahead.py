@@ -1,0 +1,76 @@
+"""State fetched to a node before its partitions go there: a Spark job whose tasks read through the mount on that
+node.
+
+So it takes no port, no right that the job does not have, and nothing to be left in a store for others to find. The
+tasks need Holdfast in the executors' Python; without it the partitions fetch their state with their first task.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.checkpoints.examination import Examination, examined
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.interface import FinishedBatch, StatePartition
+from holdfast.checkpoints.plans import Listed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PARALLEL = 4
+_CHUNK_BYTES = 2**20
+_DESCRIPTION = "holdfast: fetching state for nodes that have come"
+
+
+def fetch_ahead(spark: SparkSession, location: Path, by_host: Mapping[str, Sequence[int]]) -> int:
+    """Let each host read what its partitions of the query at ``location`` need; return the bytes read. Waits for it."""
+    from pyspark.core.rdd import RDD
+    from pyspark.serializers import CPickleSerializer
+
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    scala = jvm.org.apache.spark.api.python.PythonUtils
+    wishes = [
+        jvm.scala.Tuple2(pickle.dumps((str(location), partition)), scala.toSeq([host]))
+        for host, partitions in by_host.items()
+        for partition in partitions
+    ]
+    made = context._jsc.sc().makeRDD(scala.toSeq(wishes), jvm.scala.reflect.ClassTag.AnyRef())
+    context.setJobDescription(_DESCRIPTION)  # of this thread's jobs alone
+    rdd: Any = RDD(made.toJavaRDD(), context, CPickleSerializer())
+    return sum(rdd.mapPartitions(_read).collect())
+
+
+def read_state(location: Path, partition: int) -> int:
+    """Read the files that a query at ``location`` starts from, of one partition of all operators; return their bytes."""
+    layout = FORMATS.locations[0]
+    commits = (layout.state_of(b"commits/" + file.name.encode()) for file in (location / "commits").iterdir())
+    version = max((each.version for each in commits if isinstance(each, FinishedBatch)), default=0)
+    listing = []
+    for directory in (location / "state").glob(f"*/{partition}"):
+        for file in directory.rglob("*"):
+            name = str(file.relative_to(location)).encode()
+            if isinstance(layout.state_of(name), StatePartition):
+                listing.append(Listed(name, file.stat().st_size, 0))
+    needed = examined(
+        Examination(layout.state_to_read(b"", listing, version)), lambda name: (location / name.decode()).open("rb")
+    )
+    with ThreadPoolExecutor(_PARALLEL) as threads:
+        return sum(threads.map(_bytes_of, [location / name.decode() for name in needed]))
+
+
+def _read(wishes: Iterator[tuple[str, int]]) -> Iterator[int]:
+    for location, partition in wishes:
+        yield read_state(Path(location), partition)
+
+
+def _bytes_of(file: Path) -> int:
+    read = 0
+    with file.open("rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            read += len(chunk)
+    return read

@@ -1,0 +1,91 @@
+"""Which operators of a query keep state: by the metadata in its checkpoint, and for a query that is new by its plan.
+
+A plan is read as Spark prints it. If a guess is wrong, some partitions of the first start are where Spark puts them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.formats.interface import StatefulOperator
+
+DEFAULT_STORE = b"default"
+JOIN_STORES = (b"left-keyToNumValues", b"left-keyWithIndexToValue", b"right-keyToNumValues", b"right-keyWithIndexToValue")
+"""S ``SymmetricHashJoinStateManager.allStateStoreNames``."""
+_LINE = re.compile(r"(?P<tree>[ :+-]*)(?P<streams>~?)(?P<node>[A-Za-z]+)")
+_LEVEL = 3  # characters by which a child is indented
+_LARGEST_BYTES = 2**20
+_KEEP_STATE = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "TransformWithState",
+        "TransformWithStateInPandas",
+        "TransformWithStateInPySpark",
+    }
+)
+
+
+def operators_of_checkpoint(location: Path) -> list[StatefulOperator]:
+    """Read the metadata below ``location``, in the mount. Empty for a query that is new. Raises ``OSError``."""
+    found = []
+    for directory in sorted((location / "state").glob("*/_metadata")):
+        for file in _newest_first(directory):
+            with file.open("rb") as stream:
+                data = stream.read(_LARGEST_BYTES)
+            operator = FORMATS.stateful_operator(str(file.relative_to(location)).encode(), data)
+            if operator is not None:
+                found.append(operator)
+                break
+    return found
+
+
+def operators_of_plan(plan: str, partitions: int) -> list[StatefulOperator]:
+    """Return the operators of a query's analyzed plan, as Spark prints it, with ``partitions`` each.
+
+    Spark numbers them from the plan's top.
+    """
+    stores = [stores for stores in _stores_of_nodes(plan) if stores]
+    return [StatefulOperator(number, partitions, each) for number, each in enumerate(stores)]
+
+
+def _newest_first(directory: Path) -> Iterator[Path]:
+    """Yield the files of an operator's metadata: those of the second version are numbered by the batch that wrote them."""
+    with suppress(FileNotFoundError):
+        yield from sorted(
+            (file for file in (directory / "v2").iterdir() if file.name.isdecimal()), key=_number, reverse=True
+        )
+    if (directory / "metadata").exists():
+        yield directory / "metadata"
+
+
+def _number(file: Path) -> int:
+    return int(file.name)
+
+
+def _stores_of_nodes(plan: str) -> Iterator[tuple[bytes, ...]]:
+    lines = [match for match in map(_LINE.match, plan.splitlines()) if match]
+    for index, line in enumerate(lines):
+        if not line["streams"]:
+            continue
+        if line["node"] in _KEEP_STATE:
+            yield (DEFAULT_STORE,)
+        elif line["node"] == "Join" and all(child["streams"] for child in _children(lines, index)):
+            yield JOIN_STORES
+
+
+def _children(lines: list[re.Match[str]], index: int) -> Iterator[re.Match[str]]:
+    depth = len(lines[index]["tree"])
+    for line in lines[index + 1 :]:
+        if len(line["tree"]) <= depth:
+            return
+        if len(line["tree"]) == depth + _LEVEL:
+            yield line

@@ -1,0 +1,194 @@
+"""Steering the running queries of one driver: where each partition was told to be, and what is told when executors change.
+
+Called from threads that may wait; a query never waits for any of it longer than its listener lets it (``listener``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.checkpoints.formats.interface import StatefulOperator
+from holdfast.control.messages import HoldingsInfo, HoldingsReply
+from holdfast_spark.placement import news
+from holdfast_spark.placement.assignment import Held, assign
+from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
+from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan
+
+_YOUNG_SECONDS = 15.0
+"""For so long after its start an application may wait for executors that register late."""
+_LATE_SECONDS = 0.5
+_POLL_SECONDS = 0.05
+_log = logging.getLogger("holdfast.placement")
+
+Ask = Callable[[str], HoldingsReply]
+"""Returns what all nodes hold of the query at a path. Raises ``HoldfastError``."""
+FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
+"""Fetches the partitions of the query at a location to hosts (``fetch_ahead``)."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a query: ``placed`` has the host of each partition by how many there are."""
+
+    query: StreamingQuery
+    path: Path
+    operators: list[StatefulOperator]
+    is_guessed: bool
+    executors: list[Executor] = field(default_factory=list)
+    placed: dict[int, list[str]] = field(default_factory=dict)
+
+
+class Steering:
+    """Steers through ``cluster``. ``ask`` and ``fetch_ahead`` reach the daemon and the executors."""
+
+    def __init__(self, cluster: Cluster, ask: Ask, fetch_ahead: FetchAhead) -> None:
+        self._cluster = cluster
+        self._ask = ask
+        self._fetch_ahead = fetch_ahead
+        self._runs: dict[str, _Run] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, query_id: str, run_id: str, deadline: float) -> None:
+        """Tell Spark where the partitions of a query belong that is about to start, if that is before ``deadline``."""
+        query = self._cluster.query(query_id)
+        path = path_of(query.location) if query is not None else None
+        if query is None or path is None:
+            return
+        with ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(self._ask, str(path))
+            operators = operators_of_checkpoint(path)
+            is_guessed = not operators
+            if is_guessed:
+                operators = operators_of_plan(self._cluster.plan(query), self._cluster.shuffle_partitions())
+            executors = self._cluster.executors()
+            nodes = asked.result().nodes
+        if not operators:
+            return
+        run = _Run(query, path, operators, is_guessed)
+        run.executors = self._executors_with(executors, news.holding_nodes(nodes, str(path)), deadline)
+        held = self._place(run, nodes, {})
+        with self._lock:
+            if time.monotonic() > deadline:
+                _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
+                return
+            self._runs[run_id] = run
+        self._tell(run_id, run, run.placed)
+        _log.info("%s: %s", path, _summary(run, held))
+
+    def look_again(self, run_id: str) -> None:
+        """Tell Spark anew if executors have come or gone since the last time, or if a guess at the operators was wrong."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        executors = self._cluster.executors()
+        known = operators_of_checkpoint(run.path) if run.is_guessed else run.operators
+        if sorted(executors) == sorted(run.executors) and known == run.operators:
+            return
+        run.is_guessed = run.is_guessed and not known
+        run.operators = known or run.operators
+        run.executors = executors
+        before = run.placed
+        held = self._place(run, self._ask(str(run.path)).nodes, before)
+        at_once = {
+            count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
+        }
+        self._tell(run_id, run, at_once)
+        if at_once != run.placed:
+            self._tell_when_fetched(run_id, run, held)
+        _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
+
+    def forget(self, run_id: str) -> None:
+        """The run has ended."""
+        with self._lock:
+            self._runs.pop(run_id, None)
+
+    def _executors_with(self, executors: list[Executor], holders: Sequence[HoldingsInfo], deadline: float) -> list[Executor]:
+        """Return the executors; of a young application, wait a moment for those on nodes that hold the state."""
+        until = min(deadline - _LATE_SECONDS / 2, time.monotonic() + _LATE_SECONDS)
+        if self._cluster.seconds_since_start() > _YOUNG_SECONDS:
+            return executors
+        while time.monotonic() < until:
+            if executors and news.are_on(holders, {executor.host for executor in executors}):
+                break
+            time.sleep(_POLL_SECONDS)
+            executors = self._cluster.executors()
+        return executors
+
+    def _place(
+        self, run: _Run, nodes: Sequence[HoldingsInfo], before: Mapping[int, Sequence[str]]
+    ) -> dict[int, dict[str, Held]]:
+        """Find a host for each partition; return who holds what."""
+        cores: dict[str, int] = {}
+        for executor in run.executors:
+            cores[executor.host] = cores.get(executor.host, 0) + executor.cores
+        staying = cores.keys() - news.draining_hosts(nodes, cores)
+        cores = {host: count for host, count in cores.items() if host in staying} or cores
+        held = news.by_partition(nodes, cores, str(run.path))
+        counts = {operator.partitions for operator in run.operators} if cores else set()
+        run.placed = {
+            count: assign(run.query.location, count, cores, held, dict(enumerate(before.get(count, ())))) for count in counts
+        }
+        return held
+
+    def _without_waiting(
+        self, run: _Run, before: Sequence[str], placed: Sequence[str], held: Mapping[int, Mapping[str, Held]]
+    ) -> list[str]:
+        """Return where partitions go now: who moves to a node that holds nothing yet stays, if where it is still exists."""
+        hosts = {executor.host for executor in run.executors}
+        late = {partition for moved in news.moved_to_strangers(placed, held).values() for partition in moved}
+        return [
+            before[partition] if partition in late and partition < len(before) and before[partition] in hosts else host
+            for partition, host in enumerate(placed)
+        ]
+
+    def _tell_when_fetched(self, run_id: str, run: _Run, held: Mapping[int, Mapping[str, Held]]) -> None:
+        """Fetch to the nodes that have come what they are to have, then send the partitions there."""
+        executors = run.executors
+        moved: dict[str, set[int]] = {}
+        for placed in run.placed.values():
+            for host, partitions in news.moved_to_strangers(placed, held).items():
+                moved.setdefault(host, set()).update(partitions)
+        try:
+            read = self._fetch_ahead(run.path, {host: sorted(partitions) for host, partitions in moved.items()})
+            _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
+        except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
+            _log.warning("%s: can't fetch ahead: %s", run.path, str(problem).partition("\n")[0])
+        if run_id in self._runs and run.executors is executors:
+            self._tell(run_id, run, run.placed)
+
+    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]]) -> None:
+        self._cluster.tell(run.query, run_id, _instances(run, placed))
+
+
+def path_of(location: str) -> Path | None:
+    """Return the directory of a checkpoint as Spark names it (``file:/mnt/…``); None if it is none of this machine's."""
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme != "file":
+        return None
+    return Path("/" + (rest if colon else location).lstrip("/"))
+
+
+def _instances(run: _Run, placed: Mapping[int, Sequence[str]]) -> Iterator[Instance]:
+    by_host: dict[str, list[Executor]] = {}
+    for executor in sorted(run.executors):
+        by_host.setdefault(executor.host, []).extend([executor] * executor.cores)
+    for operator in run.operators:
+        turns = dict.fromkeys(by_host, 0)
+        for partition, host in enumerate(placed.get(operator.partitions, ())):
+            executor = by_host[host][turns[host] % len(by_host[host])]
+            turns[host] += 1
+            for store in operator.stores:
+                yield Instance(operator.operator, partition, store.decode(), executor)
+
+
+def _summary(run: _Run, held: Mapping[int, Mapping[str, Held]]) -> str:
+    hosts = {executor.host for executor in run.executors}
+    total = sum(len(placed) for placed in run.placed.values())
+    at_home = sum(host in held.get(partition, {}) for placed in run.placed.values() for partition, host in enumerate(placed))
+    return f"{total} partitions on {len(hosts)} hosts, {at_home} where their state is"

@@ -1,0 +1,344 @@
+"""Where partitions go: balanced, to the state's node, and the same each time."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.checkpoints.formats.interface import StatefulOperator
+from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast_spark.placement.assignment import Held, assign
+from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
+from holdfast_spark.placement.operators import JOIN_STORES, operators_of_checkpoint, operators_of_plan
+from holdfast_spark.placement.steering import Steering
+
+QUERY = "3b7f2c1e"
+NODES = st.dictionaries(st.sampled_from([f"node{number}" for number in range(12)]), st.integers(1, 16), min_size=1)
+HELD = st.builds(Held, st.integers(0, 3), st.integers(0, 100))
+HOLDINGS = st.dictionaries(
+    st.integers(0, 60), st.dictionaries(st.sampled_from([f"node{number}" for number in range(14)]), HELD), max_size=40
+)
+
+
+def even(count: int) -> dict[str, int]:
+    return dict.fromkeys((f"node{number}" for number in range(count)), 4)
+
+
+@given(
+    partitions=st.integers(1, 60), cores=NODES, held=HOLDINGS, current=st.dictionaries(st.integers(0, 60), st.just("node1"))
+)
+def test_every_partition_gets_a_node_and_no_node_too_many(
+    partitions: int, cores: dict[str, int], held: dict[int, dict[str, Held]], current: dict[int, str]
+) -> None:
+    placed = assign(QUERY, partitions, cores, held, current)
+    assert len(placed) == partitions
+    loads = Counter(placed)
+    assert loads.keys() <= cores.keys()
+    for name, count in cores.items():
+        share = partitions * count / sum(cores.values())
+        assert loads[name] <= max(math.ceil(share), math.floor(share * 1.25))
+        assert loads[name] >= math.floor(share * 0.75)
+
+
+@given(partitions=st.integers(1, 60), cores=NODES, held=HOLDINGS)
+def test_the_order_in_which_nodes_are_named_does_not_matter(
+    partitions: int, cores: dict[str, int], held: dict[int, dict[str, Held]]
+) -> None:
+    other_way = dict(reversed(cores.items()))
+    holders = {partition: dict(reversed(of_one.items())) for partition, of_one in reversed(held.items())}
+    assert assign(QUERY, partitions, cores, held) == assign(QUERY, partitions, other_way, holders)
+
+
+@given(partitions=st.integers(1, 60), cores=NODES)
+def test_what_runs_well_stays(partitions: int, cores: dict[str, int]) -> None:
+    first = assign(QUERY, partitions, cores, {})
+    held = {partition: {node: Held(7, 100)} for partition, node in enumerate(first)}
+    assert assign("another query", partitions, cores, held) == first
+    assert assign("another query", partitions, cores, {}, dict(enumerate(first))) == first
+
+
+def test_a_new_query_is_even_from_the_first_batch() -> None:
+    assert sorted(Counter(assign(QUERY, 12, even(3), {})).values()) == [4, 4, 4]
+    assert Counter(assign(QUERY, 12, {"large": 8, "small": 4}, {})) == {"large": 8, "small": 4}
+    assert assign(QUERY, 12, even(3), {}) != assign("another query", 12, even(3), {})
+
+
+def test_the_newest_state_counts_before_the_most() -> None:
+    held = {0: {"node0": Held(5, 1000), "node1": Held(6, 100)}, 1: {"node0": Held(5, 1000), "node2": Held(5, 100)}}
+    assert assign(QUERY, 12, even(3), held)[:2] == ["node1", "node0"]
+
+
+def test_who_has_read_one_new_file_does_not_hold_the_state() -> None:
+    held = {0: {"node0": Held(5, 1000), "node1": Held(6, 10)}}
+    assert assign(QUERY, 12, even(3), held)[0] == "node0"
+
+
+def test_a_lopsided_start_is_evened_out_for_the_least_bytes() -> None:
+    held = {
+        partition: {"node0" if partition < 10 else f"node{partition - 9}": Held(3, 10 + partition)}
+        for partition in range(12)
+    }
+    placed = assign(QUERY, 12, even(3), held)
+    assert sorted(Counter(placed).values()) == [3, 4, 5]
+    assert [partition for partition in range(12) if placed[partition] == "node0"] == [5, 6, 7, 8, 9], "the largest stay"
+
+
+def test_when_a_node_leaves_only_its_share_moves_and_is_spread() -> None:
+    first = assign(QUERY, 2000, even(40), {})
+    held = {partition: {node: Held(7, 100)} for partition, node in enumerate(first)}
+    fewer = {name: cores for name, cores in even(40).items() if name != "node7"}
+    second = assign(QUERY, 2000, fewer, held)
+    moved = [partition for partition in range(2000) if first[partition] != second[partition]]
+    assert moved == [partition for partition in range(2000) if first[partition] == "node7"]
+    assert max(Counter(second[partition] for partition in moved).values()) <= 2
+
+
+def test_when_a_node_comes_it_gets_three_quarters_of_its_share() -> None:
+    first = assign(QUERY, 2000, even(39), {})
+    held = {partition: {node: Held(7, 100)} for partition, node in enumerate(first)}
+    second = assign(QUERY, 2000, even(40), held)
+    moved = [partition for partition in range(2000) if first[partition] != second[partition]]
+    assert len(moved) == math.floor(50 * 0.75)
+    assert {second[partition] for partition in moved} == {"node39"}
+
+
+def test_a_node_that_is_not_there_holds_nothing() -> None:
+    held = {partition: {"gone": Held(9, 1000)} for partition in range(12)}
+    assert sorted(Counter(assign(QUERY, 12, even(3), held)).values()) == [4, 4, 4]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_fewer_partitions_than_nodes(partitions: int) -> None:
+    assert set(Counter(assign(QUERY, partitions, even(7), {})).values()) == {1}
+
+
+# --- which operators keep state ---------------------------------------------------------------------------------------
+
+JOIN_THEN_DEDUPLICATE = """\
+~DeduplicateWithinWatermark [value#1L]
++- ~Join Inner, ((value#1L = v2#9L) AND (timestamp#0 >= t2#8))
+   :- ~EventTimeWatermark timestamp#0, 10 seconds
+   :  +- ~StreamingRelationV2 org.apache.spark.sql.execution.streaming.sources.RateStreamProvider@5ad52146, rate
+   +- ~Project [timestamp#5 AS t2#8, value#6L AS v2#9L]
+      +- ~StreamingRelationV2 org.apache.spark.sql.execution.streaming.sources.RateStreamProvider@5ad52146, rate
+"""
+JOIN_WITH_A_TABLE = """\
+~Aggregate [v#3L], [v#3L, count(1) AS count#7L]
++- ~Join Inner, (value#1L = v#3L)
+   :- ~StreamingRelationV2 org.apache.spark.sql.execution.streaming.sources.RateStreamProvider@5ad52146, rate
+   +- Project [id#2L AS v#3L]
+      +- Range (0, 10, step=1)
+"""
+
+
+def test_a_plan_tells_the_operators_from_its_top() -> None:
+    assert operators_of_plan(JOIN_THEN_DEDUPLICATE, 6) == [
+        StatefulOperator(0, 6, (b"default",)),
+        StatefulOperator(1, 6, JOIN_STORES),
+    ]
+    assert operators_of_plan(JOIN_WITH_A_TABLE, 6) == [StatefulOperator(0, 6, (b"default",))]
+    assert operators_of_plan("no plan at all\n~\n\x1b[2J", 6) == []
+
+
+def write_operator(location: Path, name: str, operator: int, partitions: int) -> None:
+    file = location / f"state/{operator}/_metadata" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    store = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}
+    file.write_text("v2\n" + json.dumps({"operatorInfo": {"operatorId": operator}, "stateStoreInfo": [store]}))
+
+
+def test_a_checkpoint_tells_the_operators_by_its_newest_metadata(tmp_path: Path) -> None:
+    assert operators_of_checkpoint(tmp_path) == []
+    write_operator(tmp_path, "metadata", 0, 5)
+    write_operator(tmp_path, "v2/9", 1, 7)
+    write_operator(tmp_path, "v2/10", 1, 8)
+    (tmp_path / "state/1/_metadata/v2/11").write_text("v2\ndamaged")
+    assert operators_of_checkpoint(tmp_path) == [
+        StatefulOperator(0, 5, (b"default",)),
+        StatefulOperator(1, 8, (b"default",)),
+    ]
+
+
+# --- steering ---------------------------------------------------------------------------------------------------------
+
+
+class ScriptedCluster:
+    """A driver whose executors a test names."""
+
+    def __init__(self, location: Path, *hosts: str) -> None:
+        self.location = f"file:{location}"
+        self.told: list[dict[tuple[int, int], str]] = []
+        self.hosts = list(hosts)
+        self.age_seconds = 100.0
+
+    def executors(self) -> list[Executor]:
+        return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts)]
+
+    def seconds_since_start(self) -> float:
+        return self.age_seconds
+
+    def query(self, query_id: str) -> StreamingQuery | None:
+        return StreamingQuery(query_id, self.location, f"{self.location}/state") if query_id == "q" else None
+
+    def plan(self, query: StreamingQuery) -> str:
+        return JOIN_WITH_A_TABLE
+
+    def shuffle_partitions(self) -> int:
+        return 6
+
+    def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        self.told.append({(each.operator, each.partition): each.executor.host for each in instances})
+        return len(self.told[-1])
+
+
+class Steered:
+    """A driver that is steered, the daemons' news, and what was fetched ahead."""
+
+    def __init__(self, location: Path) -> None:
+        self.location = location
+        self.cluster = ScriptedCluster(location, "h1", "h2", "h3")
+        self.nodes: list[HoldingsInfo] = []
+        self.fetched: list[dict[str, list[int]]] = []
+        self.steering = Steering(cast(Cluster, self.cluster), self._ask, self._fetch)
+
+    def hold(self, node: str, *partitions: int, draining: bool = False) -> None:
+        stores = [
+            HeldStoreInfo(operator=0, partition=partition, store="default", version=7, size_bytes=100)
+            for partition in partitions
+        ]
+        query = HeldQueryInfo(path=str(self.location), stores=stores)
+        info = HoldingsInfo(
+            zone="checkpoints",
+            node=node,
+            hosts=[node],
+            cores=1,
+            draining=draining,
+            told=1.0,
+            this_node=False,
+            queries=[query],
+        )
+        self.nodes = [each for each in self.nodes if each.node != node] + [info]
+
+    def begin(self) -> dict[tuple[int, int], str]:
+        self.steering.begin("q", "run", time.monotonic() + 60)
+        return self.cluster.told[-1]
+
+    def _ask(self, path: str) -> HoldingsReply:
+        assert path == str(self.location)
+        return HoldingsReply(nodes=self.nodes)
+
+    def _fetch(self, path: Path, by_host: Mapping[str, Sequence[int]]) -> int:
+        self.fetched.append({host: list(partitions) for host, partitions in by_host.items()})
+        return 0
+
+
+@pytest.fixture
+def steered(tmp_path: Path) -> Steered:
+    return Steered(tmp_path)
+
+
+def test_a_new_query_is_placed_by_its_plan_and_again_by_its_metadata(steered: Steered, tmp_path: Path) -> None:
+    placed = steered.begin()
+    assert sorted(placed) == [(0, partition) for partition in range(6)]
+    assert sorted(Counter(placed.values()).values()) == [2, 2, 2]
+    write_operator(tmp_path, "metadata", 0, 9)
+    steered.steering.look_again("run")
+    assert sorted(Counter(steered.cluster.told[-1].values()).values()) == [3, 3, 3]
+    steered.steering.look_again("run")
+    assert len(steered.cluster.told) == 2, "nothing has changed"
+
+
+def test_partitions_go_where_their_state_is(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold("h1", 4, 5)
+    steered.hold("h2", 0, 1)
+    steered.hold("H3", 2, 3)
+    assert steered.begin() == {(0, 4): "h1", (0, 5): "h1", (0, 0): "h2", (0, 1): "h2", (0, 2): "h3", (0, 3): "h3"}
+
+
+def test_a_lost_executors_partitions_are_spread_at_once(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    first = steered.begin()
+    for host in ("h1", "h2", "h3"):
+        steered.hold(host, *(partition for (_, partition), where in first.items() if where == host))
+    steered.cluster.hosts = ["h1", "h2"]
+    steered.steering.look_again("run")
+    second = steered.cluster.told[-1]
+    assert {key for key in first if first[key] != second[key]} == {key for key in first if first[key] == "h3"}
+    assert Counter(second.values()) == {"h1": 3, "h2": 3}
+    assert steered.fetched == [], "what must move at once can't be fetched ahead"
+
+
+def test_a_node_that_comes_gets_its_share_once_it_has_been_fetched(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 12)
+    steered.cluster.hosts = ["h1", "h2"]
+    first = steered.begin()
+    for host in ("h1", "h2"):
+        steered.hold(host, *(partition for (_, partition), where in first.items() if where == host))
+    steered.cluster.hosts = ["h1", "h2", "h3"]
+    steered.steering.look_again("run")
+    _, meanwhile, second = steered.cluster.told
+    assert meanwhile == first
+    moved = sorted(partition for (_, partition), where in second.items() if where == "h3")
+    assert len(moved) == 3
+    assert steered.fetched == [{"h3": moved}]
+
+
+def test_a_node_that_is_drained_gets_nothing(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold("h1", 0, 1, 2, draining=True)
+    assert Counter(steered.begin().values()) == {"h2": 3, "h3": 3}
+
+
+def test_what_comes_too_late_is_not_told(steered: Steered) -> None:
+    steered.steering.begin("q", "run", time.monotonic() - 1)
+    assert steered.cluster.told == []
+
+
+def test_a_query_that_is_not_this_machines_is_left_alone(steered: Steered) -> None:
+    steered.cluster.location = "s3a://bucket/q"
+    steered.steering.begin("q", "run", time.monotonic() + 60)
+    steered.steering.begin("unknown", "run", time.monotonic() + 60)
+    assert steered.cluster.told == []
+
+
+def test_a_young_application_waits_a_moment_for_the_nodes_with_its_state(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold("late", *range(6))
+    steered.cluster.age_seconds = 1.0
+    began = time.monotonic()
+    steered.steering.begin("q", "run", began + 0.9)
+    assert 0.2 < time.monotonic() - began < 0.9
+    assert Counter(steered.cluster.told[-1].values()) == {"h1": 2, "h2": 2, "h3": 2}
+
+
+def test_no_fault_reaches_spark_or_holds_it_up(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("pyspark")
+    from holdfast_spark.placement.listener import PlacementListener
+
+    class Faulty:
+        def begin(self, query_id: str, run_id: str, deadline: float) -> None:
+            if query_id == "slow":
+                released.wait(60)
+            raise ValueError("a fault\nat length")
+
+    released = threading.Event()
+    listener = PlacementListener(cast(Steering, Faulty()))
+    listener.onQueryStarted(SimpleNamespace(id="q", runId="r"))
+    listener.onQueryStarted(SimpleNamespace(id="q", runId="r"))
+    assert caplog.messages == ["Spark places partitions by itself: ValueError: a fault"]
+    began = time.monotonic()
+    listener.onQueryStarted(SimpleNamespace(id="slow", runId="r"))
+    assert 0.8 < time.monotonic() - began < 2
+    released.set()
