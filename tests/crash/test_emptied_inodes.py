@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import subprocess
 import sys
@@ -117,3 +118,39 @@ def test_a_new_file_is_not_taken_for_an_evicted_copy_that_a_process_holds(node: 
         assert (path.read_bytes(), new.read_bytes()) == (b"object", b"new")
     finally:
         os.close(held)
+
+
+@pytest.mark.parametrize("passthrough", [True, False], ids=["passthrough", "daemon-io"])
+def test_what_is_open_in_an_emptied_directory_stays_so_over_takeovers(make_node: NodeFactory, *, passthrough: bool) -> None:
+    node = make_node(mount__passthrough=passthrough)
+    node.supervised = True
+    node.start()
+    with node.client() as client:
+        client.acquire("worker", "1", os.getpid())
+    (node.work / "worker_1/tmp/deep").mkdir()
+    (node.work / "new").mkdir()
+    paths = [node.work / f"worker_1/tmp/deep/{number}" for number in range(4)]
+    for path in paths:
+        path.write_bytes(path.name.encode() * 4096)
+    os.link(paths[0], node.work / "linked")
+    files = [path.open("r+b", buffering=0) for path in paths]
+    mapped = mmap.mmap(files[1].fileno(), 4096)
+    for when in ("by one daemon", "by the next"):
+        empty(node, when)
+        for number in range(20):
+            (node.work / f"new/{number}").write_bytes(b"new")
+        mapped[:4] = b"map!"
+        for file, path in zip(files, paths, strict=True):
+            assert os.pread(file.fileno(), 10, 100) == path.name.encode() * 10
+            os.pwrite(file.fileno(), b"again", 1000)
+        kill(node)
+        assert [os.pread(file.fileno(), 5, 1000) for file in files] == [b"again"] * 4
+        assert [os.fstat(file.fileno()).st_size for file in files] == [4096] * 4
+    assert os.pread(files[1].fileno(), 4, 0) == mapped[:4] == b"map!"
+    assert {path.read_bytes() for path in (node.work / "new").iterdir()} == {b"new"}
+    mapped.close()
+    for file in files:
+        file.close()
+    assert (node.work / "linked").stat().st_nlink == 1
+    wait_until(lambda: not os.listdir(node.store / "orphans"))
+    node.stop()

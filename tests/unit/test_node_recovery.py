@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord
+from holdfast.store import Tree
 
 ROOT, DIRECTORY, FILE = 2, 10, 20
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
@@ -29,7 +31,7 @@ class Disk:
         self.recorded = recorded or {}
         self.in_kernel = set(in_kernel)
         records: Any = SimpleNamespace(nodes=lambda: list(self.recorded.items()), drop=self.recorded.pop)
-        recovery = NodeRecovery(records, lambda: self.orphans, self._stat, self.in_kernel.__contains__)
+        self.recovery = recovery = NodeRecovery(records, lambda: self.orphans, self._stat, self.in_kernel.__contains__)
         self.nodes = NodeTable(ROOT, earlier=recovery)
         recovery.load(self.nodes, names)
 
@@ -104,3 +106,20 @@ def test_a_directory_that_a_request_names_stays_when_its_last_file_moves_out_of_
     assert disk.nodes.known(DIRECTORY) is directory
     disk.nodes.forget(DIRECTORY, 3)
     assert disk.nodes.known(DIRECTORY) is None
+
+
+def test_the_walk_finds_what_the_kernel_has_and_what_is_in_use_wherever_it_is(tmp_path: Path) -> None:
+    for name in ("known/file", "known/other", "forgotten/deep/file"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    inodes = {str(path.relative_to(tmp_path)): path.stat().st_ino for path in tmp_path.rglob("*")}
+    disk = Disk({}, in_kernel=[inodes["known"], inodes["known/file"]])
+    fd = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        found = disk.recovery.names_in(Tree(fd), [])
+        in_use = disk.recovery.names_in(Tree(fd), [inodes["forgotten/deep/file"]])
+    finally:
+        os.close(fd)
+    assert {name for names in found.values() for _, name in names} == {b"known", b"file"}
+    assert set(found) == {inodes["known"], inodes["known/file"]}
+    assert set(in_use) == {*found, *(inodes[name] for name in ("forgotten", "forgotten/deep", "forgotten/deep/file"))}

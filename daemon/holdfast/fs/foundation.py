@@ -97,7 +97,9 @@ class Foundation:
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
-        self.invalidation = Invalidation(self.nodes, self.directories, store.tree, self.unlinks, kernel.notifications)
+        self.invalidation = Invalidation(
+            self.nodes, self.directories, store.tree, self.unlinks, store.orphanage, kernel.notifications
+        )
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
         self.copies = CachedCopies(store, index, parts.events, parts.counters, listener=self.invalidation)
         cache = config.cache

@@ -8,7 +8,7 @@ directory that is moved meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -29,11 +29,18 @@ class _Level(NamedTuple):
     """Subdirectories that were not visited yet."""
 
 
-def descend(top_fd: int, deepest: int | None = None) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
+def _any(_: Entry) -> bool:
+    return True
+
+
+def descend(
+    top_fd: int, deepest: int | None = None, enters: Callable[[Entry], bool] = _any
+) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
     """Yield every directory from ``top_fd`` down: the names that lead to it, its ``O_PATH`` descriptor, its entries.
 
-    Names and descriptor are valid until the next step. Directories more than ``deepest`` levels down, those that vanish
-    and those that this user may not read are left out. Waits for the disk: call it in a thread. Raises ``OSError``.
+    Names and descriptor are valid until the next step. Directories more than ``deepest`` levels down, those that ``enters``
+    denies, those that vanish and those that this user may not read are left out. Waits for the disk: call it in a thread.
+    Raises ``OSError``.
     """
     fd = os.open(b".", DIRECTORY, dir_fd=top_fd)
     trail: list[bytes] = []
@@ -41,7 +48,7 @@ def descend(top_fd: int, deepest: int | None = None) -> Iterator[tuple[list[byte
     try:
         while True:
             entries = _entries(fd)
-            subdirectories = [entry.name for entry in entries if entry.is_directory]
+            subdirectories = [entry.name for entry in entries if entry.is_directory and enters(entry)]
             levels.append(_Level(os.fstat(fd).st_ino, subdirectories if deepest is None or len(trail) < deepest else []))
             yield trail, fd, entries
             child = None

@@ -71,6 +71,10 @@ class Orphanage:
         self.release(inode)
         os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd, follow_symlinks=False)
 
+    def shelter_open(self, fd: int, inode: int) -> None:
+        """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
+        os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self.directory_fd, follow_symlinks=True)
+
     def release(self, inode: int) -> None:
         """Remove the name here; the file is freed with its last descriptor."""
         _unlink_if_there(b"%d" % inode, self.directory_fd)

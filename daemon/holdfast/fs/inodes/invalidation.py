@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
-from holdfast.store import Tree
+from holdfast.store import Orphanage, Tree
 
 
 class KernelNotifications(Protocol):
@@ -47,12 +48,14 @@ class Invalidation:
         directories: Directories,
         tree: Tree,
         unlinks: PendingUnlinks,
+        orphanage: Orphanage,
         kernel: KernelNotifications,
     ) -> None:
         self._nodes = nodes
         self._directories = directories
         self._tree = tree
         self._unlinks = unlinks
+        self._orphanage = orphanage
         self.attributes_changed = kernel.attributes_changed
         self.invalidate = kernel.invalidate
         self.invalidate_now = kernel.invalidate_now
@@ -132,13 +135,21 @@ class Invalidation:
                     self._directories.forget(node)
                     self._nodes.unbind(node)
                 continue
-            for parent, name in node.names():
+            before = node.names()
+            for parent, name in before:
                 if _is_dead(parent, dead):
                     self._nodes.drop_name(node, parent, name)
                     losers.append(node)
-            if node.opened is None and not node.is_named and node.backing:
-                self._nodes.unbind(node)
+            if not node.is_named and node.backing:
+                self._lost_all_names(node, just_now=bool(before))
         return losers
+
+    def _lost_all_names(self, node: Node, *, just_now: bool) -> None:
+        if node.opened is None:
+            self._nodes.unbind(node)
+        elif just_now:
+            with suppress(OSError):  # a disk without room: then no later daemon can open it again
+                self._orphanage.shelter_open(node.opened.fd, node.backing)
 
     def _invalidate_unknown(self, path: bytes) -> None:
         """Invalidate a name that the kernel may know from an earlier daemon: its nodes are recovered on demand."""

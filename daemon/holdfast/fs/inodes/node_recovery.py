@@ -1,8 +1,10 @@
 """Recovery of the nodes that the kernel knows from an earlier daemon.
 
-Most ids are inode numbers. A walk of the tree at the start, which reads only directory entries, finds the names of each, and
-the node is made when the kernel first uses the id. All other ids come from the session records, and their nodes are made
-at once. A name from the walk may have been moved since, so it is checked by lstat before it is used.
+Most ids are inode numbers. A walk of the tree at the start, which reads only directory entries, finds the names of each that
+the kernel has, and the node is made when the kernel first uses the id. Where the kernel does not have a directory, it has
+nothing in it either: the walk leaves that out, and takes no more time and memory than the kernel's own cache. All other ids
+come from the session records, and their nodes are made at once. A name from the walk may have been moved since, so it is
+checked by lstat before it is used.
 
 The kernel's reference counts are not known. So a node may leave the table too early, mostly when an inode number is reused
 and the kernel forgets the earlier file late. The names of each leaving node are kept so that it can be found again.
@@ -43,13 +45,30 @@ class NodeRecovery:
         self._records: dict[int, NodeRecord] = {}
         self._ids: dict[int, int] = {}
 
-    def load(self, table: NodeTable, names: Names) -> None:
-        """Take the names that a walk of the tree found, and make the nodes in the session records."""
+    def names_in(self, tree: Tree, in_use: Collection[int]) -> Names:
+        """Return all names in the tree of what the kernel has, and of the ids ``in_use``, which it may have forgotten.
+
+        Blocks on the disk: call it in a thread.
+        """
+        ids = {record.backing: node_id for node_id, record in self._session_records.nodes()}
+
+        def is_wanted(inode: int) -> bool:
+            node_id = ids.get(inode, inode)
+            return node_id in in_use or self._is_in_kernel(node_id)
+
+        is_everywhere = not all(self._is_in_kernel(node_id) for node_id in in_use)
+        return names_in(tree, is_wanted, is_everywhere=is_everywhere)
+
+    def load(self, table: NodeTable, names: Names, in_use: Collection[int] = ()) -> None:
+        """Take the names that a walk of the tree found, and make the nodes in the session records.
+
+        What the kernel has forgotten is not made, except for the ids ``in_use``.
+        """
         self._is_loaded = True
         self._names = names
         self._records = dict(self._session_records.nodes())
         self._ids = {record.backing: node_id for node_id, record in self._records.items() if record.backing}
-        for node_id in [each for each in self._records if not self._is_in_kernel(each)]:
+        for node_id in [each for each in self._records if each not in in_use and not self._is_in_kernel(each)]:
             self._session_records.drop(node_id)  # the earlier daemon died before it was told
             self._ids.pop(self._records.pop(node_id).backing, None)
         for node_id in list(self._records):
@@ -177,11 +196,15 @@ class StatsInTree:
         return self._tree.open_directory(path)
 
 
-def names_in(tree: Tree) -> Names:
-    """Return all names in the tree. Blocks on the disk, so call it in a thread. Takes about 1 s for a million names."""
+def names_in(tree: Tree, is_wanted: Callable[[int], bool], *, is_everywhere: bool) -> Names:
+    """Return the names of all wanted inode numbers; unless they are everywhere, only in directories that are wanted too.
+
+    Takes 1 µs for each name in these directories, and 1 for each that is wanted.
+    """
     found: Names = {}
-    for _, fd, entries in descend(tree.root_fd):
+    for _, fd, entries in descend(tree.root_fd, enters=lambda entry: is_everywhere or is_wanted(entry.inode)):
         directory = os.fstat(fd).st_ino
         for entry in entries:
-            found.setdefault(entry.inode, []).append((directory, entry.name))
+            if is_wanted(entry.inode) or (is_everywhere and entry.is_directory):
+                found.setdefault(entry.inode, []).append((directory, entry.name))
     return found

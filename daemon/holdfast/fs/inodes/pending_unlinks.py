@@ -65,7 +65,7 @@ class PendingUnlinks:
             self.losing.add(inode)
 
     def inherit(self, still_there: Container[int]) -> None:
-        """Take over the unlinks that earlier daemons recorded; ``still_there`` are the inode numbers of all named files."""
+        """Take over the unlinks that earlier daemons recorded; ``still_there`` are inode numbers of named files."""
         for inode, is_last in self._table.records():
             if not is_last:
                 self.losing.add(inode)

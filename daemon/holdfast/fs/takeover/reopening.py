@@ -17,7 +17,6 @@ from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_recovery import names_in
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.session import OpenRecord, version_mark
 
@@ -43,10 +42,11 @@ class Takeover:
 
     async def run(self) -> int:
         """Find the nodes and reopen the files; return the number of open files."""
-        names = await trio.to_thread.run_sync(names_in, self._store.tree)
-        self._unlinks.inherit(names)
-        self._recovery.load(self._nodes, names)
         records = list(self._open_table.records())
+        in_use = {record.node_id for record in records}
+        names = await trio.to_thread.run_sync(self._recovery.names_in, self._store.tree, in_use)
+        self._unlinks.inherit(names)
+        self._recovery.load(self._nodes, names, in_use)
         for record in records:
             opened = await self._opened(record)
             opened.resume(
