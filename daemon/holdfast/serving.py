@@ -198,7 +198,7 @@ class Serving:
             paths,
         )
         sweeps = SweepRoutes(upkeep, paths)
-        restores = RestoreRoutes(upkeep.verification, paths)
+        restores = RestoreRoutes(upkeep.verification, upkeep.clones, paths)
         actions = Actions(base, files, paths)
         stores = {name: remote.access for name, remote in self._parts.remotes.items()}
         holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)

@@ -14,7 +14,7 @@ from tests.support.spark_damages import Damage, trial
 from tests.support.spark_trials import Laid, answers
 
 NEWEST = None
-DAMAGES = {
+DAMAGES: dict[str, list[tuple[str, str, int | None, bool]]] = {
     "spark-rocksdb-1-changelog": [
         ("metadata", "missing", NEWEST, False),
         ("offsets/7", "missing", NEWEST, False),
@@ -34,9 +34,13 @@ DAMAGES = {
     "spark-rocksdb-2-changelog": [
         ("commits/11", "missing", NEWEST, True),
         ("state/0/0/12_*.zip", "missing", NEWEST, True),
-        ("state/0/0/12_*.zip", "flipped", NEWEST, False),  # in format 2 it is the only one that Spark knows of
+        ("state/0/0/12_*.zip", "flipped", NEWEST, False),  # in format 2 an older one will do only if all changes are there
         ("state/0/0/12_*.zip.crc", "cut", NEWEST, False),
         ("state/0/0/10_*.changelog", "missing", 10, False),
+    ],
+    "spark-join-2": [
+        ("state/0/0/left-keyToNumValues/7_*.zip", "flipped", NEWEST, True),
+        ("state/0/0/right-keyToNumValues/8_*.changelog", "missing", NEWEST, False),
     ],
 }
 

@@ -25,7 +25,8 @@ from tests.support.samples import DIRECTORY
 
 _MADE_IN = b"file:///mnt/golden/"
 _NEXT_INPUT = 1004
-_SECONDS = 60
+_KEYS = 5
+_SECONDS = 180
 
 BY_NAME = {f"spark-{each.name}": each for each in SAMPLES}
 
@@ -64,9 +65,14 @@ class Laid:
         for sidecar in self.checkpoint.rglob(".*.crc"):
             sidecar.unlink()  # a store has none: they stay on the node
 
-    def arrive(self) -> None:
-        """Let one more file of input arrive."""
-        put_input(self.input, _NEXT_INPUT)
+    def arrive(self, more: int = 0) -> None:
+        """Let one more file of input arrive, that has all keys; another one for each ``more``."""
+        put_input(self.input, _NEXT_INPUT + _KEYS * more)
+
+    def batch_answer(self, spark: SparkSession) -> object:
+        """Return what a batch computation over all input comes to, as ``Outcome.answer`` has it."""
+        rows = spark.read.schema("k int, v int").csv(str(self.input)).groupBy("k").sum("v").collect()
+        return tuple(sorted((tuple(row)[:1], tuple(row)) for row in rows)), len(rows)
 
 
 def cut(checkpoint: Path, batch: int) -> None:

@@ -141,6 +141,8 @@ class ToyTables(LocationLayout):
     marks = frozenset({"table", "log"})
     lasting_marks = frozenset({"log"})
     purposes = ("toy partitions",)
+    entry = b"TABLE"
+    set_aside = b"aside"
 
     def evidence(self, listed: Listed) -> Evidence | None:
         directory, _, last = listed.name.rpartition(b"/")
@@ -177,6 +179,20 @@ class ToyTables(LocationLayout):
             if (match := _LOG.fullmatch(listed.name)) and int(match["number"]) <= last:
                 builder.add(listed, Reason.DROPPED, "toy log", Phase.MANIFEST)
         yield from ()
+
+    def later(self, location: bytes, listing: Iterable[Listed], batch: int) -> list[list[Listed]]:
+        return [
+            [each for each in listing if (match := pattern.fullmatch(_below(location, each.name))) and int(match[2]) > batch]
+            for pattern in (_PARTITION, _LOG)
+        ]
+
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+        yield from ()
+        gone = {each.name for step in self.later(location, listing, batch) for each in step}
+        return [each for each in listing if each.name not in gone and not each.name.endswith(self.entry)]
+
+    def new_entry(self, content: bytes, new_id: str) -> bytes:
+        return new_id.encode()
 
     def purpose_of(self, name: bytes) -> str:
         return "toy partitions" if _PARTITION.fullmatch(name) else OTHER

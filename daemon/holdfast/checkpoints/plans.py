@@ -59,6 +59,8 @@ class Reason(enum.Enum):
     FAILED_ATTEMPT = "file of a failed attempt"
     EXPIRED_VERSION = "state that no retained batch needs"
     UNREFERENCED = "shared file that nobody refers to"
+    REWOUND = "written after the batch that is gone back to"
+    SET_ASIDE = "set aside by a rewind"
     TEMPORARY = "temporary file of a dead writer"
     ORPHANED_CHECKSUM = "checksum of a file that is not there"
     STAGED_UPLOAD = "upload that was never finished"

@@ -17,7 +17,8 @@ from holdfast.errors import ConfigurationError
 
 app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: list, drop, sweep.", no_args_is_help=True)
 
-_SHOWN = 20
+SHOWN = 20
+REWIND = "rewind"
 _NONE = SweepProgress(done=0, total=0, removed=0, removed_bytes=0, gone=0, in_use=0)
 
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="A directory in the mount.")]
@@ -59,14 +60,14 @@ def drop(
     as_json: Json = False,
 ) -> None:
     """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep."""
-    limit = None if as_json or show_all else _SHOWN
+    limit = None if as_json or show_all else SHOWN
     with ControlClient(socket) as daemon:
         request = DropRequest(
             path=absolute(checkpoint).rstrip("/"), up_to=up_to, root=absolute(root) if root else None, items=limit
         )
         with waiting("making a plan", as_json=as_json):
             plan = daemon.plan_drop(request)
-        _go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
+        go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
 
 
 @app.command()
@@ -94,12 +95,12 @@ def sweep(
         grace_seconds=grace,
         abandoned_seconds=abandoned,
         min_batches_to_retain=min_batches,
-        items=None if as_json or show_all else _SHOWN,
+        items=None if as_json or show_all else SHOWN,
     )
     with ControlClient(socket) as daemon:
         with waiting("making a plan", as_json=as_json):
             plan = daemon.plan_sweep(request)
-        _go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
+        go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
 
 
 @app.command()
@@ -115,7 +116,7 @@ def plans(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 def show(plan: Plan, show_all: All = False, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show a plan: what it would remove, why, and how large it is."""
     with asking_client(socket) as daemon:
-        found = daemon.plan(plan, None if as_json or show_all else _SHOWN)
+        found = daemon.plan(plan, None if as_json or show_all else SHOWN)
     if as_json:
         print_json(found)
     else:
@@ -141,7 +142,7 @@ def _content(file: Path) -> bytes:
         raise ConfigurationError(f"{file}: {problem.strerror}") from None
 
 
-def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
+def go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
     """Show a newly made plan and, unless it is a dry run, execute it."""
     if not as_json:
         _print(plan)
@@ -153,7 +154,7 @@ def _go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, 
         return
     at_terminal = asks and not as_json and sys.stdin.isatty()
     if plan.count and at_terminal:
-        typer.confirm(f"Remove {_entries(plan.count)}, {size(plan.size_bytes)}?", abort=True)
+        typer.confirm(f"{_verb(plan).capitalize()} {_entries(plan.count)}, {size(plan.size_bytes)}?", abort=True)
     _execute(daemon, plan, at_once=not at_terminal, as_json=as_json)
 
 
@@ -170,13 +171,14 @@ def _execute(daemon: ControlClient, plan: PlanInfo, *, at_once: bool, as_json: b
         for number, what in ((last.gone, "gone before"), (last.in_use, "in use here, and left"))
         if number
     ]
-    say("; ".join([f"removed {_entries(last.removed)}, {size(last.removed_bytes)}", *others]))
+    done = "set aside" if plan.kind == REWIND else "removed"
+    say("; ".join([f"{done} {_entries(last.removed)}, {size(last.removed_bytes)}", *others]))
 
 
 def _print(plan: PlanInfo) -> None:
     prefix = f"{plan.path}/"
     rows = [(item.path.removeprefix(prefix), item.why, size(item.size_bytes)) for item in plan.items]
-    print_table(("what", "why", "size"), rows, f"nothing to remove below {plan.path}")
+    print_table(("what", "why", "size"), rows, f"nothing to {_verb(plan)} below {plan.path}")
     if plan.count > len(plan.items):
         say(f"… and {plan.count - len(plan.items)} more")
     if plan.count:
@@ -184,6 +186,10 @@ def _print(plan: PlanInfo) -> None:
         say(f"plan {plan.id} ({plan.state}): {_entries(plan.count)}, {size(plan.size_bytes)}: {reasons}")
     for kept in plan.kept:
         say(f"kept: {Path(kept.path)}: {kept.why}")
+
+
+def _verb(plan: PlanInfo) -> str:
+    return "set aside" if plan.kind == REWIND else "remove"
 
 
 def _entries(number: int) -> str:

@@ -1,17 +1,19 @@
-"""checkpoint verify: which batches and checkpoints can be restored."""
+"""checkpoint verify, clone, rewind: which batches can be restored, and going on from one of them."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from holdfast.cli.checkpoints import SHOWN, All, DryRun, Yes, go_on
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import counted, print_json, print_table, say
-from holdfast.cli.progress import bar
+from holdfast.cli.progress import bar, waiting
 from holdfast.control.client import ControlClient
-from holdfast.control.messages import RestoreInfo, VerifyProgress, VerifyRequest
+from holdfast.control.messages import CloneProgress, CloneRequest, RestoreInfo, RewindRequest, VerifyProgress, VerifyRequest
 
 SOME_CANNOT = 3
 NEWEST_CANNOT = 4
@@ -20,7 +22,8 @@ _SHOWN_FAULTS = 5
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    app.command()(verify)
+    for command in (verify, clone, rewind):
+        app.command()(command)
 
 
 def verify(
@@ -36,7 +39,7 @@ def verify(
 
     Exits with 3 if one can't, and with 4 if it is the newest, from which a restart begins.
     """
-    request = VerifyRequest(path=absolute(path).rstrip("/"), batch=batch, deep=deep)
+    request = VerifyRequest(path=_location(path), batch=batch, deep=deep)
     with ControlClient(socket) as daemon:
         last = _follow(daemon, request, as_json=as_json)
     if as_json:
@@ -46,6 +49,52 @@ def verify(
     bad = [each for each in last.restores if not (each.restorable or each.expired)]
     if bad:
         raise typer.Exit(NEWEST_CANNOT if any(each.newest for each in bad) else SOME_CANNOT)
+
+
+def clone(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The checkpoint location of a Spark query.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where the copy is to be: there must be nothing yet.")],
+    batch: Annotated[int | None, typer.Option(metavar="N", help="As it was after batch N; default: the newest.")] = None,
+    keep_id: Annotated[
+        bool, typer.Option("--keep-id", help="The copy takes the place of the original, which will not run again.")
+    ] = False,
+    socket: Socket = DEFAULT_SOCKET,
+) -> None:
+    """Copy the checkpoint of a Spark query within its store, so that a query starts from the copy."""
+    request = CloneRequest(path=_location(source), to=_location(target), batch=batch, keep_id=keep_id)
+    last = CloneProgress(done=0, total=0, batch=0)
+    with ControlClient(socket) as daemon, bar("copying", as_json=False) as update:
+        for last in daemon.clone(request):
+            update(last.done, last.total, 0)
+    whose = "with the id of the original" if keep_id else "with an id of its own"
+    say(f"{request.to}: {counted(last.total, 'object')} copied, as after batch {last.batch}, {whose}")
+
+
+def rewind(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The checkpoint location of a Spark query that does not run.")],
+    to: Annotated[int, typer.Option("--to", metavar="N", help="The batch that is to be the newest.")],
+    idle: Annotated[float, typer.Option(metavar="SECONDS", help="Refuse if anything was written within this time.")] = 300.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    show_all: All = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Take a Spark query back to an earlier batch that is retained. What came after it is set aside until a sweep.
+
+    Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
+    """
+    limit = None if as_json or show_all else SHOWN
+    request = RewindRequest(path=_location(path), to=to, idle_seconds=idle, items=limit)
+    with ControlClient(socket) as daemon:
+        with waiting("making a plan", as_json=as_json):
+            plan = daemon.plan_rewind(request)
+        only_plan = dry_run or not (yes or (sys.stdin.isatty() and not as_json))
+        go_on(daemon, plan, dry_run=only_plan, asks=not yes, as_json=as_json)
+
+
+def _location(path: str) -> str:
+    return absolute(path).rstrip("/")
 
 
 def _follow(daemon: ControlClient, request: VerifyRequest, *, as_json: bool) -> VerifyProgress:

@@ -16,6 +16,8 @@ from holdfast.control.messages import (
     AcquireRequest,
     CacheUsage,
     CheckpointInfo,
+    CloneProgress,
+    CloneRequest,
     DrainRequest,
     DropRequest,
     EntryInfo,
@@ -33,6 +35,7 @@ from holdfast.control.messages import (
     Progress,
     ReleaseRequest,
     ReloadInfo,
+    RewindRequest,
     Sample,
     Status,
     SweepProgress,
@@ -229,6 +232,14 @@ class ControlClient:
         """Return which state this node holds, or with ``all_nodes`` each node, of the queries at or below ``path``."""
         query = {"all_nodes": str(int(all_nodes)), **({"path": path} if path is not None else {})}
         return self._get("/v1/holdings", HoldingsReply, patient=False, **query)
+
+    def clone(self, request: CloneRequest) -> Iterator[CloneProgress]:
+        """Copy a query's checkpoint; yield progress."""
+        return self._stream("/v1/checkpoints/clone", request, CloneProgress)
+
+    def plan_rewind(self, request: RewindRequest) -> PlanInfo:
+        """Make the plan to take a query back to an earlier batch. Nothing is touched yet."""
+        return self._post("/v1/checkpoints/rewind", request, PlanInfo, patient=True)
 
     def plans(self) -> list[PlanInfo]:
         """Return the stored plans, oldest first, without their entries."""

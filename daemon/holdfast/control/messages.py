@@ -363,6 +363,39 @@ class DropRequest(Message, frozen=True):
     items: int | None = None
 
 
+class CloneRequest(Message, frozen=True):
+    """The query to copy and where to, by paths in the mount; ``batch``: as it was after that one.
+
+    The copy gets an id of its own unless ``keep_id``.
+    """
+
+    path: str
+    to: str
+    batch: int | None = None
+    keep_id: bool = False
+
+
+class CloneProgress(Message, frozen=True):
+    """How many objects have been copied. The last line of a stream has ``finished``."""
+
+    done: int
+    total: int
+    batch: int
+    finished: bool = False
+
+
+class RewindRequest(Message, frozen=True):
+    """The query to take back, by its path in the mount, and the batch that is to be its newest.
+
+    It is refused if anything of the query was written within the last ``idle_seconds``.
+    """
+
+    path: str
+    to: int
+    idle_seconds: float = 300.0
+    items: int | None = None
+
+
 class ExecuteRequest(Message, frozen=True):
     """The plan to execute. ``at_once``: without a second listing, if this daemon has just made it."""
 

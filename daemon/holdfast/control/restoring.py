@@ -1,4 +1,4 @@
-"""Going on from checkpoints, through the control socket: what can be restored."""
+"""Going on from checkpoints, through the control socket: what can be restored, copies of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.restoring.cloning import Clones
 from holdfast.checkpoints.restoring.verifying import StoreVerification
-from holdfast.control.messages import FaultInfo, RestoreInfo, VerifyProgress, VerifyRequest
+from holdfast.control.messages import CloneProgress, CloneRequest, FaultInfo, RestoreInfo, VerifyProgress, VerifyRequest
 from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths, shown
 from holdfast.control.replies import body, stream
+from holdfast.errors import PlanError
 
 _MOST_FAULTS = 20
 """Of one batch: a lost disk leaves thousands."""
@@ -21,11 +23,13 @@ _MOST_FAULTS = 20
 class RestoreRoutes:
     """The routes by path."""
 
-    def __init__(self, verification: StoreVerification, paths: Paths) -> None:
+    def __init__(self, verification: StoreVerification, clones: Clones, paths: Paths) -> None:
         self._verification = verification
+        self._clones = clones
         self._paths = paths
         self.operations = {
             "/v1/checkpoints/verify": Operation(self._verify, VerifyProgress, body=VerifyRequest, streams=True),
+            "/v1/checkpoints/clone": Operation(self._clone, CloneProgress, body=CloneRequest, streams=True),
         }
 
     async def _verify(self, request: Request) -> Response:
@@ -43,6 +47,18 @@ class RestoreRoutes:
                 finished=step.restores is not None,
                 restores=found,
             )
+
+    async def _clone(self, request: Request) -> Response:
+        wanted = await body(request, CloneRequest)
+        zone, source = self._paths.in_zone(wanted.path, self._verification.zones)
+        other, target = self._paths.in_zone(wanted.to, self._verification.zones)
+        if other != zone:
+            raise PlanError(f"a copy lies in the store of its original, which is {zone}, not {other}")
+        return await stream(self._cloned(zone, source, target, wanted))
+
+    async def _cloned(self, zone: str, source: str, target: str, wanted: CloneRequest) -> AsyncIterator[CloneProgress]:
+        async for step in self._clones.clone(zone, source, target, wanted.batch, keep_id=wanted.keep_id):
+            yield CloneProgress(done=step.done, total=step.total, batch=step.batch, finished=step.finished)
 
     def _info(self, zone: str, root: str, restore: Restore) -> RestoreInfo:
         return RestoreInfo(

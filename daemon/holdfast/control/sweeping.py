@@ -21,6 +21,7 @@ from holdfast.control.messages import (
     KeptInfo,
     PlanInfo,
     PlanItem,
+    RewindRequest,
     SweepProgress,
     SweepRequest,
 )
@@ -47,6 +48,7 @@ class SweepRoutes:
             "/v1/checkpoints/plan": Operation(self._plan, PlanInfo, {"id": "string", "items": "number"}, ("id",)),
             "/v1/checkpoints/sweep": Operation(self._sweep, PlanInfo, body=SweepRequest),
             "/v1/checkpoints/drop": Operation(self._drop, PlanInfo, body=DropRequest),
+            "/v1/checkpoints/rewind": Operation(self._rewind, PlanInfo, body=RewindRequest),
             "/v1/checkpoints/submit": Operation(self._submit, PlanInfo, body=bytes),
             "/v1/checkpoints/execute": Operation(self._execute, SweepProgress, body=ExecuteRequest, streams=True),
         }
@@ -90,6 +92,12 @@ class SweepRoutes:
         zone, name = self._paths.in_zone(wanted.path, self._sweeps.zones)
         root = None if wanted.root is None else self._paths.in_zone(wanted.root, [zone])[1]
         return reply(self._info(await self._sweeps.plan_drop(zone, name, root, all_before=wanted.up_to), wanted.items))
+
+    async def _rewind(self, request: Request) -> Response:
+        wanted = await body(request, RewindRequest)
+        zone, key = self._paths.in_zone(wanted.path, self._sweeps.zones)
+        plan = await self._upkeep.rewinds.plan(zone, key, wanted.to, max(0.0, wanted.idle_seconds))
+        return reply(self._info(plan, wanted.items))
 
     async def _submit(self, request: Request) -> Response:
         """Store a plan that was made elsewhere, from the body of the request. It gets a new id."""

@@ -8,6 +8,8 @@ import socket
 import trio
 
 from holdfast.checkpoints.reachability import Policy
+from holdfast.checkpoints.restoring.cloning import Clones
+from holdfast.checkpoints.restoring.rewinding import Rewinds
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
@@ -40,6 +42,8 @@ class Upkeep:
         )
         self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
         self.verification = StoreVerification(self._stores)
+        self.clones = Clones(self._stores, self.verification, local)
+        self.rewinds = Rewinds(self.verification, self.sweeps)
         self.workdirs = WorkdirSweeps(base, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),

@@ -258,6 +258,14 @@ class ListingCache:
         if directory is not None:
             directory.put(name.encode(), info)
 
+    def seen_directory(self, key: str) -> None:
+        """Note that the store was seen to have objects below ``key``; what was cached below it is forgotten."""
+        self.forget_below(key)
+        parent, _, name = key.rpartition("/")
+        directory = self._known.get(parent)
+        if directory is not None:
+            directory.put_directory(name.encode())
+
     def forget_below(self, key: str) -> None:
         """Forget the directory ``key`` and all below it."""
         prefix = f"{key}/" if key else ""

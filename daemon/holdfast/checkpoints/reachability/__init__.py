@@ -11,6 +11,7 @@ from holdfast.checkpoints.plans import Kept, Listed, Phase, Plan, PlanBuilder, P
 from holdfast.checkpoints.reachability.census import census
 from holdfast.checkpoints.reachability.drop import checkpoints_to_drop, drop, root_of_drop, up_to
 from holdfast.checkpoints.reachability.restores import Place, places_of, restores
+from holdfast.checkpoints.reachability.rewind import location_at_root, rewind
 from holdfast.checkpoints.reachability.sweep import sweep
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "checkpoints_to_drop",
     "drop",
     "examined",
+    "location_at_root",
     "missing",
     "places_of",
     "restores",
+    "rewind",
     "root_of_drop",
     "sweep",
     "up_to",

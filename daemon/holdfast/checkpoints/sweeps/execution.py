@@ -19,12 +19,13 @@ from typing import Protocol
 import trio
 
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy
-from holdfast.checkpoints.sweeps.plan_format import SWEEP, Header, Item, StoredPlan
+from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy, location_at_root
+from holdfast.checkpoints.sweeps.plan_format import DROP, REWIND, SWEEP, Header, Item, StoredPlan
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.checkpoints.sweeps.planning import Question, make, make_drop, stored, take_census
-from holdfast.checkpoints.sweeps.revalidation import Execution, Step, confirmed
+from holdfast.checkpoints.sweeps.revalidation import Execution, Step, check_nothing_new, confirmed
 from holdfast.checkpoints.sweeps.root_listing import RootListing
+from holdfast.checkpoints.sweeps.setting_aside import set_aside
 from holdfast.errors import PlanError
 from holdfast.remote import key_below
 from holdfast.telemetry import Counters, EventLog
@@ -94,6 +95,13 @@ class StoreSweeps:
         question, plan, listed = await make_drop(access, name, root, all_before=all_before, formats=self._formats)
         return await self._put(zone, question, plan, listed, began)
 
+    async def plan_rewind(self, zone: str, root: str, batch: str, policy: Policy) -> StoredPlan:
+        """Make and store the plan to take a query back to ``batch``. Raises ``PlanError`` and ``RemoteError``."""
+        began = time.monotonic()
+        question = Question(REWIND, root, policy, (batch,))
+        plan, listed = await make(self._stores[zone], question, self._formats)
+        return await self._put(zone, question, plan, listed, began)
+
     async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
         """Carry a stored plan out; yield a step after each request, and one at the end.
 
@@ -106,13 +114,15 @@ class StoreSweeps:
         with self.plan_store.executing(header.id):
             items = plan.items
             made_at = self._made_at.get(header.id)
-            if not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
+            if header.kind == REWIND:
+                items = await self._set_aside(plan)
+            elif not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
                 items = await self._confirmed(plan)
             execution = Execution(plan, self.plan_store, self._counters, self._events)
             execution.begin(items)
             async for step in self._delete(header, items, execution):
                 yield step
-            for name in header.checkpoints:
+            for name in header.checkpoints if header.kind == DROP else ():
                 await self._local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
             yield execution.done()
 
@@ -120,11 +130,26 @@ class StoreSweeps:
         later, listed = await make(self._stores[plan.header.zone], Question.of(plan.header), self._formats)
         return confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
 
+    async def _set_aside(self, plan: StoredPlan) -> tuple[Item, ...]:
+        """Confirm the plan of a rewind, which always takes a second look, and copy all that is to go."""
+        header = plan.header
+        later, listed = await make(self._stores[header.zone], Question.of(header), self._formats)
+        items = confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
+        check_nothing_new(plan, later)
+        in_use = next((item.name for item in items if self._in_use(header, item)), None)
+        if in_use is not None:
+            raise PlanError(f"{in_use} is being written on this node: stop the query first")
+        layout, below = location_at_root(listed.listing, self._formats)
+        sizes_bytes = {each.name.decode(errors="replace"): each.size_bytes for each in below}
+        await set_aside(self._stores[header.zone], header, items, layout.set_aside.decode(), sizes_bytes)
+        return items
+
     async def _delete(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:
         access = self._stores[header.zone]
         for phase in Phase:
             of_phase = iter([item for item in items if item.step() is phase])
-            while batch := list(islice(of_phase, _BATCH)):
+            is_in_order = header.kind == REWIND and phase is not Phase.MANIFEST
+            while batch := list(islice(of_phase, 1 if is_in_order else _BATCH)):
                 free = [item for item in batch if not self._in_use(header, item)]
                 keys = [key_below(header.root, item.name) for item in free]
                 if phase is Phase.DIRECTORY:

@@ -17,6 +17,7 @@ from holdfast.errors import PlanError
 FORMAT = 1
 SWEEP = "sweep"
 DROP = "drop"
+REWIND = "rewind"
 WORKDIRS = "workdirs"
 _LONGEST_LINE_BYTES = 2**20
 
@@ -48,7 +49,8 @@ class StoredKept(msgspec.Struct, frozen=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is about. ``root`` and ``checkpoints`` are relative to the zone; ``made_ns`` is by the store's clock.
 
-    ``kind`` is ``SWEEP``, ``DROP`` (of ``checkpoints``) or ``WORKDIRS`` (a sweep of working directories).
+    ``kind`` is ``SWEEP``, ``DROP`` (of ``checkpoints``), ``REWIND`` (to the one in ``checkpoints``) or ``WORKDIRS`` (a sweep
+    of working directories).
     """
 
     holdfast_plan: int = FORMAT

@@ -11,6 +11,7 @@ from functools import partial
 
 import trio
 
+from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.reachability import (
     Examination,
@@ -20,18 +21,20 @@ from holdfast.checkpoints.reachability import (
     census,
     checkpoints_to_drop,
     drop,
+    rewind,
     root_of_drop,
     sweep,
 )
 from holdfast.checkpoints.sweeps.manifest_reads import read_all
-from holdfast.checkpoints.sweeps.plan_format import DROP, SWEEP, Header, StoredPlan, StoredPolicy, items_of, kept_of
+from holdfast.checkpoints.sweeps.plan_format import DROP, REWIND, SWEEP, Header, StoredPlan, StoredPolicy, items_of, kept_of
 from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
+from holdfast.errors import PlanError
 from holdfast.transfer import RemoteAccess
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan is to be made of. ``checkpoints`` are relative to ``root``; only a drop has them."""
+    """What a plan is to be made of. ``checkpoints`` are relative to ``root``: those to drop, or the one to go back to."""
 
     kind: str
     root: str
@@ -105,5 +108,23 @@ def _judge(question: Question, listed: RootListing, formats: Formats) -> Callabl
     listing, now_ns = listed.listing, listed.began_ns
     if question.kind == SWEEP:
         return lambda: sweep(listing, question.policy, now_ns, formats)
+    if question.kind == REWIND:
+        batch = _batch_named(question.checkpoints, formats)
+        return lambda: Examination(_at_once(rewind(listing, batch, question.policy, now_ns, formats)))
     names = [name.encode() for name in question.checkpoints]
     return lambda: drop(listing, names, now_ns, formats)
+
+
+def _batch_named(names: tuple[str, ...], formats: Formats) -> int:
+    """Return the batch that the plan of a rewind names. Raises ``PlanError``."""
+    for layout in formats.locations if len(names) == 1 else ():
+        batch = layout.batch_of(names[0].encode())
+        if batch is not None and not batch.location:
+            return batch.number
+    raise PlanError("the plan of a rewind names no batch")
+
+
+def _at_once(plan: Plan) -> Asking[Plan]:
+    """Return a plan that needs no manifests as an examination does."""
+    yield from ()
+    return plan

@@ -49,6 +49,17 @@ def confirmed(plan: StoredPlan, later: Plan, there: Collection[bytes], etags: Ma
     return tuple(left)
 
 
+def check_nothing_new(plan: StoredPlan, later: Plan) -> None:
+    """Raise ``PlanOutdatedError`` when a later plan would take something that the plan does not have."""
+    planned = {item.name.encode() for item in plan.items}
+    new = next((entry.name for entry in later.entries if entry.name not in planned), None)
+    if new is not None:
+        text = new.decode(errors="backslashreplace")
+        raise PlanOutdatedError(
+            f"{text} was written since the plan {plan.header.id} was made; nothing was touched, make a new plan"
+        )
+
+
 class Execution:
     """Counts how far one execution of a plan is, and notes it in the store. The caller holds ``plan_store.executing``."""
 

@@ -75,6 +75,18 @@ class DeletedObjects:
         directories.deleted(key)
         await trio.lowlevel.checkpoint()
 
+    async def directory_made(self, zone: str, key: str) -> None:
+        """Note that the store has objects below ``key`` that this node has not written; the kernel is told."""
+        to_invalidate: list[tuple[int, bytes]] = []
+        while key:
+            self._remotes[zone].directories.seen_directory(key)
+            parent, _, name = _path(zone, key).rpartition(b"/")
+            directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
+            if directory is not None:
+                to_invalidate.append((directory.id, name))
+            key = key.rpartition("/")[0]
+        await trio.to_thread.run_sync(self._invalidate, to_invalidate)
+
     def _forget(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # it is being written again
             return

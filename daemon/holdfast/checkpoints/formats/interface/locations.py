@@ -102,6 +102,30 @@ class LocationLayout(ABC):
         is no such batch.
         """
 
+    entry: bytes
+    """The file that makes a directory a location, relative to it: a copy gets it last."""
+    set_aside: bytes
+    """The directory in a location, relative to it, in which rewinds keep what they have taken away."""
+
+    @abstractmethod
+    def later(self, location: bytes, listing: Iterable[Listed], batch: int) -> list[list[Listed]]:
+        """Return what batches after ``batch`` have left, in the order in which it goes: all of a step before the next.
+
+        Cut off anywhere, a restart goes on from the newest batch or from ``batch``, or fails. Raises ``PlanError`` when
+        there is no such batch.
+        """
+
+    @abstractmethod
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+        """Return what a copy of a location takes that is to go on from ``batch``, without its ``entry``.
+
+        Raises ``PlanError`` when there is no such batch, or something in the location can't be read at another place.
+        """
+
+    @abstractmethod
+    def new_entry(self, content: bytes, new_id: str) -> bytes:
+        """Return what ``entry`` is to be in a copy that is another query. Raises ``PlanError`` when ``content`` is none."""
+
 
 class GroupLayout(ABC):
     """Files outside of locations and trees that are judged together with the others of their group."""

@@ -19,10 +19,10 @@ from holdfast.checkpoints.formats.interface import (
     Restore,
     StatePartition,
 )
-from holdfast.checkpoints.formats.spark import drop, restart, restores
+from holdfast.checkpoints.formats.spark import drop, history, restart, restores
 from holdfast.checkpoints.formats.spark.census import counted
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
-from holdfast.checkpoints.formats.spark.query import Query, plan_query, plan_wrapped
+from holdfast.checkpoints.formats.spark.query import SET_ASIDE, Query, plan_query, plan_wrapped
 from holdfast.checkpoints.plans import Listed, PlanBuilder
 
 _METADATA = "metadata"
@@ -40,9 +40,13 @@ class Queries(LocationLayout):
     marks = frozenset({_METADATA, _LOG})
     lasting_marks = frozenset({_LOG})
     purposes = ("state",)
+    entry = b"metadata"
+    set_aside = SET_ASIDE
 
     def evidence(self, listed: Listed) -> Evidence | None:
         """Return what a name shows, by itself."""
+        if SET_ASIDE + b"/" in listed.name:
+            return None
         directory, _, last = listed.name.rpartition(b"/")
         if last == b"metadata" and not listed.is_directory:
             return Evidence(directory, _METADATA)
@@ -98,6 +102,18 @@ class Queries(LocationLayout):
     ) -> Asking[list[Restore]]:
         """Say of each retained batch whether a restart from it finds all it reads."""
         return restores.restores(location, listing, batch, spoilt)
+
+    def later(self, location: bytes, listing: Iterable[Listed], batch: int) -> list[list[Listed]]:
+        """Return what later batches have left: their state, then commits and offsets, the newest first."""
+        return history.later(location, listing, batch)
+
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+        """Return what a copy takes."""
+        return history.copied(location, listing, batch)
+
+    def new_entry(self, content: bytes, new_id: str) -> bytes:
+        """Return ``metadata`` with another id."""
+        return history.new_metadata(content, new_id)
 
 
 class SinkLogs(GroupLayout):

@@ -27,6 +27,8 @@ from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
 
+SET_ASIDE = b"_rewound"
+"""The directory in which rewinds keep what they have taken away, each in a directory of its own."""
 _STORES_AT_ONCE = 8
 """The snapshots of so many are read side by side; those of a thousand partitions would fill the memory."""
 _COMMITS_AT_ONCE = 4
@@ -44,6 +46,8 @@ class Query:
     others: list[Listed] = field(default_factory=list)
     wrapped: list[tuple[Listed, SparkName]] = field(default_factory=list)
     """Temporary files and checksums."""
+    set_aside: dict[bytes, list[Listed]] = field(default_factory=dict)
+    """By the directories of the rewinds that did it."""
 
     def add(self, listed: Listed, name: SparkName) -> None:
         """Take up a file; ``name`` is relative to the location."""
@@ -66,7 +70,11 @@ class Query:
         query = cls(location)
         skip = len(location) + 1 if location else 0
         for listed in listing:
-            name = parse_spark(listed.name[skip:])
+            relative = listed.name[skip:]
+            if relative.startswith(SET_ASIDE + b"/"):
+                query.set_aside.setdefault(relative.split(b"/")[1], []).append(listed)
+                continue
+            name = parse_spark(relative)
             if isinstance(name, SparkName) and not listed.is_directory:
                 query.add(listed, name)
         return query
@@ -91,6 +99,19 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
     elif query.stores:
         builder.keep(Kept(query.location, "it has no commit: all its state stays"))
     plan_wrapped(query.wrapped, _final_names(query), builder)
+    for rewind, files in query.set_aside.items():
+        _plan_set_aside(rewind, files, builder)
+
+
+def _plan_set_aside(rewind: bytes, files: Sequence[Listed], builder: PlanBuilder) -> None:
+    """Plan to remove what a rewind has set aside. A copy may have its original's time, the note of the rewind has its own.
+
+    Empty directories go with what was in them.
+    """
+    if all(builder.is_old(listed) for listed in files):
+        for listed in files:
+            if not listed.is_directory:
+                builder.add(listed, Reason.SET_ASIDE, f"rewind {rewind.decode(errors='backslashreplace')}")
 
 
 def _final_names(query: Query) -> set[bytes]:

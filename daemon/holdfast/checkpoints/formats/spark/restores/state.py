@@ -3,7 +3,7 @@
 Spark takes the newest snapshot that is not above the version. If that can't be loaded it takes an older one, or begins with
 nothing, and applies more changes; so any snapshot will do from which the changes lead up without a gap. In format 2 the
 commit says which attempt wrote the version, and the lineage in its changelog which ones led up to it, back to some snapshot;
-only those are tried, and if the attempt left a snapshot itself, only that. Sources: S ``RocksDB.load``,
+for an older one Spark follows the lineages to the very first version, and gives up if it can't. Sources: S ``RocksDB.load``,
 ``AutoSnapshotLoader``, ``HDFSBackedStateStoreProvider`` (Spark 4.3; tried in ``tests/spark/test_verify.py``).
 """
 
@@ -72,7 +72,10 @@ class StoreFiles:
     def findings(self, newest: Attempt) -> Asking[Findings]:
         """Say what it takes to load an attempt's version, and what is wrong with it."""
         found = Findings()
-        for attempt in (yield from self._attempts(newest)):
+        attempts = yield from self._attempts(newest)
+        position = 0
+        while position < len(attempts):
+            attempt = attempts[position]
             if self._location.has(self._name(attempt, self._snapshot)):
                 snapshot = yield from self._checked_snapshot(attempt)
                 if snapshot.fault is None:
@@ -81,8 +84,8 @@ class StoreFiles:
                 found.faults.append(snapshot.fault)
                 if newest.version - attempt.version > _MOST_REPLAYED:
                     return found
-                if attempt == newest and attempt.unique_id:
-                    return found  # Spark asks no changelog for a lineage then, and knows of no other snapshot
+                if attempt.unique_id:
+                    attempts = (yield from self._full_lineage(newest)) or attempts[: position + 1]
             change = yield from self._checked_change(attempt)
             found.reads += change.reads
             if change.fault is not None:
@@ -90,9 +93,10 @@ class StoreFiles:
                 return found
             if attempt.version == _FIRST:
                 return self._got_by(found)
+            position += 1
         if newest.version:
             found.faults.append(
-                Fault(self._location.whole(self._name(newest, self._change)), "its lineage leads to no snapshot")
+                Fault(self._location.whole(self._name(newest, self._change)), "its lineage leads to no other snapshot")
             )
         return found
 
@@ -102,11 +106,26 @@ class StoreFiles:
             return [Attempt(version, b"") for version in range(newest.version, 0, -1)]
         if not self._location.has(self._name(newest, self._snapshot)):
             yield from self._checked_change(newest)
-        lineage = self._lineages.get(newest)
+        return [newest, *self._led_up_to(newest)]
+
+    def _full_lineage(self, newest: Attempt) -> Asking[list[Attempt]]:
+        """Return the attempts back to the first, by one changelog's lineage after the other; empty if one can't be read."""
+        attempts = [newest]
+        while attempts[-1].version > _FIRST:
+            yield from self._checked_change(attempts[-1])
+            before = self._led_up_to(attempts[-1])
+            if not before:
+                return []
+            attempts += before
+        return attempts
+
+    def _led_up_to(self, attempt: Attempt) -> list[Attempt]:
+        """Return the attempts that led up to one by its lineage, or by the commits; the newest first."""
+        lineage = self._lineages.get(attempt)
         if lineage is None:
-            return [newest, *self._committed_before(newest.version)]
-        below = (item for item in sorted(lineage, key=lambda item: -item.version) if item.version < newest.version)
-        return [newest, *(Attempt(item.version, item.unique_id) for item in below)]
+            return list(self._committed_before(attempt.version))
+        below = (item for item in sorted(lineage, key=lambda item: -item.version) if item.version < attempt.version)
+        return [Attempt(item.version, item.unique_id) for item in below]
 
     def _committed_before(self, version: int) -> Iterator[Attempt]:
         while unique_id := self._committed.get(version := version - 1):

@@ -1,0 +1,104 @@
+"""A query taken back to an earlier batch, or copied as it was after one.
+
+What later batches have left has to go: their offsets and commits, and their state. In format 1 a later version of the state
+has the name that the new history will use, and a snapshot of the old one would be taken for the new one's. Logs of sources
+stay: what a source had seen comes in the next batch. So do files that versions share; a sweep finds those that nothing names
+any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from holdfast.checkpoints.examination import Asking, Wanted
+from holdfast.checkpoints.formats.spark.manifests import OPERATOR_METADATA
+from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
+from holdfast.checkpoints.formats.spark.query import SET_ASIDE
+from holdfast.checkpoints.formats.spark.small_files import OperatorStores
+from holdfast.checkpoints.formats.spark.wrapping import Layer
+from holdfast.checkpoints.plans import Listed
+from holdfast.errors import PlanError
+
+_METADATA = b"metadata"
+
+
+def later(location: bytes, listing: Iterable[Listed], batch: int) -> list[list[Listed]]:
+    """Return what batches after ``batch`` have left, in steps: state, then each log entry by itself, the newest first.
+
+    A batch that has lost its state can't be run again from there: Spark refuses to start. So a restart in between never goes
+    on from something that never was. Raises ``PlanError`` when there is no such batch.
+    """
+    state: list[Listed] = []
+    logs: list[tuple[int, bool, Listed]] = []
+    commits: set[int] = set()
+    for listed, name in _named(location, listing):
+        if name.kind is SparkKind.COMMIT and name.number is not None and not name.layers:
+            commits.add(name.number)
+        if name.is_temporary or not _is_later(name, batch):
+            continue
+        if name.kind in (SparkKind.COMMIT, SparkKind.OFFSETS):
+            logs.append((name.number or 0, name.kind is SparkKind.COMMIT, listed))
+        else:
+            state.append(listed)
+    if batch not in commits:
+        raise PlanError(f"there is no commits/{batch}: a query goes back to batches that are committed and retained")
+    return [state, *([listed] for *_, listed in sorted(logs, key=lambda each: each[:2], reverse=True))]
+
+
+def copied(location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+    """Return what a copy takes. Raises ``PlanError`` for a query whose operators name their schemas by absolute paths."""
+    listing = list(listing)
+    gone = {listed.name for step in later(location, listing, batch) for listed in step}
+    entry = _below(location, _METADATA)
+    aside = _below(location, SET_ASIDE) + b"/"
+    taken = [
+        listed
+        for listed in listing
+        if not (listed.is_directory or listed.name in gone or listed.name == entry or listed.name.startswith(aside))
+    ]
+    named = dict(_named(location, taken))
+    taken = [listed for listed in taken if not (listed in named and _stays_behind(named[listed]))]
+    metadata = [listed for listed in taken if listed in named and named[listed].kind is SparkKind.OPERATOR_METADATA]
+    answers = yield [Wanted(listed.name, OPERATOR_METADATA, listed.size_bytes) for listed in metadata]
+    for listed in metadata:
+        operator = answers[listed.name]
+        if isinstance(operator, OperatorStores) and operator.schema_files:
+            text = listed.name.decode(errors="backslashreplace")
+            raise PlanError(f"{text} names files by absolute paths: no copy would read its own")
+    return taken
+
+
+def new_metadata(content: bytes, new_id: str) -> bytes:
+    """Return a query's metadata with another id. Raises ``PlanError`` when ``content`` is none."""
+    try:
+        found = msgspec.json.decode(content, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise PlanError(f"metadata: {problem}") from None
+    return msgspec.json.encode({**found, "id": new_id})
+
+
+def _named(location: bytes, listing: Iterable[Listed]) -> Iterator[tuple[Listed, SparkName]]:
+    skip = len(location) + 1 if location else 0
+    for listed in listing:
+        name = parse_spark(listed.name[skip:])
+        if isinstance(name, SparkName) and not listed.is_directory:
+            yield listed, name
+
+
+def _is_later(name: SparkName, batch: int) -> bool:
+    if name.number is None:
+        return False
+    if name.kind in STATE_OF_A_VERSION:
+        return name.number > batch + 1
+    return name.kind in (SparkKind.COMMIT, SparkKind.OFFSETS, SparkKind.OPERATOR_METADATA) and name.number > batch
+
+
+def _stays_behind(name: SparkName) -> bool:
+    """Whether a file is temporary, or Hadoop's checksum: that of ``metadata`` would be wrong, and it makes others anew."""
+    return name.is_temporary or Layer.SIDECAR in name.layers
+
+
+def _below(location: bytes, name: bytes) -> bytes:
+    return b"%s/%s" % (location, name) if location else name
