@@ -9,15 +9,18 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.benchmarks import data, database, fetching, machine, memory, metadata, plot, spark, stalls
+from tests.benchmarks import data, database, fetching, machine, memory, metadata, plot, s3a, spark, spark_plot, stalls
 from tests.benchmarks.report import Report, decoded
 from tests.benchmarks.requests import RequestCounter
 from tests.benchmarks.rows import Row, Scale
 from tests.benchmarks.runner import Runner
+from tests.benchmarks.spark_sides import Bench
+from tests.benchmarks.store_lines import StoreLine
 from tests.benchmarks.table import Screen
 from tests.benchmarks.targets import Sides
 
@@ -33,8 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts what runs in the background with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     scale = Scale.quick() if options.quick else Scale()
+    if options.keys:
+        scale = replace(scale, state_keys=options.keys)
     with Sides.made(options.directory) as sides, RequestCounter.made() as counter:
-        rows = _chosen(_rows(sides, scale), options.only)
+        bench = Bench(sides, options.lines or [StoreLine()], _jars())
+        rows = _with(options.targets, _chosen(_rows(sides, bench, scale), options.only))
         report = Report(
             command=shlex.join(["./run", "bench", *arguments]),
             began=time.time(),
@@ -62,9 +68,20 @@ def _write_files(options: argparse.Namespace, report: Report) -> None:
         options.output.write_bytes(report.encoded())
     if options.plot is not None:
         options.plot.write_text(plot.drawn(report))
+    if options.spark_plot is not None:
+        options.spark_plot.write_text(spark_plot.drawn(report))
 
 
-def _rows(sides: Sides, scale: Scale) -> list[Row]:
+def _jars() -> Path | None:
+    """Return the jars of S3A; None, with the reason told, where they can't be had."""
+    try:
+        return s3a.jars()
+    except s3a.JarsError as problem:
+        print(f"S3A is left out: {problem}", file=sys.stderr)
+        return None
+
+
+def _rows(sides: Sides, bench: Bench, scale: Scale) -> list[Row]:
     """Return all rows there are."""
     plain_bindfs_work = [sides.plain, sides.bindfs, sides.work]
     return [
@@ -72,7 +89,7 @@ def _rows(sides: Sides, scale: Scale) -> list[Row]:
         *data.rows([target for target in sides.directories if target is not sides.checkpoints], scale),
         *database.rows([sides.plain, sides.work], scale),
         *fetching.rows(sides, scale),
-        *spark.rows(sides, scale),
+        *spark.rows(bench, scale),
         *memory.rows(sides, scale),
         *stalls.rows(plain_bindfs_work, scale),
     ]
@@ -90,13 +107,34 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     return [row for row in rows if not names or row.name in names]
 
 
+def _with(names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with these targets only, where they have any of them."""
+    if not names:
+        return list(rows)
+    known = {target.name for row in rows for target in row.targets}
+    if unknown := sorted(set(names) - known):
+        sys.exit(f"there is no target {', '.join(unknown)} in these rows; there are: {', '.join(sorted(known))}")
+    kept = [replace(row, targets=tuple(target for target in row.targets if target.name in names)) for row in rows]
+    return [row for row in kept if row.targets]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these rows; a wrong name lists all")
+    parser.add_argument("--targets", nargs="+", default=[], metavar="TARGET", help="only these; a wrong name lists all")
     parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured on each target (default 5)")
     parser.add_argument("--quick", action="store_true", help="small scales: to try it, not for figures")
+    parser.add_argument(
+        "--lines",
+        nargs="+",
+        type=StoreLine.parse,
+        metavar="MS[:MBIT]",
+        help="how far the S3 store of the Spark rows is, and how much the line carries, as in 5 or 30:1000 (default 30)",
+    )
+    parser.add_argument("--keys", type=int, help="how many keys the state of spark-restart has (default 4,800,000)")
     parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
     parser.add_argument("--plot", type=Path, metavar="SVG", help="draw the ratios of the report into this file")
+    parser.add_argument("--spark-plot", type=Path, metavar="SVG", help="draw what batches and restarts of Spark take")
     parser.add_argument("--report", type=Path, metavar="JSON", help="measure nothing: take the report from this file")
     parser.add_argument(
         "--directory",

@@ -19,11 +19,7 @@ from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Values
 from tests.benchmarks.spark_process import Job
 from tests.benchmarks.spark_sides import Bench
-from tests.benchmarks.targets import Sides
 
-_WARM_UP_BATCHES = 40
-"""Until the JVM has compiled most of what a batch runs. All rounds together stay below 100, from where on each batch also
-removes an old one."""
 _COUNTED_BATCHES = 10
 _BUILDING_BATCHES = 4
 _FIRST_ROWS = 1_000
@@ -34,12 +30,9 @@ _PARTS = ("latestOffset", "walCommit", "addBatch", "commitOffsets")
 """The parts of a batch in which Spark touches its checkpoint, in their order."""
 
 
-def rows(sides: Sides, scale: Scale) -> list[Row]:
+def rows(bench: Bench, scale: Scale) -> list[Row]:
     """Return the rows."""
-    bench = Bench(sides)
-    plain, *ours = bench.targets()
-    near, far = ours[0], ours[1:]
-    every = (plain, *ours)
+    every = (bench.plain, bench.near, *bench.far, *bench.others)
 
     def row(name: str, what: str, setup: Callable[[Site], None], action: Callable[[Site], Values], **more: Any) -> Row:
         settings = {"unit": Unit.MILLISECONDS, "targets": every, "fresh": False, "teardown": bench.end, **more}
@@ -51,17 +44,17 @@ def rows(sides: Sides, scale: Scale) -> list[Row]:
             f"a batch of the demo's job; median of {scale.batches} in each round",
             partial(_warm_up, bench),
             partial(_batches, bench),
-            goals={near.name: _LIKE_EXT4, **{target.name: _FAR for target in far}},
+            goals={bench.near.name: _LIKE_EXT4, **{target.name: _FAR for target in bench.far}},
         ),
         row(
             "spark-restart",
             f"the first batch after a restart of the job, with {scale.state_keys:,} keys of 128 bytes in RocksDB",
             partial(_build, bench),
             partial(_restart, bench),
-            goals={target.name: _LIKE_EXT4 for target in ours},
+            goals={target.name: _LIKE_EXT4 for target in (bench.near, *bench.far)},
         ),
     ]
-    if far:
+    if bench.far:
         found.append(
             row(
                 "spark-requests",
@@ -69,8 +62,8 @@ def rows(sides: Sides, scale: Scale) -> list[Row]:
                 partial(_warm_up, bench),
                 partial(_requests, bench),
                 unit=Unit.REQUESTS,
-                targets=tuple(far),
-                goals={target.name: _FEW_REQUESTS for target in far},
+                targets=(*bench.far, *bench.others),
+                goals={target.name: _FEW_REQUESTS for target in bench.far},
                 most_rounds=1,
             )
         )
@@ -80,7 +73,7 @@ def rows(sides: Sides, scale: Scale) -> list[Row]:
 def _warm_up(bench: Bench, site: Site) -> None:
     job = bench.begin("flights", site)
     job.go()
-    for _ in range(_WARM_UP_BATCHES):
+    for _ in range(site.scale.warm_up_batches):
         _batch_of_flights(bench, job)
     job.stop()
 
@@ -100,16 +93,16 @@ def _batch_of_flights(bench: Bench, job: Job) -> dict[str, Any]:
 
 
 def _requests(bench: Bench, site: Site) -> Values:
-    assert bench.far is not None
-    job, server = bench.job(site), bench.far.server
-    before = bench.far.objects()
+    job, server = bench.job(site), bench.side(site).server
+    assert server is not None
+    before = bench.objects(site)
     job.resume()
     server.clear_log()
     for _ in range(_COUNTED_BATCHES):
         _batch_of_flights(bench, job)
     requests = server.requests()
     job.stop()
-    kept = bench.far.objects() - before
+    kept = bench.objects(site) - before
     return {"": sum(requests.values()) / kept, **{name: count / kept for name, count in requests.most_common()}}
 
 
@@ -126,18 +119,29 @@ def _build(bench: Bench, site: Site) -> None:
 
 def _restart(bench: Bench, site: Site) -> Values:
     job = bench.job(site)
+    if job.place.backing is None:  # nothing of it is on the node, kept or lost, warm or cold
+        return dict.fromkeys(("node kept, page cache warm", "node kept, page cache cold", "node lost"), _first_batch(job))
     values = {}
     for name, prepare in (("page cache warm", page_cache.read), ("page cache cold", page_cache.drop)):
-        shutil.rmtree(job.place.local)
-        job.start()
+        values[f"node kept, {name}"] = _first_batch(job, prepare)
+    if bench.side(site).lose():
+        values["node lost"] = _first_batch(job)
+    return values
+
+
+def _first_batch(job: Job, prepare: Callable[[Path], None] | None = None) -> float:
+    """Restart the job; return how long its first batch takes. ``prepare`` gets what is on the node of its checkpoint."""
+    shutil.rmtree(job.place.local, ignore_errors=True)  # it went with the node, if that was lost
+    job.start()
+    if prepare is not None and job.place.backing is not None:
         for path in _files(job.place.backing):
             prepare(path)
-        content = _keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS)
-        os.sync()  # or it waits for what was written before: a gigabyte of it
-        job.go()
-        values[name] = float(job.batch(content)["milliseconds"])
-        job.kill()
-    return values
+    content = _keys(job.site, job.arrived * _FIRST_ROWS, _FIRST_ROWS)
+    os.sync()  # or it waits for what was written before: a gigabyte of it
+    job.go()
+    milliseconds = float(job.batch(content)["milliseconds"])
+    job.kill()
+    return milliseconds
 
 
 def _keys(site: Site, first: int, count: int) -> Path:

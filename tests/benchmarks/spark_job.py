@@ -36,6 +36,7 @@ _SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.network.timeout": "3600s",  # it is stopped while the other side is measured
 }
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _SNAPSHOTS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
 
 
@@ -44,8 +45,7 @@ def main() -> None:
     stay_on_this_machine()
     os.environ.pop("SPARK_LOCAL_DIRS", None)
     builder = SparkSession.builder.master("local[2]").appName(options.query)
-    extra = _SNAPSHOTS if options.query == "keys" else {}
-    for key, value in {**_SETTINGS, **session.settings(options.local), **extra}.items():
+    for key, value in _settings(options).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -54,9 +54,17 @@ def main() -> None:
     _say(ready=True)
     sys.stdin.readline()
     writer = _query(spark, options).outputMode("update").trigger(processingTime="0 seconds")
-    query = writer.option("checkpointLocation", f"file://{options.checkpoint}").start()
+    query = writer.option("checkpointLocation", options.checkpoint).start()
     watcher.over.wait()
     query.awaitTermination()  # raises what ended it
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    """Return Spark's settings: Holdfast's, but for what is about checkpoints on a mount where they are elsewhere."""
+    found = {**_SETTINGS, **session.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
+    if not options.checkpoint.startswith("file:"):
+        del found[_MANAGER]
+    return {**found, **dict(setting.split("=", 1) for setting in options.conf)}
 
 
 def _query(spark: SparkSession, options: argparse.Namespace):  # type: ignore[no-untyped-def]
@@ -93,8 +101,10 @@ class _Watcher(StreamingQueryListener):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_job", description=__doc__)
     parser.add_argument("--query", choices=["flights", "keys"], required=True)
-    for name in ("local", "checkpoint", "input", "output"):
+    for name in ("local", "input", "output"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--checkpoint", required=True, metavar="URL")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     return parser
 
 

@@ -8,8 +8,9 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ _SILENCE_SECONDS = 300.0
 
 @dataclass
 class Place:
-    """Where one side keeps its state. ``backing``: the checkpoint's directory on the plain disk."""
+    """Where one side keeps its state. ``checkpoint`` is a URL.
+
+    ``backing``: the checkpoint's directory on the plain disk, None if it is not on this node. ``settings`` are Spark's.
+    """
 
     local: Path
-    checkpoint: Path
-    backing: Path
+    checkpoint: str
+    backing: Path | None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -44,8 +49,9 @@ class Job:
         self.place.local.mkdir(parents=True, exist_ok=True)
         (directory / "input").mkdir(exist_ok=True)
         paths = {"input": directory / "input", "output": directory / "output"}
-        paths |= {"local": self.place.local, "checkpoint": self.place.checkpoint}
-        options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+        paths |= {"local": self.place.local}
+        options = [f"--{name}={path}" for name, path in paths.items()] + [f"--checkpoint={self.place.checkpoint}"]
+        options += [f"--conf={key}={value}" for key, value in self.place.settings.items()]
         with (directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.benchmarks.spark_job", "--query", self.query, *options],

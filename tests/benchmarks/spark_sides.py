@@ -1,81 +1,183 @@
-"""The sides of the rows about Spark: where each keeps its state, and the job that runs there.
+"""The sides of the rows about Spark: where each keeps its state, what its job needs for that, and how it is lost.
 
-They are the plain disk, the mount over ``file://``, and the mount of another daemon over S3 that is 30 ms away.
+They are the plain disk, the mount over ``file://``, and for each line to a store the mount of another daemon over S3 behind
+that line, and Hadoop's S3A on the same store behind the same line.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from holdfast_spark.pipeline.data import split_flights
+from tests.benchmarks import s3a
 from tests.benchmarks.rows import Site, Target
 from tests.benchmarks.spark_process import Job, Place
+from tests.benchmarks.store_lines import StoreLine
 from tests.benchmarks.targets import Sides, started_node
 from tests.support.delaying_proxy import delaying
 from tests.support.node import Node
-from tests.support.s3 import Versitygw
+from tests.support.s3 import S3Server, Versitygw
 
-_AWAY_SECONDS = 0.015
-"""Each way."""
 _FILES = 40
 
 
-class Far:
-    """A daemon whose stores are far away; it is started when it is asked for first."""
+class Side(Protocol):
+    """Where a job keeps its state."""
 
-    def __init__(self, sides: Sides, server: Versitygw) -> None:
-        self.server = server.below("far")
-        self._sides = sides
-        self._node: Node | None = None
+    @property
+    def server(self) -> Versitygw | None:
+        """The place in the store that nobody else uses, where requests are counted."""
+
+    def place(self, site: Site) -> Place:
+        """Return where the site's job keeps its state."""
+
+    def remove(self, place: Place) -> None:
+        """Remove what a job has kept."""
+
+    def lose(self) -> bool:
+        """Lose what this node keeps of the checkpoint; return whether there is anything that can be lost."""
+
+
+class PlainDisk:
+    """The plain disk: what is lost there is lost for good."""
+
+    server: Versitygw | None = None
+
+    def place(self, site: Site) -> Place:
+        """Return the site's own directory."""
+        checkpoint = site.front / "checkpoint"
+        return Place(site.front / "local", f"file://{checkpoint}", checkpoint)
+
+    def remove(self, place: Place) -> None:
+        """Remove what the job has kept."""
+        shutil.rmtree(place.local)
+        shutil.rmtree(place.checkpoint.removeprefix("file://"))
+
+    def lose(self) -> bool:
+        """Nothing of a checkpoint is elsewhere."""
+        return False
+
+
+class Mount:
+    """A mount whose store is near."""
+
+    server: Versitygw | None = None
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
 
     def node(self) -> Node:
         """Return the daemon's node."""
-        if self._node is None:
-            stack = self._sides.at_end
-            endpoint = stack.enter_context(delaying(self.server.endpoint, _AWAY_SECONDS))
-            through = self.server.through(endpoint)
-            urls = (through.below("checkpoints").url, through.below("blobs").url)
-            directory = self._sides.directory / "far"
-            self._node = stack.enter_context(started_node(directory, urls, through.environment))
         return self._node
 
-    def objects(self) -> int:
-        """Return how many objects are kept."""
-        pages = self.server.client().get_paginator("list_objects_v2")
-        found = pages.paginate(Bucket=self.server.bucket, Prefix=self.server.below("checkpoints").prefix)
-        return sum(len(page.get("Contents", [])) for page in found)
+    def place(self, site: Site) -> Place:
+        """Return the job's working directory and checkpoint in the mount."""
+        node = self.node()
+        checkpoint = node.checkpoints / site.front.name
+        return Place(node.work / "spark_1" / "tmp" / site.front.name, f"file://{checkpoint}", node.backing(checkpoint))
+
+    def remove(self, place: Place) -> None:
+        """Remove what the job has kept."""
+        shutil.rmtree(place.local)
+        shutil.rmtree(place.checkpoint.removeprefix("file://"))
+
+    def lose(self) -> bool:
+        """Only stores behind a line are worth it."""
+        return False
+
+
+class FarMount(Mount):
+    """The mount of a daemon of its own behind a line; it is started when it is asked for first."""
+
+    def __init__(self, sides: Sides, server: Versitygw, line: StoreLine) -> None:
+        self.server: Versitygw = server.below(f"mount-{line.name}")
+        self._sides = sides
+        self._line = line
+        self._started: Node | None = None
+
+    def node(self) -> Node:
+        """Return the daemon's node."""
+        if self._started is None:
+            through = _behind(self._sides, self.server, self._line)
+            urls = (through.below("checkpoints").url, through.below("blobs").url)
+            directory = self._sides.directory / f"far-{self._line.name}"
+            self._started = self._sides.at_end.enter_context(started_node(directory, urls, through.environment))
+        return self._started
+
+    def lose(self) -> bool:
+        """The daemon is killed and its disk emptied; another one starts."""
+        node = self.node()
+        node.kill()
+        node.lose_disk()
+        node.start()
+        return True
+
+
+@dataclass
+class S3a:
+    """Hadoop's S3A; the job's local files are on the plain disk. Nothing of the checkpoint is on the node."""
+
+    sides: Sides
+    server: Versitygw
+    line: StoreLine
+    jars: Path
+    _through: S3Server | None = field(default=None, init=False)
+
+    def place(self, site: Site) -> Place:
+        """Return the site's local directory, and its prefix in the store."""
+        if self._through is None:
+            self._through = _behind(self.sides, self.server, self.line)
+        url = self._through.below("checkpoints").below(site.front.name).url.replace("s3://", "s3a://", 1)
+        return Place(site.front / "local", url, None, s3a.settings(self._through, self.jars))
+
+    def remove(self, place: Place) -> None:
+        """Remove what the job has kept."""
+        shutil.rmtree(place.local)
+        prefix = place.checkpoint.removeprefix(f"s3a://{self.server.bucket}/")
+        client = self.server.client()
+        for key in _keys(self.server, prefix):
+            client.delete_object(Bucket=self.server.bucket, Key=key)
+
+    def lose(self) -> bool:
+        """There is nothing to lose."""
+        return False
 
 
 class Bench:
-    """What the rows share: places, jobs, input files."""
+    """What the rows share: sides, jobs, input files. ``jars``: those of S3A; None: it is left out."""
 
-    def __init__(self, sides: Sides) -> None:
-        self._sides = sides
-        self.far = Far(sides, sides.server) if isinstance(sides.server, Versitygw) else None
+    def __init__(self, sides: Sides, lines: Sequence[StoreLine], jars: Path | None) -> None:
+        self._directory = sides.directory
+        self._at_end = sides.at_end
+        self._sides: dict[str, Side] = {}
+        self.plain = self._added("ext4", PlainDisk(), "local directories and checkpoint on the plain disk", ours=False)
+        what = "holdfast: local directories in work/, checkpoint in checkpoints/ over file://"
+        self.near = self._added("file", Mount(sides.node), what, ours=True)
+        self.far: list[Target] = []
+        self.others: list[Target] = []
+        for line in lines if isinstance(sides.server, Versitygw) else ():
+            assert isinstance(sides.server, Versitygw)
+            what = f"the same over S3 (versitygw) {line}, level commit"
+            self.far.append(self._added(f"s3-{line.name}", FarMount(sides, sides.server, line), what, ours=True))
+            if jars is not None:
+                side = S3a(sides, sides.server.below(f"s3a-{line.name}"), line, jars)
+                what = f"Hadoop's S3A {s3a.hadoop_version()} on the same server, {line}"
+                self.others.append(self._added(f"s3a-{line.name}", side, what, ours=False))
         self._jobs: dict[str, Job] = {}
 
-    def targets(self) -> list[Target]:
-        """Return the sides. Input, output and log of all of them are on the plain disk."""
-        directory = self._sides.directory / "spark"
-
-        def target(name: str, command: str, *, ours: bool) -> Target:
-            return Target(name, directory / name, directory / name, command, ours=ours)
-
-        found = [
-            target("ext4", "local directories and checkpoint on the plain disk", ours=False),
-            target("file", "holdfast: local directories in work/, checkpoint in checkpoints/ over file://", ours=True),
-        ]
-        if self.far is not None:
-            found.append(target("s3-30ms", "the same over S3 (versitygw) 30 ms away, level commit", ours=True))
-        return found
+    def side(self, site: Site) -> Side:
+        """Return where the site's target keeps its state."""
+        return self._sides[site.target.name]
 
     def begin(self, query: str, site: Site) -> Job:
         """Make the site and start its job."""
         site.front.mkdir(parents=True)
-        place = self._place(site)
-        job = self._jobs[str(site.front)] = Job(query, site, place)
-        self._sides.at_end.callback(job.kill)
+        job = self._jobs[str(site.front)] = Job(query, site, self.side(site).place(site))
+        self._at_end.callback(job.kill)
         job.start()
         return job
 
@@ -87,22 +189,31 @@ class Bench:
         """Kill the job, and remove what it kept."""
         job = self._jobs.pop(str(site.front))
         job.kill()
-        for directory in (job.place.local, job.place.checkpoint):
-            shutil.rmtree(directory)
+        self.side(site).remove(job.place)
+
+    def objects(self, site: Site) -> int:
+        """Return how many objects the site's side keeps."""
+        server = self.side(site).server
+        assert server is not None
+        return len(_keys(server, server.below("checkpoints").prefix))
 
     def flights(self) -> list[Path]:
         """Return the files of flights, in a directory of their own."""
-        directory = self._sides.directory / "flights"
+        directory = self._directory / "flights"
         return sorted(directory.iterdir()) if directory.exists() else split_flights(directory, _FILES)
 
-    def _place(self, site: Site) -> Place:
-        if not site.target.ours:
-            return Place(site.front / "local", site.front / "checkpoint", site.front / "checkpoint")
-        assert self.far is not None or site.target.name == "file"
-        node = self._sides.node if site.target.name == "file" else self._far_node()
-        checkpoint = node.checkpoints / site.front.name
-        return Place(node.work / "spark_1" / "tmp" / site.front.name, checkpoint, node.backing(checkpoint))
+    def _added(self, name: str, side: Side, command: str, *, ours: bool) -> Target:
+        """Add a side. Input, output and log of all of them are on the plain disk."""
+        self._sides[name] = side
+        directory = self._directory / "spark" / name
+        return Target(name, directory, directory, command, ours=ours)
 
-    def _far_node(self) -> Node:
-        assert self.far is not None
-        return self.far.node()
+
+def _behind(sides: Sides, server: Versitygw, line: StoreLine) -> Versitygw:
+    endpoint = sides.at_end.enter_context(delaying(server.endpoint, line.away_seconds, line.bytes_per_second))
+    return server.through(endpoint)
+
+
+def _keys(server: S3Server, prefix: str) -> list[str]:
+    pages = server.client().get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix=prefix)
+    return [found["Key"] for page in pages for found in page.get("Contents", [])]
