@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from holdfast.errors import NameNotStorableError
 from holdfast.index import NameMarks
 from holdfast.transfer import CachedListing, Deletions, ObjectPath, Ownership, Remote
 from holdfast.zones import Zone, ZonePath
+
+_CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
 
 
 class StoreView:
@@ -70,6 +73,6 @@ def key_text(key: bytes) -> str:
         text = key.decode()
     except UnicodeDecodeError:
         raise NameNotStorableError(f"{key!r} is not UTF-8: object stores can't keep such a name") from None
-    if any(character < " " or character == "\x7f" for character in text):
+    if _CONTROL_CHARACTERS.search(text):
         raise NameNotStorableError(f"{key!r} has a control character: object stores can't keep such a name")
     return text
