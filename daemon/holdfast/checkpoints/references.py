@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from holdfast.checkpoints.manifests import BrokenError, Trouble
@@ -30,10 +30,14 @@ class ReferenceKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One file or directory that a checkpoint needs. ``path`` is a URI or a relative name, as the manifest has it."""
+    """One file or directory that a checkpoint needs. ``path`` is a URI or a relative name, as the manifest has it.
+
+    ``least_bytes`` is how large the file is at least, by the manifest's word. It makes no difference between two.
+    """
 
     kind: ReferenceKind
     path: bytes
+    least_bytes: int = field(default=0, compare=False)
 
     @property
     def last_component(self) -> bytes:
@@ -45,10 +49,10 @@ class References:
     """The references found so far, each once, within a limit of memory."""
 
     def __init__(self) -> None:
-        self._found: set[Reference] = set()
+        self._found: dict[Reference, int] = {}
         self._bytes = 0
 
-    def add(self, kind: ReferenceKind, path: bytes) -> None:
+    def add(self, kind: ReferenceKind, path: bytes, least_bytes: int = 0) -> None:
         """Note a reference. Raises ``BrokenError`` when there are too many, or when it names nothing."""
         reference = Reference(kind, path)
         if not reference.last_component:
@@ -57,10 +61,10 @@ class References:
             self._bytes += len(path) + _BYTES_BESIDE_PATH
             if self._bytes > _LARGEST_BYTES:
                 raise BrokenError(Trouble.TOO_LARGE, f"more than {len(self._found)} references")
-            self._found.add(reference)
+        self._found[reference] = max(least_bytes, self._found.get(reference, 0))
 
     def __iter__(self) -> Iterator[Reference]:
-        return iter(self._found)
+        return (Reference(each.kind, each.path, least_bytes) for each, least_bytes in self._found.items())
 
 
 class Referring(Protocol):

@@ -109,6 +109,14 @@ class _There:
         return found.get(reference.last_component, ())
 
 
+def _fault(file: Listed, least_bytes: int, spoilt: Collection[bytes]) -> Fault | None:
+    if file.name in spoilt:
+        return Fault(file.name, _BROKEN)
+    if file.size_bytes < least_bytes:  # a changelog's files have a byte more, and segments are parts
+        return Fault(file.name, f"it has {file.size_bytes} bytes instead of {least_bytes}")
+    return None
+
+
 def _judged(
     tree: Tree[N], listed: Listed, name: N, manifest: Manifest | None, there: _There, spoilt: Collection[bytes]
 ) -> tuple[tuple[Fault, ...], tuple[bytes, ...]]:
@@ -126,5 +134,5 @@ def _judged(
         reads += [file.name for file in files]
         if not files and reference.kind is not ReferenceKind.DIRECTORY:  # those of file merging may be empty
             faults.append(Fault(reference.path, "it is not there", is_missing=True))
-        faults += [Fault(file.name, _BROKEN) for file in files if file.name in spoilt]
+        faults += [fault for file in files if (fault := _fault(file, reference.least_bytes, spoilt)) is not None]
     return tuple(faults), tuple(reads)

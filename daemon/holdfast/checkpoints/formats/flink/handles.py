@@ -67,14 +67,15 @@ class Handles:
             data.skip_text()
             data.skip(data.count(1))
         elif tag == Tag.FILE:
-            data.skip(8)
-            self._references.add(ReferenceKind.FILE, data.text())
+            size_bytes = data.int64()
+            self._references.add(ReferenceKind.FILE, data.text(), size_bytes)
         elif tag == Tag.RELATIVE_FILE:
-            self._references.add(ReferenceKind.RELATIVE, data.text())
-            data.skip(8)
+            path = data.text()
+            self._references.add(ReferenceKind.RELATIVE, path, data.int64())
         elif tag == Tag.SEGMENT:
-            data.skip(8 + 8 + 4)  # start, size, scope
-            self._references.add(ReferenceKind.SEGMENT, data.text())
+            least_bytes = data.int64() + data.int64()  # start, size
+            data.skip(4)  # scope
+            self._references.add(ReferenceKind.SEGMENT, data.text(), least_bytes)
             data.skip_text()
         elif tag == Tag.KEY_GROUPS:
             self._key_groups(depth)

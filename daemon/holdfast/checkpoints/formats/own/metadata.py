@@ -42,7 +42,7 @@ class OwnMetadata(Manifest):
     @property
     def references(self) -> frozenset[Reference]:
         """Its files, as what a checkpoint of Flink refers to."""
-        return frozenset(Reference(ReferenceKind.RELATIVE, file.name.encode()) for file in self.files)
+        return frozenset(Reference(ReferenceKind.RELATIVE, file.name.encode(), file.size_bytes) for file in self.files)
 
 
 class _Version(msgspec.Struct, frozen=True):
