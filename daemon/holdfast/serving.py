@@ -196,6 +196,7 @@ class Serving:
             base.fetcher,
             files.listings,
             paths,
+            self._session.observer.slow,
         )
         sweeps = SweepRoutes(upkeep, paths)
         restores = RestoreRoutes(upkeep.verification, upkeep.clones, paths)

@@ -107,14 +107,14 @@ def test_who_may_not_use_the_control_socket_sees_what_everybody_may(node: Node, 
 def test_the_page_is_used_with_the_keyboard(node: Node, browser: Browser) -> None:
     with page_server(node.socket) as address, looking(browser, address, scheme="dark") as look:
         look.go("overview")
-        for key, title in (("6", "Events"), ("5", "Working directories"), ("1", "Overview")):
+        for key, title in (("7", "Events"), ("6", "Working directories"), ("1", "Overview")):
             look.page.keyboard.press(key)
             look.page.wait_for_selector(f"h1:text({title!r})")
         look.page.keyboard.press("?")
         look.page.wait_for_selector("dialog[open]")
         look.page.keyboard.press("Escape")
         look.page.wait_for_selector("dialog", state="detached")
-        look.page.keyboard.press("6")
+        look.page.keyboard.press("7")
         look.page.wait_for_selector("input[type=search]")
         look.page.keyboard.press("/")
         look.page.keyboard.type("no such event")

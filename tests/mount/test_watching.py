@@ -78,12 +78,12 @@ def traced(command: list[str], number: int) -> list[str]:
 
 
 def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory, remote_files: Path) -> None:
-    limits = {f"checkpoints__{way}_bytes_per_second": "1MiB" for way in ("upload", "download")}
+    limits = {f"checkpoints__{way}_bytes_per_second": "2MiB" for way in ("upload", "download")}
     node = make_node(**limits).start()
     remote_files.mkdir(parents=True, exist_ok=True)
-    (remote_files / "large").write_bytes(b"x" * 3 * 2**20)
+    (remote_files / "large").write_bytes(b"x" * 8 * 2**20)
     reads = threading.Thread(target=(node.checkpoints / "large").read_bytes)
-    writes = threading.Thread(target=(node.checkpoints / "mine").write_bytes, args=(b"y" * 3 * 2**20,))
+    writes = threading.Thread(target=(node.checkpoints / "mine").write_bytes, args=(b"y" * 8 * 2**20,))
     found: dict[str, TransferInfo] = {}
     with node.client() as client:
         assert client.transfers() == []
@@ -98,7 +98,11 @@ def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory,
         reads.join()
         writes.join()
         wait_until(lambda: client.transfers() == [])
+        reasons = {name: " ".join(client.why(str(node.checkpoints / name)).reasons) for name in ("large", "mine")}
+    assert "Slow: " in reasons["large"]
+    assert "s waiting for its bytes from the store" in reasons["large"]
+    assert "for a request to stores" in reasons["mine"]
     assert found["fetch"].path == str(node.checkpoints / "large")
     assert found["send"].path == str(node.checkpoints / "mine")
-    assert {each.size_bytes for each in found.values()} == {3 * 2**20}
+    assert {each.size_bytes for each in found.values()} == {8 * 2**20}
     assert not found["fetch"].in_background

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+import time
 from collections.abc import Iterator
 
 import trio
 
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation
 from holdfast.control.paths import Paths, shown
+from holdfast.control.slowness import slow_reasons
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
@@ -18,6 +20,7 @@ from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Found
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Entry, EntryState, Index
+from holdfast.telemetry import SlowOperations
 from holdfast.transfer import Fetcher
 from holdfast.zones import NameKind, ZonePath
 
@@ -49,6 +52,7 @@ class Inspector:
         fetcher: Fetcher,
         listings: Listings,
         paths: Paths,
+        slow: SlowOperations,
     ) -> None:
         self._nodes = nodes
         self._directories = directories
@@ -59,6 +63,7 @@ class Inspector:
         self._fetcher = fetcher
         self._listings = listings
         self._paths = paths
+        self._slow = slow
 
     async def page(self, path: str, after: str, limit: int) -> EntryPage:
         """Return up to ``limit`` entries of the directory ``path``, sorted by name, starting after ``after``."""
@@ -88,9 +93,10 @@ class Inspector:
             return self._describe(directory, name, found.node.parent or found.node, found)
 
     async def why(self, path: str) -> Explanation:
-        """Explain in sentences what ``path`` is, where its bytes are, and what an open would do."""
+        """Explain in sentences what ``path`` is, where its bytes are, what an open would do, and what was slow there."""
         info = await self.entry(path)
-        return Explanation(path=info.path, reasons=list(_reasons(info)))
+        slow = slow_reasons(self._slow, self._paths.relative(path), time.time())
+        return Explanation(path=info.path, reasons=[*_reasons(info), *slow])
 
     def _describe(self, directory_path: bytes, name: bytes, directory: Node, found: Found) -> EntryInfo:
         place = self._directories.place(found.node if found.node.is_directory else directory)

@@ -154,7 +154,10 @@ class TransferInfo(Message, frozen=True):
 
 
 class Sample(Message, frozen=True):
-    """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start."""
+    """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start.
+
+    ``latencies`` pairs bounds in seconds with how many of the kernel's requests ended within them, from 0 on.
+    """
 
     time: float
     hits: int
@@ -166,6 +169,8 @@ class Sample(Message, frozen=True):
     cached_bytes: int
     free_bytes: int
     fetching: int
+    operations: int = 0
+    latencies: list[tuple[float, int]] = []
 
 
 class Explanation(Message, frozen=True):

@@ -6,12 +6,14 @@ from holdfast.telemetry.latencies import Histogram, Latencies
 from holdfast.telemetry.log_format import LineFormatter
 from holdfast.telemetry.loop_lag import LoopLag
 from holdfast.telemetry.metrics import MetricsPage
-from holdfast.telemetry.operation_feed import OBSERVED, Notes, Observed, OperationFeed
+from holdfast.telemetry.operation_feed import OBSERVED, Notes, Observed, OperationFeed, waiting_for
 from holdfast.telemetry.private_files import PrivateLogFile
 from holdfast.telemetry.rare_events import RareEvents
+from holdfast.telemetry.slow_operations import SLOW_NS, SlowOperations
 
 __all__ = [
     "OBSERVED",
+    "SLOW_NS",
     "Counters",
     "Event",
     "EventLog",
@@ -25,4 +27,6 @@ __all__ = [
     "OperationFeed",
     "PrivateLogFile",
     "RareEvents",
+    "SlowOperations",
+    "waiting_for",
 ]

@@ -6,11 +6,12 @@ operation asks of a cache or a store on its way is noted in ``OBSERVED``, in the
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,16 +20,30 @@ _KEPT = 8192
 
 @dataclass(slots=True)
 class Notes:
-    """What becomes of one operation below the file system: a miss, bytes fetched, time spent on requests to stores."""
+    """What becomes of one operation below the file system: a miss, bytes fetched, what it waited for."""
 
     is_miss: bool = False
     fetched_bytes: int = 0
     store_requests: int = 0
     store_seconds: float = 0.0
+    waits: dict[str, float] = field(default_factory=dict)
+    """Seconds by what was waited for: ``fetch``, ``hash``, ``lock`` or ``turn``."""
 
 
 OBSERVED: ContextVar[Notes | None] = ContextVar("OBSERVED", default=None)
-"""The notes of the operation that the running task carries out, while somebody watches."""
+"""The notes of the operation that the running task carries out."""
+
+
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Note how long the operation of the running task waits in the block. Enter it only where there is a wait."""
+    notes = OBSERVED.get()
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        if notes is not None:
+            notes.waits[what] = notes.waits.get(what, 0.0) + time.perf_counter() - began
 
 
 class Observed(NamedTuple):

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import trio
 
+from holdfast.telemetry import waiting_for
+
 _T = TypeVar("_T")
 _THREADS_PER_USER = 4
 
@@ -31,7 +33,8 @@ class HashingThreads:
         if limiter is None:
             limiter = self._of_user[uid] = trio.CapacityLimiter(_THREADS_PER_USER)
         try:
-            return await trio.to_thread.run_sync(function, fd, limiter=limiter)
+            with waiting_for("hash"):
+                return await trio.to_thread.run_sync(function, fd, limiter=limiter)
         finally:
             if limiter.borrowed_tokens == 0 and self._of_user.get(uid) is limiter:
                 del self._of_user[uid]

@@ -24,7 +24,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.telemetry import OBSERVED, Counters
+from holdfast.telemetry import OBSERVED, Counters, waiting_for
 from holdfast.transfer import Fetcher, KnownObject, PartialFetch
 
 TRIES = 3
@@ -66,11 +66,13 @@ class CacheMiss:
             arrival.hold()
             try:
                 if arrival.known.size_bytes < self._read_while_arriving_bytes or truncate:
-                    await arrival.wait_whole()
+                    with waiting_for("fetch"):
+                        await arrival.wait_whole()
                     if arrival.detached:
                         _open_arrival(node, arrival)
                 else:
-                    await arrival.wait_staged()
+                    with waiting_for("fetch"):
+                        await arrival.wait_staged()
                     _open_arrival(node, arrival)
             except (ObjectChangedError, ObjectMissingError):
                 await self.refresh(node)

@@ -14,7 +14,7 @@ import pyfuse3
 from holdfast.errors import HoldfastError, LimitReachedError
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.kernel import Opcode
-from holdfast.telemetry import Counters
+from holdfast.telemetry import OBSERVED, SLOW_NS, Counters, Notes
 
 _log = logging.getLogger("holdfast.fs")
 _P = ParamSpec("_P")
@@ -46,10 +46,10 @@ def replies(
     @wraps(method)
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         began, observer = time.perf_counter_ns(), self.observer
-        zone, watch = observer.zone_of(args[0]), observer.watch(operation, args)
+        zone, caller, notes = observer.zone_of(args[0]), observer.caller(), Notes()
+        watch = observer.watch(operation, args, notes)
         number, result = 0, None
-        if watch is not None:
-            watch.note()
+        OBSERVED.set(notes)
         try:
             result = await method(self, *args, **kwargs)
         except pyfuse3.FUSEError as refusal:
@@ -59,8 +59,11 @@ def replies(
             number = errno_of(problem, operation, self.counters)
             raise pyfuse3.FUSEError(number) from None
         finally:
+            OBSERVED.set(None)
             duration_ns = time.perf_counter_ns() - began
             observer.times.observe(opcode, zone, duration_ns)
+            if duration_ns >= SLOW_NS:
+                observer.keep_slow(operation, args, caller, duration_ns, number, notes)
             if watch is not None:
                 watch.end(duration_ns, number, result)
         return result

@@ -23,7 +23,7 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.kernel import Connection, Opcode
 from holdfast.kernel.native_module import ImmediateReply
-from holdfast.telemetry import OBSERVED, Notes, Observed, OperationFeed
+from holdfast.telemetry import SLOW_NS, Notes, Observed, OperationFeed, SlowOperations
 
 _NAME_AT = {
     Opcode.LOOKUP: 0,
@@ -54,6 +54,7 @@ class RequestObserver:
         self._connection = connection
         self.times = OperationTimes(zones)
         self.feed = OperationFeed(self._switch)
+        self.slow = SlowOperations()
         self._answers: ImmediateReply | None = None
         self._opcodes: tuple[Opcode, ...] = ()
 
@@ -63,18 +64,38 @@ class RequestObserver:
         self.times.count_in(self._connection)
         self._connection.answer_directly(answers, self._opcodes)
 
-    def watch(self, operation: str, arguments: tuple[object, ...]) -> Watch | None:
+    def caller(self) -> tuple[int, int]:
+        """Return pid and uid of who makes the request that was read last."""
+        return self._connection.process(), self._connection.user()
+
+    def watch(self, operation: str, arguments: tuple[object, ...], notes: Notes) -> Watch | None:
         """Begin to watch a request of pyfuse3's, if anybody watches. Call it before the handler's first await."""
-        return Watch(self, self._connection, operation, arguments) if self.feed.is_watched else None
+        return Watch(self, operation, arguments, notes) if self.feed.is_watched else None
+
+    def keep_slow(
+        self,
+        operation: str,
+        arguments: tuple[object, ...],
+        caller: tuple[int, int],
+        duration_ns: int,
+        errno: int,
+        notes: Notes,
+    ) -> None:
+        """Keep a request of pyfuse3's that took long."""
+        subject = self.subject(operation, arguments)
+        self.slow.add(self._observed(operation, subject, caller, duration_ns, errno, 0, notes))
 
     def begin(self, opcode: Opcode, node: Node) -> Callable[[int], None]:
         """Begin to observe a request about ``node`` that is replied to later; return what to call then, with its errno."""
         began, zone, operation = time.perf_counter_ns(), node.zone, opcode.name.lower()
-        watch = self.watch(operation, (node.id,))
+        caller = self.caller()
+        watch = self.watch(operation, (node.id,), Notes())
 
         def end(errno: int) -> None:
             duration_ns = time.perf_counter_ns() - began
             self.times.observe(opcode, zone, duration_ns)
+            if duration_ns >= SLOW_NS:
+                self.keep_slow(operation, (node.id,), caller, duration_ns, errno, Notes())
             if watch is not None:
                 watch.end(duration_ns, errno, None)
 
@@ -109,23 +130,33 @@ class RequestObserver:
         notes: Notes,
     ) -> None:
         """Show a request that has its reply to those who watch. ``caller`` is pid and uid."""
+        self.feed.publish(self._observed(operation, subject, caller, duration_ns, errno, data_bytes, notes))
+
+    def _observed(
+        self,
+        operation: str,
+        subject: Subject,
+        caller: tuple[int, int],
+        duration_ns: int,
+        errno: int,
+        data_bytes: int,
+        notes: Notes,
+    ) -> Observed:
         node = subject.node
         zone = self.times.zone_name(node.zone if node is not None else 0)
         is_object = operation == "open" and not errno and node is not None and self._is_object(node)
-        self.feed.publish(
-            Observed(
-                time.time_ns(),
-                operation,
-                zone,
-                subject.path,
-                subject.target,
-                *caller,
-                duration_ns,
-                errno,
-                is_object,
-                data_bytes,
-                notes,
-            )
+        return Observed(
+            time.time_ns(),
+            operation,
+            zone,
+            subject.path,
+            subject.target,
+            *caller,
+            duration_ns,
+            errno,
+            is_object,
+            data_bytes,
+            notes,
         )
 
     def _switch(self, is_watched: bool) -> None:
@@ -180,22 +211,15 @@ class RequestObserver:
 class Watch:
     """One request that is watched, from before its handler's first await to its end."""
 
-    def __init__(
-        self, observer: RequestObserver, connection: Connection, operation: str, arguments: tuple[object, ...]
-    ) -> None:
+    def __init__(self, observer: RequestObserver, operation: str, arguments: tuple[object, ...], notes: Notes) -> None:
         self._observer = observer
         self._operation = operation
-        self._caller = connection.process(), connection.user()
+        self._caller = observer.caller()
         self._subject = observer.subject(operation, arguments)
-        self._notes = Notes()
-
-    def note(self) -> None:
-        """Let what becomes of the request below the file system be noted, until ``end``. Both in the request's own task."""
-        OBSERVED.set(self._notes)
+        self._notes = notes
 
     def end(self, duration_ns: int, errno: int, result: object) -> None:
         """The request has its reply."""
-        OBSERVED.set(None)
         data_bytes = 0
         if self._operation == "lookup" and isinstance(result, EntryAttributes) and result.st_ino == 0:
             errno = ENOENT

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.telemetry import RareEvents
+from holdfast.telemetry import RareEvents, waiting_for
 from holdfast.transfer import ASKING_USER
 
 _MOST_WAITING = 1024
@@ -69,7 +69,8 @@ class RequestTurns:
         turn = trio.Event()
         user.waiting.append(turn)
         try:
-            await turn.wait()
+            with waiting_for("turn"):
+                await turn.wait()
         except BaseException:
             if turn.is_set():
                 self.leave(uid)

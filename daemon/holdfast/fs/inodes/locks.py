@@ -11,6 +11,7 @@ from __future__ import annotations
 import trio
 
 from holdfast.fs.inodes.node import Node
+from holdfast.telemetry import waiting_for
 
 Key = Node | bytes
 """A node, or a path in the tree."""
@@ -49,7 +50,8 @@ class NodeLock:
         waiting = held[node]
         if waiting is None:
             waiting = held[node] = trio.lowlevel.ParkingLot()
-        await waiting.park()
+        with waiting_for("lock"):
+            await waiting.park()
 
     async def __aexit__(self, *problem: object) -> None:
         waiting = self._held[self._node]

@@ -4,6 +4,7 @@ import { h, say } from "./dom.js";
 import { duration } from "./format.js";
 import { State } from "./state.js";
 import { overview } from "./views/overview.js";
+import { batches } from "./views/batches.js";
 import { cache } from "./views/cache.js";
 import { checkpoints } from "./views/checkpoints.js";
 import { events } from "./views/events.js";
@@ -11,7 +12,7 @@ import { history } from "./views/history.js";
 import { unsent } from "./views/unsent.js";
 import { workdirs } from "./views/workdirs.js";
 
-const VIEWS = [overview, cache, history, checkpoints, workdirs, events, unsent];
+const VIEWS = [overview, cache, history, batches, checkpoints, workdirs, events, unsent];
 const THEMES = ["system", "light", "dark"];
 const place = (id) => document.getElementById(id);
 

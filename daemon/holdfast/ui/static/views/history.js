@@ -3,12 +3,23 @@
 import { Refusal, ask } from "../api.js";
 import { between, chart, rates } from "../chart.js";
 import { h, say } from "../dom.js";
-import { count, size } from "../format.js";
+import { count, latency, size } from "../format.js";
+
+const AGAIN_MS = 9000;
+
 
 const each = (value) => (value >= 100 || Number.isInteger(value) ? count(Math.round(value)) : value.toFixed(1));
 const perSecond = (value) => `${each(value)}/s`;
 const bytesPerSecond = (value) => `${size(Math.round(value))}/s`;
 const share = (value) => `${Math.round(100 * value)} %`;
+
+/** The time within which `share` of the operations between two samples ended: the upper bound of their bucket. */
+function quantile(before, after, share) {
+  const total = after.operations - before.operations;
+  if (total <= 0) return null;
+  const found = after.latencies.find(([, number], at) => number - (before.latencies[at]?.[1] ?? 0) >= share * total);
+  return found ? found[0] : after.latencies.at(-1)[0];
+}
 
 export const history = {
   name: "history",
@@ -19,22 +30,28 @@ export const history = {
     const hitRate = chart("Hit rate", [["of all opens", "first"]], share, 1);
     const moved = chart("Transfers", [["fetched", "second"], ["sent", "third"]], bytesPerSecond);
     const asked = chart("Requests to the stores", [["requests", "third"]], perSecond);
+    const calls = chart("Operations of the kernel", [["operations", "first"]], perSecond);
+    const slow = chart("Latency of operations", [["99 % within", "third"], ["half within", "first"]], latency);
     const held = chart("Cache", [["cached", "first"]], (value) => size(Math.round(value)));
     const gone = chart("Evictions", [["files", "second"]], perSecond);
     const note = h("p", { class: "note" });
-    const charts = [opens, hitRate, moved, asked, held, gone];
+    const charts = [opens, hitRate, calls, slow, moved, asked, held, gone];
     const root = h("div", { class: "grid" }, charts.map((one) => {
       one.root.classList.add("half");
       return one.root;
     }), note);
     let isAsking = false;
+    let askedAt = -Infinity;
     return {
       root,
       async update() {
-        if (isAsking) return;
+        if (isAsking || performance.now() - askedAt < AGAIN_MS) return;
         isAsking = true;
         try {
           const samples = await ask("history");
+          askedAt = performance.now();
+          calls.update(rates(samples, "operations"));
+          slow.update(between(samples, (before, after) => [quantile(before, after, 0.99), quantile(before, after, 0.5)]));
           opens.update(rates(samples, "hits", "misses"));
           hitRate.update(between(samples, (before, after) => {
             const [hits, misses] = [after.hits - before.hits, after.misses - before.misses];
