@@ -101,7 +101,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_following_changes_comes_to_what_counting_anew_does(
     steps: list[tuple[bytes, EntryState | None, int, bool]], copies: Copies
@@ -206,6 +206,7 @@ def test_what_a_stranger_planted_is_no_report(data: bytes) -> None:
         decoded(data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
     for planted in (data, gzip.compress(data)):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.checkpoints.formats.interface import StatefulOperator
@@ -35,6 +35,7 @@ def even(count: int) -> dict[str, int]:
     return dict.fromkeys((f"node{number}" for number in range(count)), 4)
 
 
+@settings(deadline=None)
 @given(
     partitions=st.integers(1, 60), cores=NODES, held=HOLDINGS, current=st.dictionaries(st.integers(0, 60), st.just("node1"))
 )
@@ -51,6 +52,7 @@ def test_every_partition_gets_a_node_and_no_node_too_many(
         assert loads[name] >= math.floor(share * 0.75)
 
 
+@settings(deadline=None)
 @given(partitions=st.integers(1, 60), cores=NODES, held=HOLDINGS)
 def test_the_order_in_which_nodes_are_named_does_not_matter(
     partitions: int, cores: dict[str, int], held: dict[int, dict[str, Held]]
@@ -60,6 +62,7 @@ def test_the_order_in_which_nodes_are_named_does_not_matter(
     assert assign(QUERY, partitions, cores, held) == assign(QUERY, partitions, other_way, holders)
 
 
+@settings(deadline=None)
 @given(partitions=st.integers(1, 60), cores=NODES)
 def test_what_runs_well_stays(partitions: int, cores: dict[str, int]) -> None:
     first = assign(QUERY, partitions, cores, {})
