@@ -109,7 +109,8 @@ class _Starter:
         self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
-        self._manager.tell(f"READY=1\nSTATUS=mounted on {mountpoint}")  # first: from now on it is restarted if it dies
+        # First: from now on it is restarted if it dies, or gives no more signs of life.
+        self._manager.tell(f"READY=1\nWATCHDOG=1\nSTATUS=mounted on {mountpoint}")
         self._report({"ready": True, "pid": os.getpid()})
 
     def not_needed(self, problem: UnmountedError) -> None:

@@ -55,7 +55,7 @@ class Handover:
 
     def __init__(self, area: SessionArea, manager: ServiceManager, descriptors: Mapping[str, int]) -> None:
         self.area = area
-        self._manager = manager
+        self.manager = manager
         self._descriptors = dict(descriptors)
         self._held = ""
         self._found: Identity | None = None
@@ -63,7 +63,7 @@ class Handover:
     @property
     def is_held(self) -> bool:
         """Whether a service manager holds the descriptor and is still running."""
-        return bool(self._held) and self._manager.is_there()
+        return bool(self._held) and self.manager.is_there()
 
     def find(self) -> Inheritance | None:
         """Return the mount that an earlier daemon has left, if there is one.
@@ -95,7 +95,7 @@ class Handover:
         found = self._found
         if found is None or _is_there(found):
             return
-        if self._manager.starts_again(gave_back=bool(self._held) or _name(found.device) in self._descriptors):
+        if self.manager.starts_again(gave_back=bool(self._held) or _name(found.device) in self._descriptors):
             self.abandon()
             self.area.end()
             raise UnmountedError(f"{found.mountpoint} was unmounted while no daemon ran; start again to mount it")
@@ -103,7 +103,7 @@ class Handover:
     def abandon(self) -> None:
         """Give up every mount that was held: without descriptors they are dead, and their sessions are useless."""
         for name, fd in self._descriptors.items():
-            self._manager.let_go(name)
+            self.manager.let_go(name)
             os.close(fd)
         self._descriptors.clear()
         self._release()
@@ -119,7 +119,7 @@ class Handover:
         if mount is None or device is None:
             return
         self.area.sign(Identity(mountpoint=path, asked_for=asked_for, device=mount.device, store=store_id))
-        if self._manager.hold(_name(mount.device), device):
+        if self.manager.hold(_name(mount.device), device):
             self._held = _name(mount.device)
 
     def end(self) -> None:
@@ -129,11 +129,11 @@ class Handover:
 
     def is_restarting(self) -> bool:
         """Say whether the stop that was asked for is the first half of a restart."""
-        return self._manager.is_restarting()
+        return self.manager.is_restarting()
 
     def _release(self) -> None:
         if self._held:
-            self._manager.let_go(self._held)
+            self.manager.let_go(self._held)
             self._held = ""
 
 

@@ -33,14 +33,30 @@ _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
 """Held descriptors get numbers from here on, so that they can't clash with those for the daemon, which begin at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_WATCHDOG_SECONDS = 30.0
+_PORTIONS = 20
+"""The watchdog counts time in so many portions: a machine that was suspended has not been silent."""
+_ABORT_SECONDS = 2.0
+"""From SIGABRT, at which a daemon that still can prints where it hangs, to SIGKILL."""
 _KILLED = 128  # plus the signal's number: the exit status that shells use
 
 
 class Keeper:
     """Runs ``command``, the daemon of the mount at ``path``; the notification socket is made in ``directory``."""
 
-    def __init__(self, command: list[str], directory: Path, path: str, ready_fd: int | None, options_fd: int | None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        directory: Path,
+        path: str,
+        ready_fd: int | None,
+        options_fd: int | None,
+        watchdog_seconds: float,
+    ) -> None:
         self._command = command
+        self._watchdog_seconds = watchdog_seconds
+        self._silent_portions: int | None = None
+        """How long the daemon has given no sign of life; None until it gives the first one, and from its end on."""
         self._path = path
         self._ready_fd = ready_fd
         self._options_fd = options_fd
@@ -80,15 +96,25 @@ class Keeper:
         pid = self._start()
         ended = os.pidfd_open(pid)
         was_told = False
+        self._silent_portions = None
         try:
-            while not self._wait([ended], None):
+            while not self._wait([ended], self._watchdog_seconds / _PORTIONS):
                 if self._stopping and not was_told:
                     signal.pidfd_send_signal(ended, signal.SIGTERM)
                     was_told = True
+                if self._silent_portions is not None and self._silent_portions >= _PORTIONS:
+                    self._end_hang(ended)
         finally:
             os.close(ended)
         self._take_messages()
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def _end_hang(self, ended: int) -> None:
+        _say(f"the daemon has given no sign of life for {self._watchdog_seconds:g} s: killing it")
+        self._silent_portions = None
+        signal.pidfd_send_signal(ended, signal.SIGABRT)
+        if not self._wait([ended], _ABORT_SECONDS):
+            signal.pidfd_send_signal(ended, signal.SIGKILL)
 
     def _start(self) -> int:
         command = list(self._command)
@@ -108,7 +134,8 @@ class Keeper:
         try:
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
-            environment = {**os.environ, "NOTIFY_SOCKET": self._address}
+            environment = {**os.environ, "NOTIFY_SOCKET": self._address, "WATCHDOG_PID": str(os.getpid())}
+            environment["WATCHDOG_USEC"] = str(int(self._watchdog_seconds * 1e6))
             if self._held:
                 for at, fd in enumerate(self._held.values()):
                     os.dup2(fd, FIRST_DESCRIPTOR + at)
@@ -122,12 +149,14 @@ class Keeper:
         finally:
             os._exit(127)
 
-    def _wait(self, readable: list[int], seconds: float | None) -> bool:
+    def _wait(self, readable: list[int], seconds: float) -> bool:
         """Wait for one of ``readable``, a message or a signal, and handle the latter two; say whether one is readable."""
         poll = select.poll()
         for fd in (*readable, self._messages.fileno(), self._woken.fileno()):
             poll.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
+        ready = {fd for fd, _ in poll.poll(seconds * 1000)}
+        if not ready and self._silent_portions is not None:
+            self._silent_portions += 1
         self._take_messages()
         with suppress(BlockingIOError):
             self._stopping = self._stopping or any(number in _SIGNALS for number in self._woken.recv(64))
@@ -149,6 +178,10 @@ class Keeper:
         if "READY" in message:
             self._was_ready = True
             self._pause_seconds = _FIRST_PAUSE_SECONDS
+        if "WATCHDOG" in message:
+            self._silent_portions = 0
+        if message.get("WATCHDOG_USEC") == "0":
+            self._silent_portions = None
         for fd in descriptors:
             os.close(fd)
 
@@ -222,12 +255,19 @@ def main() -> int:
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
     parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")
     parser.add_argument("--options-fd", type=int, help="goes to every daemon")
+    parser.add_argument(
+        "--watchdog",
+        type=float,
+        default=_WATCHDOG_SECONDS,
+        metavar="SECONDS",
+        help="how long a daemon may be silent",
+    )
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     ready_fd, options_fd = (_out_of_the_way(fd) for fd in (options.ready_fd, options.options_fd))
     try:
         options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd, options_fd)
+        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd, options_fd, options.watchdog)
     except OSError as problem:
         _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
         return 1

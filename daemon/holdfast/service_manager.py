@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 
 from holdfast.child_environment import for_child
 
@@ -26,6 +27,10 @@ class ServiceManager:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._unit = unit
+        own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        microseconds = environment.get("WATCHDOG_USEC", "") if own else ""
+        self.watchdog_seconds = int(microseconds) / 1e6 if microseconds else None
+        """For how long the manager lets the daemon be silent before it replaces it; None if it does not watch it."""
 
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there is a manager to receive it."""
@@ -34,6 +39,17 @@ class ServiceManager:
                 return False
             socket.send_fds(channel, [message.encode()], list(descriptors))
         return True
+
+    def tell_alive(self) -> None:
+        """Give the manager a sign of life. Does not wait for a manager that takes no messages at the moment."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as channel:
+            if self._connects(channel):
+                with suppress(BlockingIOError):
+                    channel.send(b"WATCHDOG=1")
+
+    def end_watch(self) -> None:
+        """Tell the manager to expect no more signs of life of this daemon."""
+        self.tell("WATCHDOG_USEC=0")
 
     def is_there(self) -> bool:
         """Say whether there is a manager now: a keeper that was killed holds nothing and restarts nothing."""

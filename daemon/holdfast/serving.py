@@ -43,6 +43,7 @@ from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
 from holdfast.telemetry import EventLog, LoopLag
 from holdfast.ui.page import page_routes
+from holdfast.watchdog import Watchdog
 from holdfast.workdirs import UsageWalks, Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -62,6 +63,7 @@ class Serving:
         handover: Handover,
         ready: Callable[[], None],
         reload: Reload,
+        watchdog: Watchdog,
         *,
         is_inherited: bool,
     ) -> None:
@@ -73,6 +75,7 @@ class Serving:
         self._handover = handover
         self._ready = ready
         self._reload = reload
+        self._watchdog = watchdog
         self._is_inherited = is_inherited
         self._can_be_left = is_inherited
         self._is_leaving = False
@@ -238,6 +241,7 @@ class Serving:
         self._parts.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
         self._can_be_left = True
         self._ready()
+        await self._watchdog.run()
 
     async def _obey_signals(self) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:

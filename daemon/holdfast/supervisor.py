@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from holdfast import mountpoint
+from holdfast import mountpoint, watchdog
 from holdfast.assembly import opened
 from holdfast.config import Config, LoadedConfig
 from holdfast.errors import TakeoverError
@@ -31,6 +31,7 @@ from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
+from holdfast.watchdog import Watchdog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -85,6 +86,9 @@ async def _run(
         if refusal:
             _log.warning("the mount of an earlier daemon can't be taken over (%s): mounting afresh", refusal)
             events.emit("takeover-failed", why=refusal)
+        if hang := watchdog.taken(tables.hang):
+            _log.warning("the daemon before this one hung, and was replaced: %s", hang)
+            events.emit("hang-ended", why=hang)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
         kernel = KernelNotifier(passthrough=config.mount.passthrough)
@@ -107,7 +111,10 @@ async def _run(
                 handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
         reload = Reload(read_again, base, files, workdirs)
-        serving = Serving(base, files, workdirs, session, handover, ready, reload, is_inherited=inheritance is not None)
+        watched = Watchdog(handover.manager, path, tables.hang)
+        serving = Serving(
+            base, files, workdirs, session, handover, ready, reload, watched, is_inherited=inheritance is not None
+        )
         await serving.run()
         return serving.wants_restart
 

@@ -82,6 +82,8 @@ class Node:
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
         """Whether ``holdfast.keeper`` starts the daemon, and starts it again when it dies."""
+        self.watchdog_seconds = 30.0
+        """For how long the keeper lets a daemon be silent."""
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -118,6 +120,7 @@ class Node:
         daemon = [sys.executable, "-m", self.module]
         if self.supervised:
             keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
+            keeper += ["--watchdog", str(self.watchdog_seconds)]
             daemon = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *daemon]
         else:
             daemon += ["--ready-fd", str(writer)]

@@ -2,12 +2,14 @@
 
 Each start carries out the next RUN, words with commas between: ``ready``; ``hold`` (``first`` and ``second``, a socket pair,
 and ``third``, the first once more); ``let-go=NAME``; ``hold-dead`` (``dead``, whose other end is closed); ``wait`` (for
-SIGTERM); ``exit=N``; ``kill``. LOG gets a line for each start: the names of the descriptors that came with it.
+SIGTERM); ``exit=N``; ``kill``; ``alive`` and ``unwatch`` (to the watchdog);
+``silent=SECONDS``; ``deaf`` (to SIGABRT). LOG gets a line for each start: the names of the descriptors that came with it.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -58,6 +60,10 @@ ACTIONS: dict[str, Callable[[str], object]] = {
     "let-go": lambda value: tell(f"FDSTOREREMOVE=1\nFDNAME={value}"),
     "hold-dead": hold_dead,
     "wait": wait,
+    "alive": lambda value: tell("WATCHDOG=1"),
+    "unwatch": lambda value: tell("WATCHDOG_USEC=0"),
+    "silent": lambda value: select.select([], [], [], float(value)),
+    "deaf": lambda value: signal.signal(signal.SIGABRT, signal.SIG_IGN),
     "exit": lambda value: os._exit(int(value)),
     "kill": lambda value: os.kill(os.getpid(), signal.SIGKILL),
 }

@@ -22,11 +22,17 @@ _SECONDS = 30.0
 class Kept:
     """What a keeper did with a daemon that carried out ``runs``, one at each start."""
 
-    def __init__(self, directory: Path, *runs: str, mountpoint: Path | None = None) -> None:
+    def __init__(self, directory: Path, *runs: str, mountpoint: Path | None = None, watchdog: float = 30) -> None:
         self._log = directory / "starts"
         self._directory = directory / "run"
         daemon = [sys.executable, scripted_daemon.__file__, str(self._log), *runs]
-        options = ["--directory", str(self._directory), "--mountpoint", str(mountpoint or directory)]
+        options = [
+            "--directory",
+            str(self._directory),
+            "--mountpoint",
+            str(mountpoint or directory),
+            f"--watchdog={watchdog}",
+        ]
         command = [sys.executable, "-m", "holdfast.keeper", *options, "--", *daemon]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
@@ -109,6 +115,25 @@ def test_it_gives_up_when_all_that_is_held_is_dead(tmp_path: Path) -> None:
     with unserved(tmp_path / "mount") as path:
         kept = Kept(tmp_path, "ready,hold-dead,exit=1", "exit=0", mountpoint=path)
         assert (kept.end(), kept.starts) == (1, ["-"])
+
+
+@pytest.mark.parametrize("hang", ["silent=60", "deaf,silent=60"])
+def test_a_daemon_that_falls_silent_is_replaced(hang: str, tmp_path: Path) -> None:
+    kept = Kept(tmp_path, f"ready,alive,{hang}", "exit=0", watchdog=0.5)
+    assert (kept.end(), len(kept.starts)) == (0, 2)
+    assert "no sign of life for 0.5 s" in kept.said
+
+
+@pytest.mark.parametrize("before", ["ready", "ready,alive,unwatch"])
+def test_a_daemon_that_is_not_watched_may_be_silent(before: str, tmp_path: Path) -> None:
+    """One of an earlier version gives no signs of life; one that ends may have to wait for a store."""
+    kept = Kept(tmp_path, f"{before},silent=1,exit=0", watchdog=0.2)
+    assert (kept.end(), kept.said) == (0, "")
+
+
+def test_signs_of_life_are_all_that_the_watchdog_wants(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ",".join(["ready", *["alive,silent=0.2"] * 6, "exit=0"]), watchdog=1)
+    assert (kept.end(), kept.said) == (0, "")
 
 
 def test_one_that_is_told_to_end_tells_the_daemon(tmp_path: Path) -> None:

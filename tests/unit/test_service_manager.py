@@ -45,6 +45,25 @@ def test_a_descriptor_is_held_under_a_name(environment: dict[str, str], manager_
         os.close(fd)
 
 
+def test_the_watchdog_is_told_that_all_is_well(environment: dict[str, str], manager_socket: socket.socket) -> None:
+    assert ServiceManager(environment).watchdog_seconds is None
+    watched = {**environment, "WATCHDOG_USEC": "30000000"}
+    assert ServiceManager({**watched, "WATCHDOG_PID": str(os.getpid() + 1)}).watchdog_seconds is None
+    for pid in ({}, {"WATCHDOG_PID": str(os.getpid())}):
+        manager = ServiceManager({**watched, **pid})
+        assert manager.watchdog_seconds == 30
+    manager.tell_alive()
+    manager.end_watch()
+    assert [manager_socket.recv(100) for _ in range(2)] == [b"WATCHDOG=1", b"WATCHDOG_USEC=0"]
+
+
+def test_a_manager_that_takes_no_messages_does_not_stop_the_daemon(
+    environment: dict[str, str], manager_socket: socket.socket
+) -> None:
+    for _ in range(10_000):  # far more than the queue of a socket holds
+        ServiceManager(environment).tell_alive()
+
+
 @pytest.mark.parametrize("address", ["", "/nowhere/notify"])
 def test_nobody_holds_where_nobody_listens(address: str) -> None:
     assert not ServiceManager({"NOTIFY_SOCKET": address}).hold("holdfast-7", 0)

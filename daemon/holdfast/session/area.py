@@ -48,6 +48,8 @@ class SessionTables:
     unlinks: UnlinkTable
     draining: Path
     """A file that exists while the node is being drained."""
+    hang: Path
+    """A note about the daemon before this one, if that hung and was replaced."""
 
     def close(self) -> None:
         """Close the files; they stay as they are."""
@@ -130,7 +132,7 @@ class SessionArea:
             opened.callback(unlinks.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()
-        return SessionTables(opens, records, unlinks, self.directory / "draining")
+        return SessionTables(opens, records, unlinks, self.directory / "draining", self.directory / "hang")
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""

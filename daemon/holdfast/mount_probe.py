@@ -1,0 +1,101 @@
+"""A process that asks the mount whether the daemon answers, and leaves a note when it does not.
+
+The daemon may not ask its own mount: a thread that waits for its own process's answer keeps a killed daemon from ending, and
+the next one from starting. So another process asks, whenever the daemon wants to know. It can wait for ever.
+
+If the daemon stops asking, or its mount stops answering, the process writes down which of the two, for the next daemon: one
+that hangs can say nothing. It removes the note if the daemon comes round. It counts time in portions, so that a machine that
+was suspended has not been silent.
+
+This file is also that process's program, and so imports only the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+_PORTIONS = 20
+_QUESTION = b"?"
+_ANSWER = b"!"
+
+
+class MountProbe:
+    """Asks the mount at ``mountpoint``, for a daemon whose silence of ``patience_seconds`` is noted in the file ``note``."""
+
+    def __init__(self, mountpoint: str, note: Path, patience_seconds: float) -> None:
+        self.channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel.setblocking(False)
+        with there:
+            options = [str(there.fileno()), mountpoint, str(note), str(patience_seconds / _PORTIONS)]
+            command = [sys.executable, "-I", "-S", __file__, *options]
+            # It ends when the channel is closed. A session of its own: Ctrl-C is for the daemon only.
+            self._process = subprocess.Popen(
+                command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True
+            )
+
+    def ask(self) -> None:
+        """Ask; ``channel`` is readable when the mount has answered. Raises ``OSError`` if the process was killed."""
+        self.channel.send(_QUESTION)
+
+    def has_answered(self) -> bool:
+        """Say, once ``channel`` is readable, whether the mount has answered; False if the process was killed."""
+        with suppress(ConnectionResetError):
+            return self.channel.recv(1) == _ANSWER
+        return False
+
+    def close(self) -> None:
+        """Make the process end, without waiting for it."""
+        self.channel.close()
+        self._process.poll()
+
+
+def _wait(poll: select.poll, note: Path, why: str, portion_seconds: float) -> bool:
+    """Wait for an event; write the note when that takes too long. Always returns True."""
+    for _ in range(_PORTIONS):
+        if poll.poll(portion_seconds * 1000):
+            return True
+    with suppress(OSError):  # nowhere to write: then the next daemon knows less
+        note.write_text(why)
+    return bool(poll.poll())
+
+
+def _ask(mountpoint: str, waker: int) -> None:
+    with suppress(OSError):  # an error is an answer
+        os.statvfs(mountpoint)
+    os.write(waker, _ANSWER)
+
+
+def _poll(fd: int) -> select.poll:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll
+
+
+def main() -> None:
+    """Run until the daemon ends."""
+    channel, mountpoint = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+    note, portion_seconds = Path(sys.argv[3]), float(sys.argv[4])
+    reader, waker = os.pipe()
+    asked, answered = _poll(channel.fileno()), _poll(reader)
+    while _wait(asked, note, "its event loop did not turn", portion_seconds) and channel.recv(1):
+        note.unlink(missing_ok=True)
+        threading.Thread(target=_ask, args=(mountpoint, waker), daemon=True).start()
+        _wait(answered, note, "its mount did not answer", portion_seconds)
+        os.read(reader, 1)
+        try:
+            channel.send(_ANSWER)
+        except BrokenPipeError:  # it was the next daemon that has answered: the note is for it
+            break
+        note.unlink(missing_ok=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

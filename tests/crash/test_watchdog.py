@@ -1,0 +1,106 @@
+"""A daemon that hangs is found and replaced; who works in the mount waits, and goes on."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+
+from holdfast.mount_probe import MountProbe
+from tests.conftest import NodeFactory
+from tests.support import hanging_daemon
+from tests.support.mounts import unserved
+from tests.support.node import Node, wait_until
+from tests.support.privileges import needs_root
+
+_SECONDS = 4.0
+
+
+@pytest.fixture
+def watched(make_node: NodeFactory) -> Node:
+    node = make_node()
+    node.supervised = True
+    node.watchdog_seconds = _SECONDS
+    node.module = hanging_daemon.__name__
+    node.start()
+    wait_until(lambda: probes(node) != [] and node.status().kernel_requests.get("STATFS", 0) > 0)
+    return node
+
+
+def probes(node: Node) -> list[int]:
+    """Return the processes that ask the mount for the daemon: one, or none while it is started."""
+    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"mount_probe" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGUSR1], ids=["stopped", "event loop blocked"])
+def test_a_daemon_that_hangs_is_replaced_under_running_work(blow: signal.Signals, watched: Node) -> None:
+    watched.expected_faults += ["Fatal Python error: Aborted", "most recent call first", "  File "]
+    hung = watched.pid
+    path = watched.work / "file"
+    with path.open("w+b", buffering=0) as file:
+        file.write(b"before")
+        os.kill(hung, blow)
+        path.rename(path.with_name("moved"))  # nobody answers now
+        assert watched.pid != hung
+        file.write(b" and after")
+        assert (watched.work / "moved").read_bytes() == b"before and after"
+    (event,) = watched.events("hang-ended")
+    assert event["why"] in ("its event loop did not turn", "its mount did not answer")
+    log = watched.log.read_text()
+    assert f"no sign of life for {_SECONDS:g} s" in log
+    if blow == signal.SIGUSR1:  # the log has where it hung
+        assert "in block_event_loop" in log
+    watched.stop()
+
+
+def test_a_daemon_that_is_slow_for_a_while_is_left_alone(watched: Node) -> None:
+    busy, note = watched.pid, watched.socket.with_suffix(".session") / "hang"
+    os.kill(busy, signal.SIGSTOP)
+    try:
+        wait_until(note.exists)  # soon it would be replaced
+    finally:
+        os.kill(busy, signal.SIGCONT)
+    wait_until(lambda: not note.exists())
+    assert (watched.pid, watched.events("hang-ended")) == (busy, [])
+
+
+def test_the_process_that_asks_the_mount_is_replaced_when_it_is_killed(watched: Node) -> None:
+    daemon, (killed,) = watched.pid, probes(watched)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: probes(watched) not in ([], [killed]))
+    assert watched.pid == daemon
+
+
+@needs_root
+def test_a_mount_that_does_not_answer_is_noted_though_the_event_loop_turns(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with unserved(tmp_path / "mount") as path:
+        probe = MountProbe(str(path), note, 0.2)
+        probe.ask()
+        wait_until(lambda: note.exists() and note.read_text() != "")
+        assert note.read_text() == "its mount did not answer"
+        assert select.select([probe.channel], [], [], 0)[0] == []
+        probe.close()
+    probe._process.wait()
+    assert note.exists()
+
+
+@needs_root
+def test_the_event_loop_is_noted_when_it_does_not_ask(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    probe = MountProbe(str(tmp_path), note, 0.2)
+    for _ in range(2):
+        probe.ask()
+        select.select([probe.channel], [], [])
+        assert probe.has_answered()
+        wait_until(lambda: note.exists() and note.read_text() != "")
+        assert note.read_text() == "its event loop did not turn"
+    probe.ask()
+    select.select([probe.channel], [], [])
+    assert not note.exists()
+    probe.close()
+    probe._process.wait()
