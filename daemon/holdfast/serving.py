@@ -18,6 +18,7 @@ import trio
 
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.actions import Actions
+from holdfast.control.batches import Batches, BatchRoutes
 from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.history import History
 from holdfast.control.holdings import HoldingsRoutes
@@ -230,6 +231,7 @@ class Serving:
             surveys,
             holdings,
             observing,
+            BatchRoutes(Batches(self._parts.counters, self._parts.events, time.time)),
             self,
             self._reload.now,
             self._parts.events,

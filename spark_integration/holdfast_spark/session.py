@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,8 @@ from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
-from holdfast_spark.placement import placing_builder
+from holdfast_spark.placement import place_state
+from holdfast_spark.session_builder import with_installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,17 +48,21 @@ def configure(
 
     The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends. A second process with
     the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
-    partitions of its streaming queries where their state is (``place_state``). Call it before the session is made, once per
+    partitions of its streaming queries where their state is (``place_state``), and reports their batches to the daemon
+    (``holdfast batches``). Call it before the session is made, once per
     process. A daemon that is just being replaced is waited for. Raises ``DaemonUnreachableError`` if none answers on
     ``socket`` (default: ``$HOLDFAST_SOCKET``, then ``/run/holdfast/control.sock``).
     """
+    from holdfast_spark.batch_reports import report_batches  # it needs pyspark, which workers' environments may lack
+
     workdir = acquire(role, name, socket)
     local = Path(workdir.path) / "tmp" / "spark"
     local.mkdir(exist_ok=True)
     os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
     for key, value in settings(local).items():
         builder = builder.config(key, value)
-    return placing_builder(builder, socket_path(socket))
+    daemon = socket_path(socket)
+    return with_installed(builder, partial(place_state, socket=daemon), partial(report_batches, socket=daemon))
 
 
 def settings(local: Path) -> dict[str, str]:

@@ -48,6 +48,12 @@ def test_a_killed_job_comes_back_on_its_node_on_another_and_over_corruption(job:
     job.arrive(6, 8)
     job.run(other, 8)
     assert other.status().counters["misses"] > 0
+    with other.client() as client:
+        told = client.batches("flights")
+    assert {6, 7, 8} <= {each.batch for each in told}
+    assert told[0].misses > 0  # the state of the other node
+    assert told[0].seconds > 0
+    assert told[0].commit_seconds > 0
     answer = job.differences()
     assert answer["flights"] == ROWS_OF_A_FILE * 9
     assert (answer["missing"], answer["wrong"]) == (0, 0)

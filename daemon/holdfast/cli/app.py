@@ -10,6 +10,7 @@ from typer.completion import completion_init  # type: ignore[attr-defined]  # it
 
 from holdfast import __version__
 from holdfast.cli import (
+    batches,
     checkpoints,
     configuration,
     doctor,
@@ -44,6 +45,7 @@ for module in (mounting, waiting, observing, watching, entries, holdings, sendin
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.command("ui")(page.ui)
+app.command("batches")(batches.batches)
 app.add_typer(workdirs.app, name="workdir")
 restoring.register(checkpoints.app)
 app.add_typer(checkpoints.app, name="checkpoint")

@@ -14,6 +14,8 @@ import msgspec
 
 from holdfast.control.messages import (
     AcquireRequest,
+    BatchInfo,
+    BatchReport,
     CacheUsage,
     CheckpointInfo,
     CloneProgress,
@@ -179,6 +181,16 @@ class ControlClient:
         """
         query = {"min_microseconds": str(min_microseconds), **({} if path is None else {"path": path})}
         return self._lines("GET", "/v1/operations", OperationsInfo, params=query, headers={"accept": "application/x-ndjson"})
+
+    def report_batch(self, report: BatchReport) -> None:
+        """Tell the daemon of a batch of a streaming query."""
+        self._post("/v1/spark/batches/report", report, dict)
+
+    def batches(self, query: str | None = None, since: int = 0) -> list[BatchInfo]:
+        """Return the batches that were reported after number ``since``, oldest first; of ``query`` only, if given."""
+        if query is None:
+            return self._get("/v1/spark/batches", list[BatchInfo], since=str(since))
+        return self._get("/v1/spark/batches", list[BatchInfo], since=str(since), query=query)
 
     def verify(self, path: str | None) -> Iterator[Progress]:
         """Verify at or below ``path``; yield progress."""

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from holdfast.config import Reloaded, TcpAddress
 from holdfast.control.actions import Actions
 from holdfast.control.admission import Caps
+from holdfast.control.batches import BatchRoutes
 from holdfast.control.callers import Caller
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.http_connection import CALLER, Bounds
@@ -108,6 +109,7 @@ class ControlServer:
         surveys: SurveyRoutes,
         holdings: HoldingsRoutes,
         observing: ObservingRoutes,
+        batches: BatchRoutes,
         daemon: Restartable,
         reload: Callable[[], Reloaded],
         events: EventLog,
@@ -125,6 +127,7 @@ class ControlServer:
         self._holdings = holdings
         self._restores = restores
         self._observing = observing
+        self._batches = batches
         self._events = events
 
     async def run(
@@ -184,6 +187,7 @@ class ControlServer:
             "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
             **self._observing.operations,
+            **self._batches.operations,
             **self._sweeps.operations,
             **self._surveys.operations,
             **self._holdings.operations,
@@ -211,7 +215,7 @@ class ControlServer:
         return reply(await self._report.status())
 
     async def _restart(self, request: Request) -> Response:
-        del request
+        await body(request, Message)
         self._daemon.check_restart()
         status = await self._report.status()
         return reply(status, then=self._daemon.restart)
@@ -219,6 +223,7 @@ class ControlServer:
     async def _reload(self, request: Request) -> Response:
         if not request.scope[CALLER].is_root:
             raise WithheldError("only root may reload the configuration")
+        await body(request, Message)
         found = self._reload_now()
         return reply(ReloadInfo(taken=found.taken, needs_restart=found.left))
 

@@ -47,22 +47,6 @@ def place_state(spark: SparkSession, socket: Path | str) -> bool:
     return True
 
 
-def placing_builder(builder: SparkSession.Builder, socket: Path) -> SparkSession.Builder:
-    """Return a builder with the options of ``builder`` whose session has its state placed (``place_state``)."""
-    from pyspark.sql import SparkSession
-
-    class PlacingBuilder(SparkSession.Builder):
-        def getOrCreate(self) -> SparkSession:  # noqa: N802 Spark's name
-            """Make the session, and let it place the state of its queries."""
-            spark = super().getOrCreate()
-            place_state(spark, socket)
-            return spark
-
-    placing = PlacingBuilder()
-    placing._options.update(builder._options)  # what has been set so far is nowhere else
-    return placing
-
-
 def _ask(socket: Path | str, path: str) -> HoldingsReply:
     with ControlClient(socket) as daemon:
         return daemon.holdings(path, all_nodes=True)
