@@ -48,12 +48,14 @@ def configure(
 
     The calling process acquires the working directory ``<role>_<name>`` and holds it until it ends. A second process with
     the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
-    partitions of its streaming queries where their state is (``place_state``), and reports their batches to the daemon
-    (``holdfast batches``). Call it before the session is made, once per
-    process. A daemon that is just being replaced is waited for. Raises ``DaemonUnreachableError`` if none answers on
-    ``socket`` (default: ``$HOLDFAST_SOCKET``, then ``/run/holdfast/control.sock``).
+    partitions of its streaming queries where their state is (``place_state``), reports their batches to the daemon
+    (``holdfast batches``), and says in a sentence when a query has ended because another driver works on its checkpoint.
+    Call it before the session is made, once per process. A daemon that is just being replaced is waited for. Raises
+    ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
+    ``/run/holdfast/control.sock``).
     """
-    from holdfast_spark.batch_reports import report_batches  # it needs pyspark, which workers' environments may lack
+    from holdfast_spark.batch_reports import report_batches  # these need pyspark, which workers' environments may lack
+    from holdfast_spark.second_driver import explain_second_drivers
 
     workdir = acquire(role, name, socket)
     local = Path(workdir.path) / "tmp" / "spark"
@@ -62,7 +64,8 @@ def configure(
     for key, value in settings(local).items():
         builder = builder.config(key, value)
     daemon = socket_path(socket)
-    return with_installed(builder, partial(place_state, socket=daemon), partial(report_batches, socket=daemon))
+    place, report = partial(place_state, socket=daemon), partial(report_batches, socket=daemon)
+    return with_installed(builder, place, report, explain_second_drivers)
 
 
 def settings(local: Path) -> dict[str, str]:
