@@ -110,8 +110,7 @@ class MetricsReport:
         page.add(metrics.PROCESS_FDS, process_figures.open_descriptors())
         page.add(metrics.PROCESS_MAX_FDS, process_figures.most_descriptors())
         page.add(metrics.STARTS, self._parts.index.run)
-        if (lag := self._lag.histogram()) is not None:
-            page.add(metrics.LOOP_LAG, lag)
+        page.add(metrics.LOOP_LAG, self._lag.histogram())
         page.add(metrics.PASSTHROUGH, int(self._mount.data_mode == "passthrough"))
         page.add(metrics.DRAINING, int(self._base.drain.is_on))
         for kind, count in sorted(self._parts.events.counts.items()):

@@ -25,6 +25,6 @@ class LoopLag:
             await trio.sleep_until(due)
             self._latencies.observe(0, max(0, round((trio.current_time() - due) * _NS)))
 
-    def histogram(self) -> Histogram | None:
+    def histogram(self) -> Histogram:
         """Return what was measured."""
-        return self._latencies.histogram(0)
+        return self._latencies.histogram(0) or Histogram([(bound / _NS, 0) for bound in _BOUNDS_NS], 0, 0.0)
