@@ -134,6 +134,19 @@ def test_a_commit_lost_between_others_costs_its_batch_alone() -> None:
     assert [name for name, each in found.items() if not each.is_good and not each.is_expired] == ["commits/6"]
 
 
+def test_numbers_that_somebody_made_up_cost_nothing() -> None:
+    root = spark()
+    huge = 10**18
+    root.write(f"commits/{huge}", b"v1\n{}")
+    root.write(f"offsets/{huge}", b'v1\n{"conf":{"spark.sql.shuffle.partitions":"999999999"}}\n{"logOffset":%d}' % huge)
+    root.write(f"sources/0/{huge}", b"v1\n{}")
+    stores = ",".join(f'{{"storeName":"s{number}","numPartitions":2147483647}}' for number in range(1000))
+    root.write("state/0/_metadata/metadata", b'v1\n{"stateStoreInfo":[%s]}' % stores.encode())
+    found = judged(root)
+    assert not found[f"commits/{huge}"].is_good
+    assert len(found[f"commits/{huge}"].faults) < 5000
+
+
 def test_one_batch_alone_is_judged_as_among_the_others() -> None:
     root = spark()
     assert judged(root, 7) == {"commits/7": judged(root)["commits/7"]}

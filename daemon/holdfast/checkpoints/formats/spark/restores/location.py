@@ -38,8 +38,10 @@ class Location:
         self._files = {listed.name: listed for listed in listing if not listed.is_directory}
 
     def whole(self, name: bytes) -> bytes:
-        """Return the whole name of ``name``, which is relative to the location."""
-        return self._prefix + name
+        """Return the whole name of ``name``, which is relative to the location; of what is there always the same object."""
+        whole = self._prefix + name
+        listed = self._files.get(whole)
+        return whole if listed is None else listed.name
 
     def relative(self) -> Iterable[bytes]:
         """Yield the names of all files, relative to the location."""

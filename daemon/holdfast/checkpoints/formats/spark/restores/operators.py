@@ -15,8 +15,11 @@ from holdfast.checkpoints.manifests import Manifest
 
 _VERSION_2 = b"/_metadata/v2/"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_MOST_PARTITIONS = 2**20
-"""More are no number of partitions: each of them has a directory, and is looked for."""
+_LONGEST_NUMBER = 10
+_MOST_STORES = 16
+_MOST_LOST = 256
+"""Metadata is anybody's who writes to the bucket. No operator has more stores; and so many partitions may have lost all that
+they had, beside three of four of them."""
 
 
 class Operators:
@@ -77,18 +80,17 @@ class Operators:
 
     def _of_operator(self, operator: int, batch: int, offsets: SparkOffsets | None) -> list[list[StoreId]]:
         metadata = next((self._read[name] for name in self._newest(operator, batch)), None)
+        there = self._listed.get(operator, set())
         if isinstance(metadata, OperatorStores):
-            names: Iterable[bytes] = [name for name, _ in metadata.stores]
+            names: Iterable[bytes] = [name for name, _ in metadata.stores[:_MOST_STORES]]
             partitions = max((number for _, number in metadata.stores), default=0)
         else:
-            there = self._listed.get(operator, set())
-            names = sorted({store.store for store in there}) or [DEFAULT_STORE]
-            partitions = max((store.partition + 1 for store in there), default=0)
+            names = sorted({store.store for store in there})[:_MOST_STORES] or [DEFAULT_STORE]
             told = (offsets.settings if offsets else {}).get(_PARTITIONS, "")
-            partitions = max(partitions, int(told) if told.isdecimal() and len(told) < 10 else 0)
-        return [
-            [StoreId(operator, partition, name) for name in names] for partition in range(min(partitions, _MOST_PARTITIONS))
-        ]
+            partitions = max((store.partition + 1 for store in there), default=0)
+            partitions = max(partitions, int(told) if told.isdecimal() and len(told) < _LONGEST_NUMBER else 0)
+        partitions = min(partitions, 4 * len({store.partition for store in there}) + _MOST_LOST)
+        return [[StoreId(operator, partition, name) for name in names] for partition in range(partitions)]
 
     def _newest(self, operator: int, batch: int) -> list[bytes]:
         """Return the name of the newest metadata not above ``batch``, if there is one."""

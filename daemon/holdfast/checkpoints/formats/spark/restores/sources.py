@@ -57,12 +57,13 @@ class SourceLogs:
 
     def _needed(self, source: bytes, begins: int, offset: int) -> Iterator[tuple[bytes, Fault | None]]:
         entries = self._entries.get(source, {})
-        compacted = max((number for number, name in entries.items() if name.endswith(b".compact")), default=-1)
-        newest = max(entries, default=-1)
-        for number in range(min(begins, max(compacted, 0)), max(newest, offset) + 1):
-            name = entries.get(number)
-            if name is not None:
-                yield name, self._location.unreadable(name, self._read[name])
-            elif number >= compacted:
-                name = b"sources/%s/%d" % (source, number)
-                yield name, self._location.fault(name)
+        compacted = max((number for number, name in entries.items() if name.endswith(b".compact")), default=0)
+        expected = compacted
+        for number in sorted(number for number in entries if number >= min(begins, compacted)):
+            if number > expected:
+                break  # one that is missing says it all, and numbers are anybody's who writes there
+            yield entries[number], self._location.unreadable(entries[number], self._read[entries[number]])
+            expected = max(expected, number + 1)
+        if expected <= max(offset, *entries, 0):
+            name = b"sources/%s/%d" % (source, expected)
+            yield name, self._location.fault(name)

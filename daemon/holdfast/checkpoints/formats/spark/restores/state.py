@@ -75,7 +75,7 @@ class StoreFiles:
         attempts = yield from self._attempts(newest)
         position = 0
         while position < len(attempts):
-            attempt = attempts[position]
+            attempt = Attempt(attempts[position], b"") if isinstance(attempts, range) else attempts[position]
             if self._location.has(self._name(attempt, self._snapshot)):
                 snapshot = yield from self._checked_snapshot(attempt)
                 if snapshot.fault is None:
@@ -85,7 +85,7 @@ class StoreFiles:
                 if newest.version - attempt.version > _MOST_REPLAYED:
                     return found
                 if attempt.unique_id:
-                    attempts = (yield from self._full_lineage(newest)) or attempts[: position + 1]
+                    attempts = (yield from self._full_lineage(newest)) or [attempt] * (position + 1)
             change = yield from self._checked_change(attempt)
             found.reads += change.reads
             if change.fault is not None:
@@ -100,10 +100,10 @@ class StoreFiles:
             )
         return found
 
-    def _attempts(self, newest: Attempt) -> Asking[list[Attempt]]:
-        """Return the attempts that led up to this one, the newest first."""
+    def _attempts(self, newest: Attempt) -> Asking[list[Attempt] | range]:
+        """Return the attempts that led up to this one, the newest first; in format 1 only their versions."""
         if not newest.unique_id:
-            return [Attempt(version, b"") for version in range(newest.version, 0, -1)]
+            return range(newest.version, 0, -1)
         if not self._location.has(self._name(newest, self._snapshot)):
             yield from self._checked_change(newest)
         return [newest, *self._led_up_to(newest)]
