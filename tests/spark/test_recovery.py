@@ -51,9 +51,8 @@ def test_a_killed_job_comes_back_on_its_node_on_another_and_over_corruption(job:
     with other.client() as client:
         told = client.batches("flights")
     assert {6, 7, 8} <= {each.batch for each in told}
-    assert told[0].misses > 0  # the state of the other node
-    assert told[0].seconds > 0
-    assert told[0].commit_seconds > 0
+    assert sum(each.misses for each in told) > 0  # the state of the other node
+    assert all(each.seconds > 0 and each.commit_seconds > 0 for each in told if each.rows)
     answer = job.differences()
     assert answer["flights"] == ROWS_OF_A_FILE * 9
     assert (answer["missing"], answer["wrong"]) == (0, 0)
