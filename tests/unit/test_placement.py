@@ -304,9 +304,13 @@ def test_a_node_that_is_drained_gets_nothing(steered: Steered, tmp_path: Path) -
     assert Counter(steered.begin().values()) == {"h2": 3, "h3": 3}
 
 
-def test_what_comes_too_late_is_not_told(steered: Steered) -> None:
+def test_what_comes_too_late_is_not_told_until_executors_change(steered: Steered) -> None:
     steered.steering.begin("q", "run", time.monotonic() - 1)
+    steered.steering.look_again("run")
     assert steered.cluster.told == []
+    steered.cluster.hosts = ["h1", "h2"]
+    steered.steering.look_again("run")
+    assert Counter(steered.cluster.told[-1].values()) == {"h1": 3, "h2": 3}
 
 
 def test_a_query_that_is_not_this_machines_is_left_alone(steered: Steered) -> None:

@@ -74,10 +74,11 @@ class Steering:
         run.executors = self._executors_with(executors, news.holding_nodes(nodes, str(path)), deadline)
         held = self._place(run, nodes, {})
         with self._lock:
-            if time.monotonic() > deadline:
-                _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
-                return
             self._runs[run_id] = run
+        if time.monotonic() > deadline:
+            run.placed = {}
+            _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
+            return
         self._tell(run_id, run, run.placed)
         _log.info("%s: %s", path, _summary(run, held))
 
@@ -87,11 +88,12 @@ class Steering:
         if run is None:
             return
         executors = self._cluster.executors()
-        known = operators_of_checkpoint(run.path) if run.is_guessed else run.operators
-        if sorted(executors) == sorted(run.executors) and known == run.operators:
-            return
+        known = operators_of_checkpoint(run.path) if run.is_guessed else []
+        was_right = not known or known == run.operators
         run.is_guessed = run.is_guessed and not known
         run.operators = known or run.operators
+        if sorted(executors) == sorted(run.executors) and was_right:
+            return
         run.executors = executors
         before = run.placed
         held = self._place(run, self._ask(str(run.path)).nodes, before)
