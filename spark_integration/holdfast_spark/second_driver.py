@@ -6,6 +6,8 @@ one ends, harmlessly, with one of several errors of Spark's and Java's. None of 
 
 from __future__ import annotations
 
+import atexit
+import logging
 import re
 import sys
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+_log = logging.getLogger("holdfast.second_driver")
 _ExceptionHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 _IDENTIFIER = re.compile(r"^Identifier: (?!\[id)(\S+) \[id", re.MULTILINE)
 _SIGNS = (
@@ -56,7 +59,15 @@ def explain_second_drivers(spark: SparkSession) -> None:
         return  # Spark Connect: the listener would run in another process
     listener = SecondDriverListener(sys.stderr)
     spark.streams.addListener(listener)
+    atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
     sys.excepthook = partial(_after, sys.excepthook, listener)
+
+
+def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
+    try:
+        spark.streams.removeListener(listener)
+    except Exception as problem:  # noqa: BLE001 the driver ends
+        _log.debug("the listener is still there: %s", problem)
 
 
 def _after(

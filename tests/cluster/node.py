@@ -146,18 +146,15 @@ class ClusterNode:
         self.run("kill", "-KILL", str(pid), as_root=True)
 
     def kill_worker(self) -> None:
-        """SIGKILL the worker; its executors end with it."""
+        """SIGKILL the worker; return when its executors have noticed and ended."""
         self._kill_processes(WORKER)
         assert self._worker is not None
         self._worker.reap()
+        wait_until(lambda: not self._inside.processes(EXECUTOR))
 
     def kill_executors(self) -> int:
         """SIGKILL the executors, whose worker starts new ones; return how many there were."""
         return self._kill_processes(EXECUTOR)
-
-    def wait_for_executors(self) -> None:
-        """Wait until an executor runs here."""
-        wait_until(lambda: bool(self._inside.processes(EXECUTOR)))
 
     def _kill_processes(self, of_class: str) -> int:
         pids = self._inside.processes(of_class)

@@ -15,6 +15,7 @@ EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 MASTER_ARGUMENTS = ("--host", MASTER, "--port", "0", "--webui-port", "0")
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _MASTER_PAGE = re.compile(r"MasterWebUI.* started at (http://\S+)")
+_START_SECONDS = 300.0  # a JVM on a machine with much else to do
 _REGISTERED = "Successfully registered with master"
 
 
@@ -35,7 +36,7 @@ class SparkDaemon:
 
     def wait_until_in_order(self) -> None:
         """Return once it is in order."""
-        wait_until(self._is_in_order)
+        wait_until(self._is_in_order, _START_SECONDS)
 
     def reap(self) -> None:
         """Wait for the end of a process that has been killed."""

@@ -27,9 +27,9 @@ _END_SECONDS = 60.0
 _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask again until ``condition`` holds; fail after a minute."""
-    deadline = time.monotonic() + _END_SECONDS
+def wait_until(condition: Callable[[], bool], seconds: float = _END_SECONDS) -> None:
+    """Ask again until ``condition`` holds; fail after a minute, or so many seconds."""
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         select.select([], [], [], 0.01)
