@@ -17,15 +17,20 @@ def named(listed: DataFrame, formats: Formats = FORMATS) -> DataFrame:
     return listed.mapInArrow(Namer(formats).name_all, NAMED.ddl)
 
 
-def located(objects: DataFrame, formats: Formats = FORMATS) -> DataFrame:
-    """Return ``NAMED`` rows with ``location``, relative to the root, and ``location_layout``; null for what lies in none."""
+def located(objects: DataFrame, formats: Formats = FORMATS, *, damaged: bool = False) -> DataFrame:
+    """Return ``NAMED`` rows with ``location``, relative to the root, and ``location_layout``; null for what lies in none.
+
+    With ``damaged`` a location is one that has its layout's ``lasting_marks``, whatever else it has lost.
+    """
     claims = objects.where(f.size("claims") > 0).select(
         f.explode(f.arrays_zip("claims", "claim_layouts", "marks")).alias("one")
     )
     of_layout = claims.groupBy(f.col("one.claims").alias("location"), f.col("one.claim_layouts").alias("location_layout"))
-    shown = of_layout.agg(f.count_distinct("one.marks").alias("marks"))
-    wanted = f.array([f.lit(len(layout.marks)) for layout in formats.locations])
-    whole = shown.where(f.col("marks") == f.element_at(wanted, f.col("location_layout").cast("int") + 1))
+    shown = of_layout.agg(f.collect_set("one.marks").alias("marks"))
+    needed = [layout.lasting_marks if damaged else layout.marks for layout in formats.locations]
+    wanted = f.array([f.array([f.lit(mark) for mark in sorted(marks)]) for marks in needed])
+    of_this_layout = f.element_at(wanted, f.col("location_layout").cast("int") + 1)
+    whole = shown.where(f.size(f.array_except(of_this_layout, "marks")) == 0)
     locations = whole.groupBy("location").agg(f.min("location_layout").alias("location_layout"))
     above = objects.select("directory").distinct().withColumn("location", f.explode(with_parents(f.col("directory"))))
     innermost = (
