@@ -44,6 +44,7 @@ from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
 from holdfast.telemetry import EventLog, LoopLag
 from holdfast.ui.page import page_routes
+from holdfast.ui.tcp import PageListener
 from holdfast.watchdog import Watchdog
 from holdfast.workdirs import UsageWalks, Workdirs
 
@@ -157,6 +158,8 @@ class Serving:
             background.start_soon(publishing.run)
             for remote in parts.remotes.values():
                 background.start_soon(remote.deletions.run)
+            page = PageListener(parts.config.ui, Path(parts.config.control.socket), parts.events)
+            background.start_soon(page.run)
             async with trio.open_nursery() as self._foreground:
                 self._foreground.start_soon(self._obey_signals)
                 await self._foreground.start(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser
 
+from holdfast.control.messages import BatchReport
 from tests.conftest import NodeFactory
 from tests.support.browser import browsing, looking, needs_chromium, page_server
-from tests.support.node import Node
+from tests.support.node import Node, wait_until
 
 pytestmark = needs_chromium
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;'\"`${1}`"
@@ -32,6 +35,8 @@ def test_a_node_without_anything_shows_all_views(node: Node, browser: Browser) -
         look.wait_for("Nothing below this is cached")
         look.go("history")
         look.wait_for("One sample every ten seconds")
+        look.go("batches")
+        look.wait_for("No driver on this node has reported a batch")
         look.go("checkpoints")
         look.page.click("text=List")
         look.wait_for("There is no checkpoint below")
@@ -54,8 +59,14 @@ def test_the_views_show_what_there_is_whatever_it_is_called(make_node: NodeFacto
         held.write(b"x")
         held.flush()
         client.acquire("driver", "one", os.getpid())
+        for batch in (-1, 812):
+            report = BatchReport(query=HOSTILE, run="r", batch=batch, milliseconds=9000.0, parts={"addBatch": 8000.0})
+            client.report_batch(report)
         look.go("overview")
         look.wait_for("only this node has them")
+        look.go("batches")
+        look.wait_for("addBatch 8.0 s")
+        assert "812" in look.text()
         look.go("workdirs")
         look.wait_for(f"pid {os.getpid()}")
         look.page.fill("input[type=search]", "no such role")
@@ -200,3 +211,42 @@ def test_a_directory_with_a_hundred_thousand_files_is_shown_page_by_page(
         look.go("overview")
         look.wait_for("nothing")
         look.check()
+
+
+def test_on_tcp_only_who_has_the_token_gets_the_page_and_only_what_it_asks_for(make_node: NodeFactory) -> None:
+    token = "0123456789abcdef"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    make_node(ui__listen=f"127.0.0.1:{port}", ui__token=token).start()
+    place = f"http://127.0.0.1:{port}/{token}"
+
+    def status(method: str, path: str, **headers: str) -> int:
+        return httpx.request(method, path, headers=headers, content=b"{}" if method == "POST" else None).status_code
+
+    wait_until(lambda: _listens(port))
+    assert status("GET", f"{place}/ui/") == 200
+    assert status("GET", f"{place}/v1/status") == 200
+    assert status("POST", f"{place}/v1/pin") == 400  # without a path
+    for method, path in (
+        ("POST", "/v1/restart"),
+        ("POST", "/v1/config/reload"),
+        ("POST", "/v1/drain"),
+        ("POST", "/v1/workdirs/acquire"),
+        ("POST", "/v1/workdirs/release"),
+        ("POST", "/v1/checkpoints/submit"),
+        ("GET", "/v1/operations"),
+        ("GET", "/v1/%73tatus"),
+        ("GET", "/v1/status/../restart"),
+        ("POST", "/ui/"),
+        ("GET", "/metrics"),
+    ):
+        assert status(method, place + path) in (403, 404), path
+    assert status("GET", f"http://127.0.0.1:{port}/ui/") == 404
+    assert status("GET", f"http://127.0.0.1:{port}/{token[:-1]}/ui/") == 404
+    assert status("GET", f"{place}/ui/", host="evil.example") == 403
+    assert status("POST", f"{place}/v1/pin", origin="http://evil.example") == 403
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -29,7 +29,7 @@ def sizes(found: CacheUsage | UsagePart) -> dict[str, int]:
     return {part.name: part.size_bytes for part in found.parts}
 
 
-async def test_two_levels_are_added_up_from_wherever_one_looks(index: Index) -> None:
+async def test_four_levels_are_added_up_from_wherever_one_looks(index: Index) -> None:
     put(index, 1, b"checkpoints/q/state/0/1.delta", 100)
     put(index, 2, b"checkpoints/q/offsets/0", 10)
     put(index, 3, b"checkpoints/q2/metadata", 7, EntryState.DIRTY)
@@ -44,6 +44,8 @@ async def test_two_levels_are_added_up_from_wherever_one_looks(index: Index) -> 
     query = await survey.below("/mnt/checkpoints/q")
     assert sizes(query) == {"state": 100, "offsets": 10}
     assert [part.is_directory for part in query.parts[1].parts] == [False]
+    assert sizes(top.parts[0].parts[0].parts[0]) == {"0": 100}
+    assert top.parts[0].parts[0].parts[0].parts[0].is_directory
     assert (await survey.below("/mnt/checkpoints/q/offsets/0")).files == 1
 
 

@@ -19,6 +19,7 @@ from holdfast.config.schema import (
     RoleSection,
     StoreSection,
     SweepSection,
+    UiSection,
     WorkdirsSection,
     ZoneSection,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "StoreSection",
     "SweepSection",
     "TcpAddress",
+    "UiSection",
     "WorkdirsSection",
     "ZoneSection",
     "hand_over",

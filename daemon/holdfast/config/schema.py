@@ -140,6 +140,13 @@ class MetricsSection(Section, frozen=True):
     listen: TcpAddress = TcpAddress()
 
 
+class UiSection(Section, frozen=True):
+    """``[ui]``: the page for browsers, on TCP."""
+
+    listen: TcpAddress = TcpAddress()
+    token: str = ""
+
+
 class SweepSection(Section, frozen=True):
     """``[sweep]``: the ages that sweeps respect, and whether the daemon sweeps periodically."""
 
@@ -197,6 +204,7 @@ class Config(Section, frozen=True):
     holdings: HoldingsSection = HoldingsSection()
     control: ControlSection = ControlSection()
     metrics: MetricsSection = MetricsSection()
+    ui: UiSection = UiSection()
     log: LogSection = LogSection()
 
     @property

@@ -223,4 +223,4 @@ def _shown(value: Any) -> str:
 
 
 def _masked(key: Key, value: Any) -> str:
-    return "***" if is_secret(key) else _PASSWORD.sub(r"\1:***@", str(value))
+    return "***" if is_secret(key) and value else _PASSWORD.sub(r"\1:***@", str(value))

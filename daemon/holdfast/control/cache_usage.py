@@ -1,4 +1,4 @@
-"""What the cache holds, added up by directory: two levels below whichever directory is asked for.
+"""What the cache holds, added up by directory: four levels below whichever directory is asked for.
 
 From the index alone, by one pass in a thread. A pass over a million entries takes some seconds of a thread's time, so
 passes follow each other with pauses, and an answer counts for a while.
@@ -17,7 +17,8 @@ from holdfast.index import UNSENT, Entries, EntryState
 
 _STATES = (EntryState.CLEAN, EntryState.DIRTY, EntryState.UPLOADING)
 _MOST_COUNTED = 100_000  # directories and files by name; what comes after these is only added up
-_MOST_SHOWN = (120, 40)  # at the first and the second level: as many as can be seen
+_MOST_SHOWN = (120, 60, 40, 40)  # of each directory, by level
+_LEAST_SHARE = 1 / 2000  # of the whole, below the first level: what is smaller can't be seen in a picture
 _SHORTEST_SECONDS = 2.0
 _PAUSE_FACTOR = 10.0  # passes take a tenth of the time at most
 _MOST_KEPT = 16
@@ -64,7 +65,7 @@ class CacheSurvey:
                 files=total.files,
                 size_bytes=total.size_bytes,
                 unsent_bytes=total.unsent_bytes,
-                parts=_shown(total, _MOST_SHOWN),
+                parts=_shown(total, _MOST_SHOWN, 0),
             )
             self._next_pass = self._clock() + min(_PAUSE_FACTOR * seconds, 10 * _SHORTEST_SECONDS)
             self._keep(wanted, answer, self._clock() + max(_SHORTEST_SECONDS, _PAUSE_FACTOR * seconds))
@@ -98,11 +99,12 @@ class CacheSurvey:
         return total
 
 
-def _shown(total: _Sum, most: tuple[int, ...]) -> list[UsagePart]:
-    """Return the largest parts, and one without a name for all others."""
+def _shown(total: _Sum, most: tuple[int, ...], least_bytes: int) -> list[UsagePart]:
+    """Return the largest parts of ``least_bytes`` at least, and one without a name for all others."""
     if not most:
         return []
     largest = sorted(total.parts.items(), key=lambda item: (-item[1].size_bytes, item[0]))[: most[0]]
+    least_below = least_bytes or max(1, int(total.size_bytes * _LEAST_SHARE))
     found = [
         UsagePart(
             name=shown(name),
@@ -110,9 +112,10 @@ def _shown(total: _Sum, most: tuple[int, ...]) -> list[UsagePart]:
             size_bytes=part.size_bytes,
             unsent_bytes=part.unsent_bytes,
             is_directory=part.is_directory,
-            parts=_shown(part, most[1:]),
+            parts=_shown(part, most[1:], least_below),
         )
         for name, part in largest
+        if part.size_bytes >= least_bytes
     ]
     files = total.files - sum(part.files for part in found)
     if found and files:

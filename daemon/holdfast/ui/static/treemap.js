@@ -1,10 +1,11 @@
 // A treemap: rectangles as large as what they stand for, nearly square (Bruls, Huizing, van Wijk: Squarified Treemaps).
 
-import { h, printable } from "./dom.js";
+import { h } from "./dom.js";
 import { counted, size } from "./format.js";
 
 const HUES = 9;
 const HEAD = 22;
+const INNER_HEAD = 18;
 const SMALLEST = 3;
 
 function worst(row, side, sum) {
@@ -62,41 +63,47 @@ function said(part) {
     part.unsent_bytes ? `, ${size(part.unsent_bytes)} unsent` : ""}`;
 }
 
+/** Part and names of what is at the end of a chain of directories that have next to nothing beside each other. */
+function joined(part) {
+  const names = [part.name];
+  let end = part;
+  while (end.parts.length > 0 && end.parts[0].parts.length > 0 && end.parts[0].size_bytes >= 0.98 * part.size_bytes) {
+    end = end.parts[0];
+    names.push(end.name);
+  }
+  return [end, names];
+}
+
+function cellOf(part, names, above, depth, at, go) {
+  const isGroup = depth === 0;
+  const cell = h(isGroup && part.name ? "button" : "div", { type: isGroup && part.name ? "button" : null, title: said(part),
+    "aria-label": isGroup ? said(part) : null, "aria-hidden": isGroup ? null : "true",
+    class: `cell ${part.name ? `hue${hue([...above, ...names][0])}` : "hue-none"}${part.unsent_bytes ? " unsent" : ""}`,
+    on: { click: () => go([...above, ...(part.name ? names : [])]) } });
+  cell.style.setProperty("--share", `${Math.max(20, 22 + 9 * depth - at)}%`);
+  return cell;
+}
+
+function cellsIn(parts, space, above, depth, go) {
+  const shown = parts.filter((part) => part.size_bytes > 0);
+  return squarified(shown.map((part) => part.size_bytes), space.w, space.h).flatMap((place, at) => {
+    if (place.w < SMALLEST || place.h < SMALLEST) return [];
+    const [end, names] = joined(shown[at]);
+    const cell = cellOf(shown[at], names, above, depth, at, go);
+    if (place.w > 38 && place.h > 16) {
+      const label = shown[at].name ? names.join("/") : counted(shown[at].files, "other file");
+      cell.append(h("span", { class: "label" }, depth ? label : h("b", null, label), depth ? "" : ` ${size(shown[at].size_bytes)}`));
+    }
+    placed(cell, { x: space.x + place.x, y: space.y + place.y, w: place.w, h: place.h });
+    const head = depth ? INNER_HEAD : HEAD;
+    const inner = { x: space.x + place.x + 3, y: space.y + place.y + head, w: place.w - 6, h: place.h - head - 3 };
+    const hasRoom = end.parts.length > 0 && inner.w > 24 && inner.h > 14;
+    return [cell, ...(hasRoom ? cellsIn(end.parts, inner, [...above, ...names], depth + 1, go) : [])];
+  });
+}
+
 /** Fill `frame` with the parts of `usage`; `go(names)` is called with the names of what is chosen, from the top. */
 export function draw(frame, usage, go) {
   const { width, height } = frame.getBoundingClientRect();
-  const parts = usage.parts.filter((part) => part.size_bytes > 0);
-  const places = squarified(parts.map((part) => part.size_bytes), width, height);
-  const cells = [];
-  parts.forEach((part, at) => {
-    const place = places[at];
-    if (place.w < SMALLEST || place.h < SMALLEST) return;
-    const inner = { w: place.w - 6, h: place.h - HEAD - 3 };
-    const hasRoom = part.parts.length > 0 && inner.w > 24 && inner.h > 14;
-    const cell = h(part.name ? "button" : "div", { type: part.name ? "button" : null, title: said(part), "aria-label": said(part),
-      class: `cell hue${part.name ? hue(part.name) : "-none"}${part.unsent_bytes ? " unsent" : ""}${hasRoom ? " group" : ""}`,
-      on: { click: () => part.name && go([part.name]) } });
-    if (place.w > 44 && place.h > 18) {
-      cell.append(h("span", { class: "label" }, h("b", null, part.name || `${counted(part.files, "other file")}`), " ", size(part.size_bytes)));
-    }
-    placed(cell, place);
-    cells.push(cell);
-    if (hasRoom) cells.push(...within(part, { x: place.x + 3, y: place.y + HEAD, ...inner }, go));
-  });
-  frame.replaceChildren(...cells);
-}
-
-function within(part, space, go) {
-  const parts = part.parts.filter((each) => each.size_bytes > 0);
-  return squarified(parts.map((each) => each.size_bytes), space.w, space.h).flatMap((place, at) => {
-    const each = parts[at];
-    if (place.w < SMALLEST || place.h < SMALLEST) return [];
-    const cell = h("div", { title: `${printable(part.name)}/${said(each)}`, "aria-hidden": "true",
-      class: `cell leaf hue${part.name ? hue(part.name) : "-none"}${each.unsent_bytes ? " unsent" : ""}`,
-      on: { click: () => go(each.name ? [part.name, each.name] : [part.name]) } });
-    if (place.w > 38 && place.h > 16) cell.append(h("span", { class: "label" }, each.name || "others"));
-    cell.style.setProperty("--share", `${Math.max(26, 52 - 4 * at)}%`);
-    placed(cell, { x: space.x + place.x, y: space.y + place.y, w: place.w, h: place.h });
-    return [cell];
-  });
+  frame.replaceChildren(...cellsIn(usage.parts, { x: 0, y: 0, w: width, h: height }, [], 0, go));
 }

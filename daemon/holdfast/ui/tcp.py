@@ -1,0 +1,105 @@
+"""The page on TCP, where ``ui.listen`` says so: for whoever has the token, and only with the requests that the page makes.
+
+The daemon asks its own socket for it, and so could do anything. Therefore what is passed on is listed here: it is what a
+member of the control group may do, without what is for processes of this node (working directories) and for root.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.config import TcpAddress, UiSection
+from holdfast.control.admission import Caps
+from holdfast.control.callers import Caller
+from holdfast.control.http_connection import Bounds
+from holdfast.control.http_server import HttpServer, Terms
+from holdfast.telemetry import EventLog
+from holdfast.ui.forwarding import Forwarder
+from holdfast.ui.guard import Guard
+from holdfast.ui.page import PLACE
+
+_log = logging.getLogger("holdfast.control")
+_SOMEBODY = Caller(uid=65_534, gid=65_534, groups=frozenset())
+_TERMS = Terms(
+    "ui.listen", Caps(total=48, each_user=48, for_root=0), Bounds(stall_seconds=30.0, head_seconds=30.0), pause_seconds=0.001
+)
+_AGAIN_SECONDS = 5.0
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
+_ASKED = {
+    *("status", "workdirs", "events", "entries", "entry", "why", "usage", "history", "transfers", "spark/batches"),
+    *("checkpoints", "checkpoints/plans", "checkpoints/plan"),
+}
+_ORDERED = {"prefetch", "pin", "unpin", "verify", "evict", "checkpoints/sweep", "checkpoints/execute"}
+
+
+class OnlyThePage:
+    """An ASGI application: ``app`` for what the page asks for, and a refusal of all else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        path = scope["raw_path"].decode("ascii")  # as it is passed on: nothing in it is decoded later
+        route = path.removeprefix("/v1/") if path.startswith("/v1/") else None
+        asks = scope["method"] in ("GET", "HEAD") and (path.startswith(PLACE) or route in _ASKED)
+        if asks or (scope["method"] == "POST" and route in _ORDERED):
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse("This is for the sockets only.\n", 403)(scope, receive, send)
+
+
+class PageListener:
+    """Serves the page on ``section.listen``, until cancelled; does nothing if there is none."""
+
+    def __init__(self, section: UiSection, control_socket: Path, events: EventLog) -> None:
+        self._address = section.listen
+        self._token = section.token
+        self._socket = control_socket
+        self._events = events
+
+    async def run(self) -> None:
+        """Listen and serve. A place that is taken is tried again: the daemon before this one may still have it."""
+        if not self._address:
+            return
+        if not _TOKEN.fullmatch(self._token):
+            _log.warning(
+                "ui.token: it needs 16 to 128 letters, digits, - and _; the page is not served on %s", self._address
+            )
+            return
+        app = Guard(OnlyThePage(Forwarder(self._socket)), self._token, _is_ours)
+        with await self._listener(self._address) as listener:
+            await HttpServer(app, listener, _TERMS, self._events, lambda _: _SOMEBODY).run()
+
+    async def _listener(self, address: TcpAddress) -> socket.socket:
+        host, port = address.parts
+        was_told = False
+        while True:
+            try:
+                listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+            except OSError as problem:
+                if not was_told:
+                    _log.warning("ui.listen: can't listen on %s: %s; trying again", address, problem.strerror)
+                was_told = True
+                await trio.sleep(_AGAIN_SECONDS)
+                continue
+            listener.setblocking(False)
+            return listener
+
+
+def _is_ours(host: str) -> bool:
+    """Say whether a request's host is an address, or a name of this machine: no name that others can point here."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    with suppress(ValueError):
+        ipaddress.ip_address(name.strip("[]"))
+        return True
+    return name.lower() in ("localhost", socket.gethostname().lower())
