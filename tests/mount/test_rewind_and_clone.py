@@ -11,7 +11,7 @@ import pytest
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import CloneRequest, PlanInfo, RewindRequest, SweepRequest
 from tests.mount.test_command import holdfast
-from tests.mount.test_verify import QUERY, lay, newest, verified
+from tests.mount.test_verify import QUERY, lay, lay_listed, newest, verified
 from tests.support.checkpoint_roots import below
 from tests.support.node import Node
 
@@ -173,6 +173,15 @@ def test_a_copy_that_was_cut_off_is_no_checkpoint_and_the_same_again_completes_i
         copy(client, node)
     assert {name: (remote_files / TARGET / name).read_bytes() for name in files(remote_files / TARGET)} == whole
     assert location.exists()
+
+
+def test_a_job_of_flink_is_not_copied_and_it_says_so(node: Node, remote_files: Path) -> None:
+    lay_listed(remote_files, "flink-incremental")
+    (job,) = (remote_files / "checkpoints").iterdir()
+    with node.client() as client, pytest.raises(RefusedError, match="take savepoints"):
+        *_, _ = client.clone(
+            CloneRequest(path=str(node.checkpoints / "checkpoints" / job.name), to=str(node.checkpoints / TARGET))
+        )
 
 
 def test_the_commands_say_what_they_do(node: Node, location: Path) -> None:

@@ -57,13 +57,16 @@ class StoreVerification:
         """Return a batch of the query at ``location``, or its newest. Raises ``PlanError`` if it can't be restored."""
         async for step in self.verify(zone, location, batch, deep=False):
             for each in step.restores or ():
-                if (batch is None and not each.is_newest) or step.root != location:
+                is_batch = any(layout.batch_of(each.name) for layout in self._formats.locations)
+                if not is_batch or (batch is None and not each.is_newest) or step.root != location:
                     continue
                 if each.faults:
                     fault = each.faults[0]
                     raise PlanError(f"{_text(each.name)} can't be restored: {_text(fault.name)}: {fault.why}")
                 return each
-        raise PlanError(f"there is no query with a batch to restore at {location or 'the root'}")
+        raise PlanError(
+            f"there is no query with a batch to restore at {location or 'the root'} (of Flink's jobs take savepoints)"
+        )
 
     async def verify(self, zone: str, path: str, batch: int | None, *, deep: bool) -> AsyncIterator[Verified]:
         """Judge what lies below ``path``, or the one batch or checkpoint that it names. At least one step is yielded.
