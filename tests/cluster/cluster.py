@@ -87,12 +87,13 @@ def _master(directory: Path, settings: Settings, accounts: Accounts) -> Iterator
     os.chown(home, accounts.uid, accounts.gid)
     namespaces = Namespaces(plans.plan("master", MASTER, settings, accounts, {}), directory / "first-process.log")
     namespaces.start()
+    identity = Identity(accounts.uid, accounts.gid, (), str(home), plans.environment(MASTER, home))
+    command = namespaces.command(identity, ["spark-class", MASTER_CLASS, *MASTER_ARGUMENTS])
+    master = Master(command, directory / "master.log")
     try:
-        identity = Identity(accounts.uid, accounts.gid, (), str(home), plans.environment(MASTER, home))
-        command = namespaces.command(identity, ["spark-class", MASTER_CLASS, *MASTER_ARGUMENTS])
-        master = Master(command, directory / "master.log")
         master.start()
         master.wait_until_in_order()
         yield master
     finally:
         namespaces.kill()
+        master.reap()
