@@ -172,7 +172,9 @@ def test_the_mount_comes_up_with_the_machine(machine: Machine) -> None:
 
 
 def test_a_removal_says_what_is_unsent_and_leaves_no_mount(machine: Machine) -> None:
-    machine.run('sed -i \'/blobs"/a durability = "async"\' /etc/holdfast/holdfast.toml && systemctl restart holdfastd')
+    machine.run(
+        'sed -i \'/shared.blobs"/a durability = "async"\' /etc/holdfast/holdfast.toml && systemctl restart holdfastd'
+    )
     machine.run(
         "mv /srv/shared/blobs /srv/shared/away && echo in the way >/srv/shared/blobs && echo kept >/mnt/holdfast/blobs/file"
     )
