@@ -74,6 +74,11 @@ LOGS: dict[str, tuple[ManifestKind, Callable[[], bytes], str]] = {
         Trouble.TOO_LARGE.value,
     ),
     "offsets of 30 million sources": (OFFSETS, lambda: filled(b"v1\n{}", b"\n"), "read"),
+    "offsets of two million sources with logs": (
+        OFFSETS,
+        lambda: filled(b"v1\n{}", b'\n{"logOffset":1}'),
+        Trouble.TOO_LARGE.value,
+    ),
     "as many stores as there may be": (
         COMMIT,
         lambda: b'v2\n{"stateUniqueIds":{"0":[' + b",".join([b'["%036d"]' % 0] * 260_000) + b"]}}",

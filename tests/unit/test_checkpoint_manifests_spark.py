@@ -130,8 +130,7 @@ def test_offsets_tell_the_settings_of_their_batch() -> None:
             assert isinstance(offsets, SparkOffsets)
             codec = offsets.settings["spark.sql.streaming.stateStore.compression.codec"]
             assert codec == ("zstd" if "zstd" in name else "lz4")
-            assert len(offsets.log_offsets) == (2 if "join" in name else 1)
-            assert None not in offsets.log_offsets
+            assert set(offsets.log_offsets) == ({0, 1} if "join" in name else {0})
 
 
 def test_changelogs_of_format_1_have_no_lineage() -> None:

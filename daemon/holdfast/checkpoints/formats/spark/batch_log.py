@@ -18,7 +18,10 @@ _LARGEST_BYTES = 32 * 2**20
 """A commit has 40 bytes for each store, and as many stores as ``json_manifests`` takes values."""
 _NEWEST_COMMIT = 3
 _NEWEST_OFFSETS = 2
+_MOST_SOURCES = 10_000
+"""With a log. Nobody has so many in one query."""
 _VERSION = re.compile(rb"v([0-9]{1,4})\s*")
+_OBJECT_LINE = re.compile(rb"^\{.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,14 @@ class SparkCommit(Manifest):
 
 @dataclass(frozen=True, slots=True)
 class SparkOffsets(Manifest):
-    """What an offsets file says of its batch: the settings that it ran with, and of each source the place in its log.
+    """What an offsets file says of its batch: the settings that it ran with, and where sources were in their logs.
 
-    That is None for a source that keeps none, whose offsets are its own.
+    ``log_offsets`` has, by the number of the source, the sources that keep a log. The offsets of all others are their own.
     """
 
     version: int
     settings: dict[str, str]
-    log_offsets: tuple[int | None, ...]
+    log_offsets: dict[int, int]
 
 
 class _Commit(msgspec.Struct, frozen=True):
@@ -83,13 +86,13 @@ def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unre
     try:
         version, first, more = _lines(stream, size_bytes, _NEWEST_OFFSETS)
         settings = _decode_offsets(first or b"{}").settings
-        return SparkOffsets(version, settings, tuple(map(_log_offset, more)))
+        return SparkOffsets(version, settings, _log_offsets(more))
     except BrokenError as broken:
         return broken.result
 
 
-def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, list[bytes]]:
-    """Return the version, the line after it, which may be empty, and the lines that follow."""
+def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, bytes]:
+    """Return the version, the line after it, which may be empty, and what follows."""
     if size_bytes > _LARGEST_BYTES:
         raise BrokenError(Trouble.TOO_LARGE, f"a log entry of {size_bytes} bytes")
     text = stream.read(size_bytes)
@@ -102,15 +105,23 @@ def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, 
     version = int(match[1])
     if not 1 <= version <= newest:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of a log entry; up to {newest} can be read")
-    first, *more = rest.split(b"\n")
+    first, _, more = rest.partition(b"\n")
     return version, first, more
 
 
-def _log_offset(line: bytes) -> int | None:
-    if not line.startswith(b"{"):
-        return None
-    found = _decode_source(line).log_offset
-    return found if isinstance(found, int) else None
+def _log_offsets(lines: bytes) -> dict[int, int]:
+    """Read a line for each source, one by one: whoever writes to the bucket may have put millions there."""
+    found: dict[int, int] = {}
+    source = end = 0
+    for line in _OBJECT_LINE.finditer(lines):
+        source += lines.count(b"\n", end, line.start())
+        end = line.start()
+        offset = _decode_source(line[0]).log_offset
+        if isinstance(offset, int):
+            found[source] = offset
+        if len(found) > _MOST_SOURCES:
+            raise BrokenError(Trouble.TOO_LARGE, f"offsets of more than {_MOST_SOURCES} sources")
+    return found
 
 
 def _operator(text: str) -> int:

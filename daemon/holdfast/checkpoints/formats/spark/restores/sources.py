@@ -43,13 +43,14 @@ class SourceLogs:
         found = Findings()
         if after is None:
             return found
-        for position, offset in enumerate(after.log_offsets):
-            if offset is None or offset < 0:
-                continue
-            if b"%d" % position not in self._entries and offset in after.log_offsets[:position]:
+        earlier: set[int] = set()
+        for source, offset in after.log_offsets.items():
+            is_repeated = offset in earlier
+            earlier.add(offset)
+            if offset < 0 or (is_repeated and b"%d" % source not in self._entries):
                 continue  # one source that the query reads twice has one log
-            begins = before.log_offsets[position] if before and position < len(before.log_offsets) else None
-            for name, fault in self._needed(b"%d" % position, 0 if begins is None else begins + 1, offset):
+            begins = before.log_offsets.get(source) if before else None
+            for name, fault in self._needed(b"%d" % source, 0 if begins is None else begins + 1, offset):
                 found.reads.append(self._location.whole(name))
                 if fault is not None:
                     found.faults.append(fault)
