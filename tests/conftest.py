@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +21,11 @@ pytest_plugins = ["tests.support.s3"]
 NodeFactory = Callable[..., Node]
 
 _WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mount", "security", "spark")]
+
+
+def pytest_configure() -> None:
+    """Programs that tests start end with Ctrl-C, also where a shell has started pytest in the background, deaf to it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

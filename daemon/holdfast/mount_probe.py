@@ -72,6 +72,14 @@ def _ask(mountpoint: str, waker: int) -> None:
     os.write(waker, _ANSWER)
 
 
+def _is_asked(channel: socket.socket) -> bool:
+    """Read a question; False if the daemon has ended, which may leave an answer unread."""
+    try:
+        return channel.recv(1) == _QUESTION
+    except ConnectionResetError:
+        return False
+
+
 def _poll(fd: int) -> select.poll:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -84,7 +92,7 @@ def main() -> None:
     note, portion_seconds = Path(sys.argv[3]), float(sys.argv[4])
     reader, waker = os.pipe()
     asked, answered = _poll(channel.fileno()), _poll(reader)
-    while _wait(asked, note, "its event loop did not turn", portion_seconds) and channel.recv(1):
+    while _wait(asked, note, "its event loop did not turn", portion_seconds) and _is_asked(channel):
         note.unlink(missing_ok=True)
         threading.Thread(target=_ask, args=(mountpoint, waker), daemon=True).start()
         _wait(answered, note, "its mount did not answer", portion_seconds)

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -24,6 +25,8 @@ _OPTIONAL_FIELDS = 6
 _ANSWER_SECONDS = 5.0
 """A daemon answers in milliseconds. On a busy machine, starting the process that asks takes some tenths of a second."""
 _KILLED_SECONDS = 1.0
+_BUSY_TRIES = 20
+_BUSY_PAUSE_SECONDS = 0.05
 _ASK = """import os, sys
 try:
     os.statvfs(sys.argv[1])
@@ -191,9 +194,28 @@ def _check_directory(path: str) -> None:
         raise MountpointError(f"the mountpoint {path} can't be used: {problem.strerror}") from None
 
 
+class _BusyError(Exception):
+    """Somebody uses the mount."""
+
+
 def unmount(path: str) -> None:
-    """Unmount ``path``. Raises ``MountpointError`` when files are open there, or nothing is mounted."""
-    _umount(path, 0)
+    """Unmount ``path``. Raises ``MountpointError`` when files are open there, or nothing is mounted.
+
+    Who only looks at it for a moment, as the watchdog does, keeps it busy for that moment: this is waited for.
+    """
+    for _ in range(_BUSY_TRIES):
+        try:
+            _umount(path, 0)
+        except _BusyError:
+            users = _users(path)
+            if users:
+                break
+            time.sleep(_BUSY_PAUSE_SECONDS)
+        else:
+            return
+    else:
+        users = ""
+    raise MountpointError(f"{path} is in use{users}; end that first, or unmount with --lazy")
 
 
 def detach(path: str) -> None:
@@ -208,7 +230,7 @@ def _umount(path: str, flags: int) -> None:
     if _libc.umount2(os.fsencode(path), flags) != 0:
         number = ctypes.get_errno()
         if number == errno.EBUSY:
-            raise MountpointError(f"{path} is in use{_users(path)}; end that first, or unmount with --lazy")
+            raise _BusyError
         if number == errno.EINVAL:
             raise MountpointError(f"nothing is mounted at {path}")
         raise MountpointError(f"can't unmount {path}: {os.strerror(number)}")

@@ -20,10 +20,10 @@ _SECONDS = 4.0
 
 
 @pytest.fixture
-def watched(make_node: NodeFactory) -> Node:
+def watched(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     node = make_node()
     node.supervised = True
-    node.watchdog_seconds = _SECONDS
+    node.watchdog_seconds = getattr(request, "param", _SECONDS)
     node.module = hanging_daemon.__name__
     node.start()
     wait_until(lambda: probes(node) != [] and node.status().kernel_requests.get("STATFS", 0) > 0)
@@ -57,6 +57,7 @@ def test_a_daemon_that_hangs_is_replaced_under_running_work(blow: signal.Signals
     watched.stop()
 
 
+@pytest.mark.parametrize("watched", [4 * _SECONDS], indirect=True, ids=["patient"])
 def test_a_daemon_that_is_slow_for_a_while_is_left_alone(watched: Node) -> None:
     busy, note = watched.pid, watched.socket.with_suffix(".session") / "hang"
     os.kill(busy, signal.SIGSTOP)

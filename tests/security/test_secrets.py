@@ -71,17 +71,20 @@ def shown_to_others(pid: int) -> bytes:
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ", "comm"))
 
 
-@pytest.mark.parametrize("options", [(), ("--supervise",)])
-def test_a_password_stays_in_no_process(place: Path, options: tuple[str, ...]) -> None:
-    """Gain: every user of the node reads the password of a store with ps(1), for as long as the node runs."""
+@pytest.mark.parametrize(("options", "count"), [((), 1), (("--supervise",), 3)])
+def test_a_password_stays_in_no_process(place: Path, options: tuple[str, ...], count: int) -> None:
+    """Gain: every user of the node reads the password of a store with ps(1), for as long as the node runs.
+
+    The daemon alone, or with its keeper and the probe of the mount.
+    """
     socket = mounted(place, *options)
     processes = processes_of(place)
-    assert len(processes) == 1 + len(options)
+    assert len(processes) == count
     for pid in processes:
         assert _PASSWORD.encode() not in shown_to_others(pid)
     holdfast("restart", "--socket", socket)
     processes = processes_of(place)
-    assert len(processes) == 1 + len(options)
+    assert len(processes) == count
     for pid in processes:
         assert _PASSWORD.encode() not in shown_to_others(pid)
     assert "memory://host/checkpoints" in holdfast("status", "--socket", socket), "the options are those from before"

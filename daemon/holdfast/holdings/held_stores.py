@@ -71,7 +71,9 @@ class HeldStores:
                 self._is_counted = False
                 await self._count_all()
             elif changed:
+                self._is_counted = False  # until the changes that were taken are counted, whatever goes wrong
                 self._held = await trio.to_thread.run_sync(self._with, changed)
+                self._is_counted = True
             return self._held
 
     async def _count_all(self) -> None:

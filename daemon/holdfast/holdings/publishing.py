@@ -104,7 +104,14 @@ class Publishing:
     async def _tell_all(self, *, last: bool) -> None:
         async with trio.open_nursery() as nursery:
             for zone, access in self._stores.items():
-                nursery.start_soon(self._tell, zone, access, last)
+                nursery.start_soon(self._tell_or_wait, zone, access, last)
+
+    async def _tell_or_wait(self, zone: str, access: RemoteAccess, last: bool) -> None:
+        """``_tell``; without a free descriptor, or from a disk that fails, it is left to the next time."""
+        try:
+            await self._tell(zone, access, last)
+        except (OSError, HoldfastError) as problem:
+            _log.info("%s: what this node holds can't be counted now: %s", zone, problem)
 
     async def _tell(self, zone: str, access: RemoteAccess, last: bool) -> None:
         held, is_draining = await self._held.now(), self._is_draining()

@@ -73,9 +73,7 @@ class WorkdirTree:
         try:
             yield
         finally:
-            if self._has_removed:
-                self._has_removed = False
-                self._half_trashed += self._invalidation.forget_removed()
+            self._forget_removed()
 
     def prepare(self, path: bytes, owner: tuple[int, int], *, is_found: bool = True) -> None:
         """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts.
@@ -260,8 +258,19 @@ class WorkdirTree:
         self._invalidate_later(parent, name)
 
     def _has_begun(self, parent_fd: int, name: bytes) -> None:
-        """Tell the nodes of a new file or directory."""
-        self._nodes.begin(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino)
+        """Tell the nodes of a new file or directory.
+
+        It may have got the inode number of a file that was removed in this step: the trash is emptied by a thread.
+        """
+        inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
+        if self._nodes.of_backing(inode) is not None:
+            self._forget_removed()
+        self._nodes.begin(inode)
+
+    def _forget_removed(self) -> None:
+        if self._has_removed:
+            self._has_removed = False
+            self._half_trashed += self._invalidation.forget_removed()
 
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
