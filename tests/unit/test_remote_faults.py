@@ -52,7 +52,7 @@ class Behind:
 
     async def send(self, path: Path, key: str, *, create_only: bool) -> str:
         """Upload a file; return its etag."""
-        remote = cast("Remote", SimpleNamespace(access=self.access))
+        remote = cast("Remote", SimpleNamespace(name="checkpoints", access=self.access))
         fd = os.open(path, os.O_RDONLY)
         try:
             info, _ = await self.uploader.send(fd, remote, key, create_only=create_only)

@@ -30,7 +30,7 @@ def remote(store: RemoteStore) -> Remote:
     access = RemoteAccess(
         "blobs", store, deadline_seconds=1.0, parallel=1, events=events, counters=counters, clock=lambda: 0.0
     )
-    return cast(Remote, SimpleNamespace(access=access))
+    return cast(Remote, SimpleNamespace(name="checkpoints", access=access))
 
 
 @pytest.fixture
