@@ -65,7 +65,8 @@ class StoreVerification:
                     raise PlanError(f"{_text(each.name)} can't be restored: {_text(fault.name)}: {fault.why}")
                 return each
         raise PlanError(
-            f"there is no query with a batch to restore at {location or 'the root'} (of Flink's jobs take savepoints)"
+            f"there is no query with a batch to restore at {location or 'the root'}; "
+            "what an engine keeps without batches, only that engine can copy"
         )
 
     async def verify(self, zone: str, path: str, batch: int | None, *, deep: bool) -> AsyncIterator[Verified]:
