@@ -81,7 +81,10 @@ def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory,
     limits = {f"checkpoints__{way}_bytes_per_second": "2MiB" for way in ("upload", "download")}
     node = make_node(**limits).start()
     remote_files.mkdir(parents=True, exist_ok=True)
-    (remote_files / "large").write_bytes(b"x" * 8 * 2**20)
+    for name in ("large", "before"):
+        (remote_files / name).write_bytes(b"x" * 8 * 2**20)
+    (node.checkpoints / "before").read_bytes()  # at full speed: what is taken is paid for by those that follow
+    (node.checkpoints / "my first").write_bytes(b"y" * 8 * 2**20)
     reads = threading.Thread(target=(node.checkpoints / "large").read_bytes)
     writes = threading.Thread(target=(node.checkpoints / "mine").write_bytes, args=(b"y" * 8 * 2**20,))
     found: dict[str, TransferInfo] = {}
@@ -98,6 +101,10 @@ def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory,
         reads.join()
         writes.join()
         wait_until(lambda: client.transfers() == [])
+        reasons = {name: " ".join(client.why(str(node.checkpoints / name)).reasons) for name in ("large", "mine")}
+    assert "Slow: " in reasons["large"]
+    assert "s waiting for its bytes from the store" in reasons["large"]
+    assert "for a request to stores" in reasons["mine"]
     assert found["fetch"].path == str(node.checkpoints / "large")
     assert found["send"].path == str(node.checkpoints / "mine")
     assert {each.size_bytes for each in found.values()} == {8 * 2**20}
