@@ -109,7 +109,7 @@ class Run:
                 self.disturbances.end()
             for worker, done in zip(test.workers, test.stop(lambda _: None), strict=True):
                 self.rounds_of_work[worker.kind] = self.rounds_of_work.get(worker.kind, 0) + done.rounds
-        root = self.server.access_log.parent / "root" / self.server.bucket / "everything/checkpoints"
+        root = self.server.directory / "everything/checkpoints"
         assert_in_order(self.node, partial(objects, root))
         assert self.node.status().counters["corrupt_dropped"] == 0
         self._say(f"round {number + 1} of {self.options.rounds} is in order; {self.job.answers} answers of Spark are right")

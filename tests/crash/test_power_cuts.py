@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.support.power_cuts import PowerCuts
+from tests.support.s3 import Versitygw
 
 CUTS = int(os.environ.get("HOLDFAST_TEST_CUTS", "6"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_power_cut_loses_nothing_acknowledged_and_spoils_nothing(kind: str, workspace: Path) -> None:
-    if shutil.which(f"mkfs.{kind}") is None:
-        pytest.skip(f"needs mkfs.{kind}")
-    test = PowerCuts(kind, workspace, SEED)
+    _cut_and_check(PowerCuts(kind, workspace, SEED))
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_power_cut_loses_nothing_that_an_s3_server_was_to_have(
+    kind: str, workspace: Path, s3_versitygw: Versitygw
+) -> None:
+    _cut_and_check(PowerCuts(kind, workspace, SEED, server=s3_versitygw.below(uuid.uuid4().hex)))
+
+
+def _cut_and_check(test: PowerCuts) -> None:
+    if shutil.which(f"mkfs.{test.kind}") is None:
+        pytest.skip(f"needs mkfs.{test.kind}")
     problems = []
     for cut in test.collect(CUTS):
         problems += (test.check_after_another if cut.number % 3 == 2 else test.check)(cut)

@@ -187,7 +187,7 @@ def test_a_sweep_is_carried_on_after_the_daemon_has_died(make_node: NodeFactory,
 
 def test_ten_thousand_files_take_a_few_requests(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     node = make_s3_node(counted).start()
-    server_root = counted.access_log.parent / "root" / counted.bucket / counted.prefix / "checkpoints"
+    server_root = counted.directory / "checkpoints"
     garbage = job(server_root / JOB, orphans=FILES_IN_BULK - 1)
     counted.clear_log()
     with node.client() as client:
@@ -202,7 +202,7 @@ def test_ten_thousand_files_take_a_few_requests(make_s3_node: S3NodeFactory, cou
 
 def test_a_plan_that_is_carried_out_later_costs_as_little(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     node = make_s3_node(counted).start()
-    server_root = counted.access_log.parent / "root" / counted.bucket / counted.prefix / "checkpoints"
+    server_root = counted.directory / "checkpoints"
     job(server_root / JOB, orphans=FILES_IN_BULK - 1)
     with node.client() as client:
         plan = client.plan_sweep(SweepRequest(path=str(node.checkpoints), items=0))

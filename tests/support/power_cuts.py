@@ -22,12 +22,14 @@ from tests.support import rebooted_daemon
 from tests.support.ledger import Ledger, content
 from tests.support.node import Node, settle, wait_until
 from tests.support.recorded_disk import RecordedDisk
+from tests.support.s3 import Versitygw
 
 KEPT = (0.0, 0.5, 0.9)
 """The chances that a block which was not flushed is on the disk all the same."""
 _FOREIGN = 40
 _NAMES = 12
 _LONGEST_PAUSE_SECONDS = 0.3
+_LOOKS_APART_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,18 @@ class Cut:
 
 
 class PowerCuts:
-    """A node in ``directory``, with these settings, whose store is on a disk of ``kind``."""
+    """A node in ``directory``, with these settings, whose store is on a disk of ``kind``.
 
-    def __init__(self, kind: str, directory: Path, seed: int, **settings: Any) -> None:
+    Its objects are in a directory, or on ``server``: then in this place, which nobody else may use.
+    """
+
+    def __init__(self, kind: str, directory: Path, seed: int, *, server: Versitygw | None = None, **settings: Any) -> None:
         self.directory = directory
         self._settings = settings
-        self._kind = kind
+        self.kind = kind
         self._chance = random.Random(seed)
-        self._remote = directory / "remote"
+        self._server = server
+        self._remote = directory / "remote" if server is None else server.directory
         self._boot_id = directory / "boot_id"
         self._disk_path = directory / "disk"
         self._ledger = Ledger()
@@ -60,7 +66,7 @@ class PowerCuts:
         """Run a daemon under load, and cut its power so many times. Raises ``AssertionError`` if the load fails."""
         self._make_foreign_objects()
         with (
-            RecordedDisk(self._kind, self._disk_path, self.directory / "disk.img") as disk,
+            RecordedDisk(self.kind, self._disk_path, self.directory / "disk.img") as disk,
             self._node() as node,
             Load(node, self._ledger, self._pins, self._chance.random()) as load,
         ):
@@ -70,7 +76,7 @@ class PowerCuts:
         """Let a daemon fetch everything and end in order; cut the power then."""
         self._make_foreign_objects()
         image, remote = self.directory / "cut.img", self.directory / "remote0"
-        with RecordedDisk(self._kind, self._disk_path, self.directory / "disk.img") as disk:
+        with RecordedDisk(self.kind, self._disk_path, self.directory / "disk.img") as disk:
             with self._node() as node:
                 (node.work / "reader_1").mkdir()
                 for name, _ in foreign_objects():
@@ -84,19 +90,19 @@ class PowerCuts:
     def check(self, cut: Cut) -> list[str]:
         """Start on the images of a cut; return what is lost or wrong."""
         self._put_back(cut.remote)
-        with RecordedDisk(self._kind, self._disk_path, cut.image), self._node() as node:
+        with RecordedDisk(self.kind, self._disk_path, cut.image), self._node() as node:
             return self._problems(cut, node)
 
     def check_after_another(self, cut: Cut) -> list[str]:
         """The same, with another power cut at some moment of the start or the recovery."""
         self._put_back(cut.remote)
         image = cut.image.with_suffix(".again")
-        with RecordedDisk(self._kind, self._disk_path, cut.image) as disk, self._node() as node:
+        with RecordedDisk(self.kind, self._disk_path, cut.image) as disk, self._node() as node:
             time.sleep(self._chance.uniform(0.0, _LONGEST_PAUSE_SECONDS))
             os.kill(node.pid, signal.SIGSTOP)
             disk.cut(image, self._chance.getrandbits(32), self._chance.choice(KEPT))
             node.kill()
-        with RecordedDisk(self._kind, self._disk_path, image), self._node() as node:
+        with RecordedDisk(self.kind, self._disk_path, image), self._node() as node:
             found = self._problems(cut, node)
         image.unlink()
         return found
@@ -110,9 +116,10 @@ class PowerCuts:
         try:
             ledger, pins = self._ledger.copy(), list(self._pins)
             disk.cut(image, self._chance.getrandbits(32), self._chance.choice(KEPT))
-            shutil.copytree(
-                self._remote, remote
-            )  # not by a process: it would wait for the daemon, to close what is open here
+            if self._server is not None:
+                wait_until(self._is_still)
+            # Not by a process: it would wait for the daemon, to close what is open here.
+            shutil.copytree(self._remote, remote)
         finally:
             os.kill(node.pid, signal.SIGCONT)
         return Cut(number, image, remote, ledger, pins)
@@ -137,7 +144,8 @@ class PowerCuts:
     def _node(self) -> Iterator[Node]:
         self._boots += 1
         self._boot_id.write_text(f"boot {self._boots}")
-        urls = {name: f"file://{self._remote}/{name}" for name in ("checkpoints", "blobs", "later", "never")}
+        base = f"file://{self._remote}" if self._server is None else self._server.url
+        urls = {name: f"{base}/{name}" for name in ("checkpoints", "blobs", "later", "never")}
         node = Node(
             self.directory / "node",
             urls["checkpoints"],
@@ -152,6 +160,8 @@ class PowerCuts:
         node.settings["store.directory"] = node.store
         node.module = rebooted_daemon.__name__
         node.environment[rebooted_daemon.BOOT_ID] = str(self._boot_id)
+        if self._server is not None:
+            node.environment.update(self._server.environment)
         try:
             yield node.start()
         finally:
@@ -159,13 +169,35 @@ class PowerCuts:
 
     def _make_foreign_objects(self) -> None:
         for name, size_bytes in foreign_objects():
-            path = self._remote / "checkpoints" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content(name, 0).ljust(size_bytes, b"x"))
+            data = content(name, 0).ljust(size_bytes, b"x")
+            if self._server is not None:
+                key = self._server.key(f"checkpoints/{name}")
+                self._server.client().put_object(Bucket=self._server.bucket, Key=key, Body=data)
+            else:
+                path = self._remote / "checkpoints" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+
+    def _is_still(self) -> bool:
+        """Say whether the server has done what it was asked before the daemon stood still: nothing changes any more."""
+        try:
+            before = _shape(self._remote)
+            time.sleep(_LOOKS_APART_SECONDS)
+            return _shape(self._remote) == before
+        except FileNotFoundError:
+            return False
 
     def _put_back(self, remote: Path) -> None:
-        shutil.rmtree(self._remote)
-        shutil.copytree(remote, self._remote)
+        for path in self._remote.iterdir():  # the directory stays: a server may have it open
+            shutil.rmtree(path)
+        shutil.copytree(remote, self._remote, dirs_exist_ok=True)
+
+
+def _shape(directory: Path) -> list[tuple[str, int, int]]:
+    """Return all paths below, each with its inode and when it was last changed. Raises ``FileNotFoundError``."""
+    paths = [Path(base, name) for base, directories, files in os.walk(directory) for name in (*directories, *files)]
+    found = [(str(path), path.lstat()) for path in paths]
+    return sorted((path, status.st_ino, status.st_ctime_ns) for path, status in found)
 
 
 def _not_sent(cut: Cut, node: Node) -> list[str]:

@@ -109,6 +109,11 @@ class Versitygw(S3Server):
 
     access_log: Path = Path()
 
+    @property
+    def directory(self) -> Path:
+        """The directory whose files are the objects of this place."""
+        return self.access_log.parent / "root" / self.bucket / self.prefix
+
     def requests(self) -> Counter[str]:
         """Return how many requests of each kind (``PutObject``, ``ListObjectsV2``, …) came since ``clear_log``."""
         lines = self.access_log.read_text(errors="replace").splitlines()
