@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from holdfast import mountpoint
 from tests.support.node import Node
@@ -24,8 +25,10 @@ _WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mou
 
 
 def pytest_configure() -> None:
-    """Programs that tests start end with Ctrl-C, also where a shell has started pytest in the background, deaf to it."""
+    """Let programs that tests start end with Ctrl-C, also where a shell has started pytest in the background, deaf to it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("holdfast", deadline=None)  # a test that is slow on a busy machine is not wrong
+    settings.load_profile("holdfast")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,10 +20,10 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, capabilities, path_conflicts, private_places, supervisor
+from holdfast import __version__, allocator, capabilities, path_conflicts, private_places, supervisor
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
-from holdfast.errors import ConfigurationError, HoldfastError, UnmountedError
-from holdfast.service_manager import RESTART_STATUS, ServiceManager, received
+from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, UnmountedError
+from holdfast.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
 from holdfast.telemetry import LineFormatter, PrivateLogFile
 from holdfast.text import PrintableStream, printable
 
@@ -38,17 +38,18 @@ several times per request, after each system call.
 def main(arguments: list[str] | None = None) -> int:
     """Run the daemon; return its exit status."""
     options = command_line_parser().parse_args(arguments)
+    allocator.use_one_arena()
     faulthandler.enable()  # prints a traceback on a crash in C
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have credentials and files of users in it
     capabilities.keep_needed()
+    if options.check:
+        return _check(options)
     manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
-        handed = {} if options.options_fd is None else handed_over(options.options_fd)
-        read = partial(load, options.config, os.environ, {**handed, **settings_of(options.set)})
-        loaded = read()
-        path_conflicts.check(loaded, os.environ)  # before anything is opened, even the log
-        private_places.check(loaded)
+        read = _reader(options)
+        # With a mount to take over, a restart may yet find the file mended.
+        loaded = _checked(read, unit="" if descriptors else options.unit)  # before anything is opened, even the log
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready, partial(_again, read))
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except HoldfastError as problem:
         starter.failed(problem)
-        return 1
+        return NOT_CONFIGURED_STATUS if isinstance(problem, NotConfiguredError) else 1
     except ExceptionGroup as problem:
         error = _start_error(problem)
         if error is not None and not starter.is_ready:
@@ -69,6 +70,48 @@ def main(arguments: list[str] | None = None) -> int:
         starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Say on stderr what is wrong with the configuration; return the exit status. Opens and changes nothing."""
+    try:
+        _checked(_reader(options), unit=options.unit)
+    except HoldfastError as problem:
+        _complain(problem)
+        return 1
+    return 0
+
+
+def _reader(options: argparse.Namespace) -> Callable[[], LoadedConfig]:
+    """Return a function that reads the configuration from all its sources."""
+    handed = {} if options.options_fd is None else handed_over(options.options_fd)
+    return partial(load, options.config, os.environ, {**handed, **settings_of(options.set)})
+
+
+def _checked(read: Callable[[], LoadedConfig], *, unit: str) -> LoadedConfig:
+    """Read the configuration and check it, without opening anything that it names. Raises ``HoldfastError``.
+
+    ``unit``: the unit to start once there is a configuration, if that may be missing.
+    """
+    loaded = read()
+    if unit:
+        _check_configured(loaded, unit)
+    path_conflicts.check(loaded, os.environ)
+    private_places.check(loaded)
+    _level_of(loaded)
+    return loaded
+
+
+def _check_configured(loaded: LoadedConfig, unit: str) -> None:
+    if not loaded.config.mount.mountpoint:
+        file = loaded.file or "the configuration"
+        raise NotConfiguredError(
+            f"not configured yet: set mount.mountpoint and the stores' urls in {file}, then: systemctl start {unit}"
+        )
+
+
+def _complain(problem: HoldfastError) -> None:
+    sys.stderr.write(f"holdfastd: {printable(str(problem))}\n")
 
 
 def _again(read: Callable[[], LoadedConfig]) -> Config:
@@ -121,7 +164,7 @@ class _Starter:
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
         if not self._report({"ready": False, "code": problem.code, "message": str(problem)}):
-            sys.stderr.write(f"holdfastd: {printable(str(problem))}\n")
+            _complain(problem)
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:
@@ -134,11 +177,16 @@ class _Starter:
         self._report({"ready": False, "code": "internal", "message": reason})
 
     def _report(self, message: dict[str, object]) -> bool:
+        """Tell the process that waits, once. Return whether there is one, and it is still there."""
         if self._ready_fd is None:
             return False
-        os.write(self._ready_fd, json.dumps(message).encode() + b"\n")
-        os.close(self._ready_fd)
-        self._ready_fd = None
+        fd, self._ready_fd = self._ready_fd, None
+        try:
+            os.write(fd, json.dumps(message).encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        finally:
+            os.close(fd)
         return True
 
 
@@ -160,6 +208,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in cache.max_bytes=20GiB"
     )
+    parser.add_argument("--check", action="store_true", help="only say whether the configuration is right")
     parser.add_argument("--background", action="store_true", help="log to the file, not to stderr")
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"

@@ -29,6 +29,12 @@ class ConfigurationError(HoldfastError):
     code = "configuration"
 
 
+class NotConfiguredError(ConfigurationError):
+    """No configuration says yet where to mount; the message says what to edit, and how to start then."""
+
+    code = "not-configured"
+
+
 class MountpointError(HoldfastError):
     """The mountpoint can't be used: missing, not a directory, in use, or held by a dead daemon."""
 
@@ -187,6 +193,13 @@ class LeaseHeldError(HoldfastError):
 
     errno = _errno.EBUSY
     code = "lease-held"
+
+
+class DirectoryBusyError(HoldfastError):
+    """A system call that hangs holds the lock of a directory, so that the kernel can't be told what has changed in it."""
+
+    errno = _errno.EBUSY
+    code = "directory-busy"
 
 
 class LimitReachedError(HoldfastError):

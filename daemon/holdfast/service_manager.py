@@ -16,6 +16,8 @@ from holdfast.child_environment import for_child
 
 RESTART_STATUS = 75
 """Exit status of a daemon that asks to be started again: EX_TEMPFAIL of sysexits.h."""
+NOT_CONFIGURED_STATUS = 78
+"""Exit status of a daemon that is not configured yet, which no restart would help: EX_CONFIG of sysexits.h."""
 FIRST_DESCRIPTOR = 3
 _SECONDS = 5.0
 

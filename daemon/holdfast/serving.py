@@ -10,27 +10,17 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import trio
 
+from holdfast import restart_check
 from holdfast.checkpoints.formats import FORMATS
-from holdfast.control.actions import Actions
-from holdfast.control.batches import Batches, BatchRoutes
-from holdfast.control.cache_usage import CacheSurvey
-from holdfast.control.history import History
-from holdfast.control.holdings import HoldingsRoutes
-from holdfast.control.inspect import Inspector
-from holdfast.control.metrics import MetricsReport
-from holdfast.control.observing import ObservingRoutes
-from holdfast.control.paths import Paths
-from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.server import ControlServer
-from holdfast.control.status import StatusReport
-from holdfast.control.surveys import SurveyRoutes
-from holdfast.control.sweeping import SweepRoutes
+from holdfast.control_assembly import control_server
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -38,13 +28,13 @@ from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
-from holdfast.holdings import Gathering, HeldStores, Publishing
+from holdfast.holdings import HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
-from holdfast.telemetry import EventLog, LoopLag
-from holdfast.ui.page import page_routes
+from holdfast.telemetry import EventLog, Histogram, LoopLag
 from holdfast.ui.tcp import PageListener
+from holdfast.wakeups import sleep_within
 from holdfast.watchdog import Watchdog
 from holdfast.workdirs import UsageWalks, Workdirs
 
@@ -111,14 +101,23 @@ class Serving:
         """Return how long requests took, by kind and zone."""
         return self._session.observer.times.all()
 
+    def durations(self) -> Histogram | None:
+        """Return how long requests took, all together; None before the first."""
+        return self._session.observer.times.together()
+
     def request_turns(self) -> dict[str, tuple[int, int]]:
         """Return by kind of turn how many requests of users run, and how many wait."""
         return {kind: (turns.running, turns.waiting) for kind, turns in self._session.turns._asdict().items()}
 
-    def check_restart(self) -> None:
-        """Raise ``NotRestartableError`` if the mount would end with this daemon."""
+    async def check_restart(self) -> None:
+        """Check that another daemon could take the mount over.
+
+        Raises ``NotRestartableError`` if the mount would end with this daemon, ``ConfigurationError`` if the next one would
+        not start.
+        """
         if not self.mount_outlives:
             raise NotRestartableError(f"the mount can't outlive the daemon ({self.takeover})")
+        await trio.to_thread.run_sync(restart_check.check, sys.orig_argv)
 
     def restart(self) -> None:
         """End soon and leave the mount: the service manager that holds it starts the daemon again."""
@@ -137,7 +136,7 @@ class Serving:
 
     async def _serve(self) -> None:
         parts, workdirs = self._parts, self._workdirs
-        upkeep = Upkeep(self._base, workdirs)
+        upkeep = Upkeep(self._base, workdirs, self._files.hints)
         publishing = self._publishing()
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
@@ -163,12 +162,12 @@ class Serving:
             async with trio.open_nursery() as self._foreground:
                 self._foreground.start_soon(self._obey_signals)
                 await self._foreground.start(
-                    self._control(workdirs, upkeep, publishing).run,
+                    self._control(upkeep, publishing).run,
                     Path(parts.config.control.socket),
                     parts.config.control.group,
                     parts.config.metrics.listen,
                 )
-                self._foreground.start_soon(self._announce)
+                self._foreground.start_soon(self._announce, takeover)
                 await self._session.serve()
                 self._foreground.cancel_scope.cancel()
             if not self._is_leaving:
@@ -188,64 +187,25 @@ class Serving:
         held = HeldStores(parts.index.entries, parts.store.tree, FORMATS, stores)
         return Publishing(held, stores, parts.config.holdings, parts.store.store_id, lambda: self._base.drain.is_on)
 
-    def _control(self, workdirs: Workdirs, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
-        base, files = self._base, self._files
-        paths = Paths(base.nodes, files, self._session.mountpoint)
-        report = StatusReport(
-            self._parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, self
-        )
-        inspector = Inspector(
-            base.nodes,
-            base.directories,
-            base.policy,
-            base.view,
-            self._parts.index,
-            base.fetcher,
-            files.listings,
-            paths,
-            self._session.observer.slow,
-        )
-        sweeps = SweepRoutes(upkeep, paths)
-        restores = RestoreRoutes(upkeep.verification, upkeep.clones, paths)
-        actions = Actions(base, files, paths)
-        stores = {name: remote.access for name, remote in self._parts.remotes.items()}
-        holdings = HoldingsRoutes(Gathering(publishing, stores, self._parts.config.holdings), list(stores), paths)
-        surveys = SurveyRoutes(
-            CacheSurvey(self._parts.index.entries, paths, time.monotonic),
-            History(report.sample),
-            base.fetcher,
-            base.uploader,
-            paths,
-        )
-        observing = ObservingRoutes(
-            MetricsReport(base, files.unsent, workdirs, self, self._lag),
-            self._session.observer.feed,
-            report,
-            paths,
-            self._parts.config.control.group,
-        )
-        return ControlServer(
-            report,
-            inspector,
-            actions,
-            workdirs,
-            sweeps,
-            restores,
-            surveys,
-            holdings,
-            observing,
-            BatchRoutes(Batches(self._parts.counters, self._parts.events, time.time)),
-            self,
-            self._reload.now,
-            self._parts.events,
-            page_routes(),
+    def _control(self, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
+        return control_server(
+            self._base,
+            self._files,
+            self._workdirs,
+            self._session,
+            upkeep,
+            publishing,
+            self._lag,
+            daemon=self,
+            reload=self._reload.now,
         )
 
-    async def _announce(self) -> None:
+    async def _announce(self, takeover: Takeover) -> None:
         await self._session.wait_begun()
         self._parts.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
         self._can_be_left = True
         self._ready()
+        await takeover.prune()
         await self._watchdog.run()
 
     async def _obey_signals(self) -> None:
@@ -272,7 +232,7 @@ class Serving:
             else:
                 if expired:
                     parts.events.emit("quarantine-expired", files=expired)
-            await trio.sleep(_EXPIRY_SECONDS)
+            await sleep_within(_EXPIRY_SECONDS)
 
     def _leave(self) -> None:
         assert self._foreground is not None
@@ -297,7 +257,7 @@ async def _sync_regularly(index: Index, events: EventLog) -> None:
     """Sync the index now and then. That is also how the daemon learns that its disk takes no writes any more."""
     could_write = True
     while True:
-        await trio.sleep(_SYNC_SECONDS)
+        await sleep_within(_SYNC_SECONDS)
         can_write = await trio.to_thread.run_sync(index.sync)
         if could_write and not can_write:
             events.emit("disk-takes-no-writes")

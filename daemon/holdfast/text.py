@@ -22,6 +22,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
+def shown(name: bytes) -> str:
+    """Return a name as messages can hold it, with escapes for bytes that are not UTF-8."""
+    return name.decode(errors="backslashreplace")
+
+
 class PrintableStream(io.TextIOBase):
     """A text stream that escapes what is written to it, line by line: for what libraries write to stderr."""
 

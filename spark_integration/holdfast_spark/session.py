@@ -1,12 +1,4 @@
-"""Spark sessions that keep their state on the mount: ``configure(builder, …)`` and ``checkpoint_location(…)``.
-
-The settings and their reasons come from Spark's source or from measurements (``docs/spark.md``):
-
-- RocksDB state stores with changelogs: a batch commits its changes, not a snapshot;
-- the file-system based checkpoint manager: Spark's default for ``file:`` forks a process for each path it looks at;
-- ``spark.local.dir`` and the JVM's temporary directory in a working directory: on the node's disk, emptied at each start,
-  never sent anywhere, and hard-linkable.
-"""
+"""Spark sessions that keep their state on the mount: ``configure(builder, …)`` and ``checkpoint_location(…)``."""
 
 from __future__ import annotations
 
@@ -23,6 +15,7 @@ from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from holdfast_spark.placement import place_state
 from holdfast_spark.session_builder import with_installed
+from holdfast_spark.state_settings import fit_format_to_provider, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,15 +23,11 @@ if TYPE_CHECKING:
 DEFAULT_STORE = WorkdirsSection().local_state
 """The store that local state falls back to by default."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
-_TAKEOVER_SECONDS = 15.0
+_START_SECONDS = 15.0
+_TAKEOVER_SECONDS = 60.0
+"""A mount without a daemon gets one again: within a second, but ten and more where the machine has much else to do."""
 _ATTEMPT_SECONDS = 0.2
 _T = TypeVar("_T")
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
-"""PySpark's default, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
-_MANAGER = "FileSystemBasedCheckpointFileManager"
-_MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
-_MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 def configure(
@@ -54,30 +43,28 @@ def configure(
     ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
     ``/run/holdfast/control.sock``).
     """
+    for key, value in settings(local_directory(name, role, socket)).items():
+        builder = builder.config(key, value)
+    return with_installed(builder, partial(install, socket=socket))
+
+
+def local_directory(name: str, role: str = "driver", socket: str | None = None) -> Path:
+    """Acquire the working directory ``<role>_<name>`` for this process; return where in it Spark's own files belong."""
+    local = Path(acquire(role, name, socket).path) / "tmp" / "spark"
+    local.mkdir(exist_ok=True)
+    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
+    return local
+
+
+def install(spark: SparkSession, socket: str | None = None) -> None:
+    """Let the session's streaming queries be placed and reported, and a second driver's error be explained."""
     from holdfast_spark.batch_reports import report_batches  # these need pyspark, which workers' environments may lack
     from holdfast_spark.second_driver import explain_second_drivers
 
-    workdir = acquire(role, name, socket)
-    local = Path(workdir.path) / "tmp" / "spark"
-    local.mkdir(exist_ok=True)
-    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
-    for key, value in settings(local).items():
-        builder = builder.config(key, value)
-    daemon = socket_path(socket)
-    place, report = partial(place_state, socket=daemon), partial(report_batches, socket=daemon)
-    return with_installed(builder, place, report, explain_second_drivers)
-
-
-def settings(local: Path) -> dict[str, str]:
-    """Return the Spark settings for state on the mount, with Spark's own files in the directory ``local``."""
-    return {
-        "spark.local.dir": str(local),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={local}",
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.checkpointFileManagerClass": _manager_class(),
-        "spark.hadoop.fs.file.impl": _LOCAL_FILES,
-    }
+    fit_format_to_provider(spark)
+    place_state(spark, socket_path(socket))
+    report_batches(spark, socket_path(socket))
+    explain_second_drivers(spark)
 
 
 def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
@@ -105,7 +92,8 @@ def socket_path(socket: str | None = None) -> Path:
 def _ask(socket: str | None, question: Callable[[ControlClient], _T]) -> _T:
     """Ask the daemon; again for some seconds if the place of its socket is there and nobody answers, as in a takeover."""
     path = socket_path(socket)
-    deadline = time.monotonic() + _TAKEOVER_SECONDS
+    is_mounted = path.with_suffix(".session").exists()  # what one daemon leaves to the next
+    deadline = time.monotonic() + (_TAKEOVER_SECONDS if is_mounted else _START_SECONDS)
     while True:
         try:
             with ControlClient(path) as client:
@@ -115,10 +103,3 @@ def _ask(socket: str | None, question: Callable[[ControlClient], _T]) -> _T:
             if is_forbidden or not path.parent.exists() or time.monotonic() > deadline:
                 raise
         time.sleep(_ATTEMPT_SECONDS)
-
-
-def _manager_class() -> str:
-    import pyspark
-
-    major = int(pyspark.__version__.split(".")[0])
-    return f"{_MANAGER_PACKAGE_3 if major < 4 else _MANAGER_PACKAGE_4}.{_MANAGER}"

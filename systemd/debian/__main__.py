@@ -44,7 +44,7 @@ def _build(directory: Path, version: str) -> Path:
     root = directory / "root"
     root.mkdir()
     tree = PackageTree(root, _CHECKOUT)
-    tree.make(_changelog(version))
+    tree.make(_changelog(version), _commit_time().year)
     control = root / "DEBIAN"
     control.mkdir(mode=0o755)
     architecture = _output("dpkg", "--print-architecture")
@@ -90,8 +90,9 @@ def _package_version() -> str:
 
 
 def _commit_time() -> datetime:
-    seconds = _git("show", "--no-patch", "--format=%ct", "HEAD")
-    return datetime.fromtimestamp(int(seconds or 0), UTC)
+    """Return the time of the commit; outside of a repository, that of the newest change that the changelog tells of."""
+    seconds = _git("show", "--no-patch", "--format=%ct", "HEAD") or (_CHECKOUT / "CHANGELOG.md").stat().st_mtime
+    return datetime.fromtimestamp(int(seconds), UTC)
 
 
 def _changelog(version: str) -> str:

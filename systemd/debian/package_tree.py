@@ -27,6 +27,12 @@ _WHEEL_HOME = "/opt/holdfast/bin/"
 """Where the units in ``systemd/`` look for the programs: where install.md puts the wheel."""
 _UNITS = ("holdfastd.service", "holdfast-sweep.service", "holdfast-sweep.timer", "spark-worker@.service")
 _COMMANDS = {"holdfast": ("usr/bin", "holdfast.cli", "main"), "holdfastd": ("usr/sbin", "holdfast.daemon", "run")}
+_DRIVER_PYTHON = "holdfast-pyspark"
+DRIVER_PYTHON_TEXT = """\
+#!/bin/sh
+# Runs the jobs of spark-submit by Spark's own Python, which must find holdfast_spark (docs/install.md, docs/spark.md).
+exec "${PYSPARK_PYTHON:-python3}" -P -m holdfast_spark.driver_python "$@"
+"""
 _COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/holdfast",
     "zsh": "usr/share/zsh/vendor-completions/_holdfast",
@@ -47,13 +53,13 @@ class PackageTree:
         self.python = python
         self._site = self._home / "lib" / python / "site-packages"
 
-    def make(self, changelog: str) -> None:
-        """Make everything but the control files. ``changelog`` is the text of Debian's own."""
+    def make(self, changelog: str, year: int) -> None:
+        """Make everything but the control files. ``changelog`` is the text of Debian's own, ``year`` the copyright's."""
         self._environment()
         self._commands()
         self._service_files()
         self._manual()
-        self._documents(changelog)
+        self._documents(changelog, year)
         self._set_modes()
 
     def libraries(self) -> list[Path]:
@@ -83,6 +89,7 @@ class PackageTree:
             program = f"#!/{_HOME}/bin/python3 -P\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
             self._write(f"{_HOME}/bin/{name}", program, _PROGRAM)
             self._link(f"{place}/{name}", f"../lib/holdfast/bin/{name}")
+        self._write(f"{_HOME}/bin/{_DRIVER_PYTHON}", DRIVER_PYTHON_TEXT, _PROGRAM)
         for shell, path in _COMPLETIONS.items():
             script = get_completion_script(prog_name="holdfast", complete_var="_HOLDFAST_COMPLETE", shell=shell)
             self._write(path, script.replace(" --no-files", "") + "\n")
@@ -108,17 +115,17 @@ class PackageTree:
         ):
             self._compressed(f"usr/share/man/man{page.section}/{page.name}.{page.section}.gz", page.text)
 
-    def _documents(self, changelog: str) -> None:
+    def _documents(self, changelog: str, year: int) -> None:
         place = "usr/share/doc/holdfast"
         shutil.copytree(self._checkout / "docs", self._root / place / "docs")
         shutil.copy(self._checkout / "README.md", self._root / place)
         self._compressed(f"{place}/changelog.gz", (self._checkout / "CHANGELOG.md").read_text())
         self._compressed(f"{place}/changelog.Debian.gz", changelog)
-        self._write(f"{place}/copyright", self._copyright())
+        self._write(f"{place}/copyright", self._copyright(year))
 
-    def _copyright(self) -> str:
+    def _copyright(self, year: int) -> str:
         lines = [
-            "Copyright: the authors of Holdfast",
+            f"Copyright {year} the authors of Holdfast",
             "License: Apache-2.0; on Debian, its text is in /usr/share/common-licenses/Apache-2.0.",
             "",
             f"/{_HOME}/lib contains these packages of others, each with its licence in its .dist-info directory.",
@@ -146,7 +153,7 @@ class PackageTree:
 
     def _set_modes(self) -> None:
         """Give everything the modes that Debian wants, whatever the umask and the copied files had."""
-        programs = {self._home / "bin" / name for name in _COMMANDS}
+        programs = {self._home / "bin" / name for name in (*_COMMANDS, _DRIVER_PYTHON)}
         for directory, _, names in os.walk(self._root):
             Path(directory).chmod(0o755)
             for path in (Path(directory, name) for name in names):

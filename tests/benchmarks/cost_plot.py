@@ -10,7 +10,9 @@ from typing import Any
 
 from tests.benchmarks.plot import COLOURS
 
-_WIDTH, _HEIGHT, _MARGIN = 640, 360, 80
+_WIDTH, _HEIGHT, _MARGIN = 720, 360, 80
+_LEGEND = 210
+"""The width of the column beside the lines that says which is which."""
 
 
 def plot(found: Sequence[Mapping[str, Any]]) -> str:
@@ -27,22 +29,27 @@ def plot(found: Sequence[Mapping[str, Any]]) -> str:
     left, right = math.log10(found[0]["objects"]), math.log10(max(found[-1]["objects"], found[0]["objects"] + 1))
 
     def place(objects: float, value: float) -> tuple[float, float]:
-        x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (math.log10(objects) - left) / (right - left)
+        x = _MARGIN + (_WIDTH - _MARGIN - _LEGEND) * (math.log10(objects) - left) / (right - left)
         return x, _HEIGHT - _MARGIN - (_HEIGHT - 2 * _MARGIN) * (math.log10(value) - bottom) / max(1, top - bottom)
 
     drawn = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>']
     for exponent in range(bottom, top + 1):
         _, y = place(found[0]["objects"], 10.0**exponent)
-        drawn.append(f'<path stroke="#ddd" d="M{_MARGIN} {y:.0f}H{_WIDTH - _MARGIN}"/>')
+        drawn.append(f'<path stroke="#ddd" d="M{_MARGIN} {y:.0f}H{_WIDTH - _LEGEND}"/>')
         drawn.append(_text(_MARGIN - 6, y + 4, f"{10.0**exponent:,g} µs", "end"))
     for objects in (each["objects"] for each in found):
         x, y = place(objects, 10.0**bottom)
         drawn.append(_text(x, y + 20, f"{objects:,}"))
     for index, (job, line) in enumerate(each_object.items()):
         colour = COLOURS[index % len(COLOURS)]
+        style = f'fill="none" stroke="{colour}" stroke-width="2"' + (
+            ' stroke-dasharray="6 3"' if index >= len(COLOURS) else ""
+        )
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn.append(_text(_WIDTH - _MARGIN, 20 + 15 * index, job, "end", colour))
+        drawn.append(f'<polyline points="{path}" {style}/>')
+        x, y = _WIDTH - _LEGEND + 30, _MARGIN + 18 * index
+        drawn.append(f'<path d="M{x} {y}h24" {style}/>')
+        drawn.append(_text(x + 30, y + 4, job, "start"))
     drawn.append(_text(_WIDTH / 2, _HEIGHT - 20, "objects in the store"))
     drawn.append(_text(_MARGIN, 20, "processor time for each object", "start"))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'

@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="on the disk to be measured")
     parser.add_argument("--output", type=Path, default=Path("many_files"), help="without the ending: .json and .svg")
     options = parser.parse_args(arguments)
+    if min(options.sizes) < 2 * _PER_DIRECTORY:
+        parser.error(f"sizes begin at {2 * _PER_DIRECTORY}: a part of the directories is fetched, the others are not")
     found: list[dict[str, Any]] = []
     for size in options.sizes:
         directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=options.directory))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support.cache import cache_directory
 from tests.support.s3 import S3Server
 
 _ARTIFACT = "org.apache.hadoop:hadoop-aws"
@@ -31,8 +32,7 @@ def hadoop_version() -> str:
 
 def jars() -> Path:
     """Return the directory with the jars, fetched now if they are not here yet. Raises ``JarsError``."""
-    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast"))
+    cache = cache_directory()
     directory = cache / f"s3a-{hadoop_version()}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "s3a.lock").open("w") as lock:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from holdfast_spark import session
+from holdfast_spark import state_settings
 from holdfast_spark.pipeline import flights
 from holdfast_spark.pipeline.local import stay_on_this_machine
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     """Return Spark's settings: Holdfast's, but for what is about checkpoints on a mount where they are elsewhere."""
-    found = {**_SETTINGS, **session.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
+    found = {**_SETTINGS, **state_settings.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
     if not options.checkpoint.startswith("file:"):
         del found[_MANAGER]
     return {**found, **dict(setting.split("=", 1) for setting in options.conf)}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import NodeFactory
+from tests.mount.test_objects import objects
 from tests.support.node import Node, wait_until
 from tests.support.recorded_disk import RecordedDisk
 
 DATA = os.urandom(200_000)
+_SYS_PROCESS_MADVISE = 440
+_MADV_PAGEOUT = 21
 
 
 @pytest.fixture
@@ -47,11 +52,35 @@ def forget(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def blocks(path: Path) -> list[int]:
-    """Return the offsets on the disk, in bytes, of the first block of each extent of a file."""
+def page_out(pid: int, path: Path) -> None:
+    """Let the kernel forget what it has of a file also where a process has mapped it (process_madvise(2))."""
+    forget(path)
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(pid)
+    try:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if line.endswith(f" {path}"):
+                place = (ctypes.c_size_t * 2)(int(line.partition("-")[0], 16), path.stat().st_size)  # struct iovec
+                done = libc.syscall(
+                    _SYS_PROCESS_MADVISE, pidfd, place, ctypes.c_size_t(1), _MADV_PAGEOUT, ctypes.c_size_t(0)
+                )
+                assert done == place[1], os.strerror(ctypes.get_errno())
+    finally:
+        os.close(pidfd)
+    forget(path)
+
+
+def extents(path: Path) -> list[range]:
+    """Return the blocks of each extent of a file, as offsets on the disk in bytes."""
     told = subprocess.run(["filefrag", "-e", "-b4096", path], check=True, capture_output=True, text=True).stdout
     rows = [line.split(":") for line in told.splitlines() if line.strip()[:1].isdigit()]
-    return [int(row[2].split("..")[0]) * 4096 for row in rows]
+    places = [(int(row[2].split("..")[0]), int(row[3])) for row in rows]
+    return [range(first * 4096, (first + count) * 4096, 4096) for first, count in places]
+
+
+def blocks(path: Path) -> list[int]:
+    """Return the offsets on the disk, in bytes, of the first block of each extent of a file."""
+    return [extent[0] for extent in extents(path)]
 
 
 def is_read_only(directory: Path) -> bool:
@@ -148,9 +177,47 @@ def test_an_index_that_the_disk_can_not_read_is_built_anew_and_nothing_acknowled
     node.wait_digest(mine)
     node.stop()
     index = node.store / "index/data.mdb"
-    bad_disk.fail_reads(offset + number * 4096 for offset in blocks(index) for number in range(index.stat().st_size // 4096))
+    bad_disk.fail_reads(chain.from_iterable(extents(index)))
     forget(index)
     node.start()
     assert bad_disk.failures()[0] > 0
     assert [path.read_bytes() == DATA for path in (mine, sent, node.checkpoints / "object")] == [True] * 3
     assert (remote_files / "sent").read_bytes() == DATA
+
+
+def test_an_index_that_the_disk_can_not_read_any_more_ends_the_daemon_and_nobody_notices(
+    make_node: NodeFactory, bad_disk: RecordedDisk, remote_files: Path
+) -> None:
+    """The index is mapped, so reading a bad block is a SIGBUS; the keeper starts the next daemon, which builds it anew."""
+    node = make_node(store__directory=bad_disk.path / "store", blobs__durability="async")
+    node.store = bad_disk.path / "store"
+    node.supervised = True
+    node.expected_faults += ["Fatal Python error: Bus error", "most recent call first", "  File "]
+    node.start()
+    (node.work / "worker_1").mkdir()
+    mine, sent, late = node.work / "worker_1/localState/file", node.checkpoints / "sent", node.blobs / "late"
+    for path in (mine, sent, late):
+        path.write_bytes(DATA)
+    node.wait_digest(mine)
+    first = node.pid
+    with mine.open("r+b", buffering=0) as file, (node.checkpoints / "open").open("w+b", buffering=0) as unsent:
+        unsent.write(b"before")
+        index = node.store / "index/data.mdb"
+        page_out(first, index)
+        bad_disk.fail_reads(chain.from_iterable(extents(index)))
+        assert [path.read_bytes() == DATA for path in (mine, sent, late)] == [True] * 3
+        sent.rename(node.checkpoints / "moved")
+        (node.checkpoints / "new").write_bytes(DATA)
+        file.write(b"after")
+        unsent.write(b" and after")
+    assert bad_disk.failures()[0] > 0
+    assert node.pid != first
+    assert "damaged: the disk can't read it" in node.wait_event("index-renewed")["why"]
+    assert len(node.events("taken-over")) == 1
+    assert sorted(os.listdir(node.checkpoints)) == ["moved", "new", "open"]
+    assert mine.read_bytes() == b"after" + DATA[5:]
+    wait_until(lambda: node.status().unsent == [])
+    wanted = {"moved": DATA, "new": DATA, "open": b"before and after"}
+    wait_until(lambda: objects(remote_files) == wanted)  # deletions are held back for a moment
+    assert objects(remote_files.with_name("blobs")) == {"late": DATA}
+    node.clean_up()  # before the disk goes

@@ -123,6 +123,45 @@ def test_a_file_that_was_read_while_it_arrived_goes_on_with_the_same_version(
         assert file.read() == data[10:]
 
 
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    path.with_name("other.tmp").write_bytes(b"other")
+    path.with_name("other.tmp").rename(path)
+
+
+@pytest.mark.parametrize("lose_name", [remove, replace])
+def test_a_file_that_lost_its_name_while_it_arrived_can_not_be_read_and_is_never_another_one(
+    lose_name: Callable[[Path], None], make_waiting: Callable[..., Node], switches: Switches, remote_files: Path
+) -> None:
+    data, new = os.urandom(_PART) * (LARGE // _PART), os.urandom(_PART) * (LARGE // _PART)
+    put(remote_files, "large", data)
+    node = make_waiting(remote__read_while_arriving_bytes=_PART)
+    path = node.checkpoints / "large"
+    switches.on("fetches")
+    with path.open("rb", buffering=0) as file:
+        assert file.read(10) == data[:10]
+        lose_name(path)
+        killed(node)
+        switches.off()
+        path.write_bytes(new)
+        for offset in (_PART, LARGE // 2, LARGE - 10):
+            with pytest.raises(OSError, match="Input/output error"):
+                os.pread(file.fileno(), 10, offset)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.fstat(file.fileno())
+        assert path.read_bytes() == new
+    settle(node.checkpoints)
+    assert objects(remote_files) == {"large": new}
+    assert path.read_bytes() == new
+    assert node.status().unsent == []
+    wait_until(lambda: not [*(node.store / "orphans").iterdir(), *(node.store / "fetching").iterdir()])
+    killed(node)
+    assert node.events("taken-over")[0]["open_files"] == 0
+
+
 @pytest.mark.parametrize("durability", ["commit", "async"])
 def test_a_temporary_file_gets_its_final_name(
     durability: str, make_waiting: Callable[..., Node], remote_files: Path

@@ -12,6 +12,7 @@ import pytest
 from holdfast.mount_probe import MountProbe
 from tests.conftest import NodeFactory
 from tests.support import hanging_daemon
+from tests.support.children import children_of
 from tests.support.mounts import unserved
 from tests.support.node import Node, wait_until
 from tests.support.privileges import needs_root
@@ -32,8 +33,7 @@ def watched(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
 
 def probes(node: Node) -> list[int]:
     """Return the processes that ask the mount for the daemon: one, or none while it is started."""
-    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"mount_probe" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return children_of(node.pid, b"mount_probe")
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGUSR1], ids=["stopped", "event loop blocked"])

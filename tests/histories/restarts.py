@@ -18,7 +18,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.support.spark_damages import Trial, damages, trial, verified
+from tests.support.damages import damages, files_below, verified
+from tests.support.spark_damages import Trial, trial
 from tests.support.spark_trials import BY_NAME, Laid, answers, session
 
 
@@ -56,7 +57,7 @@ def _trials(spark: SparkSession, laid: Laid, scratch: Path, every: int) -> Itera
     laid.arrive()
     right = answers(spark, laid, scratch, retained)
     older = retained[:-1]
-    for number, damage in enumerate(damages(laid.checkpoint)):
+    for number, damage in enumerate(damages(files_below(laid.checkpoint))):
         if number % every == 0:
             yield trial(spark, laid, scratch, damage, None, right[retained[-1]])
             batch = older[number // every % len(older)]

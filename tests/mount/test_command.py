@@ -200,6 +200,35 @@ def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+@pytest.mark.parametrize("keeper", [[], ["--supervise"]], ids=["alone", "supervised"])
+def test_a_restart_with_a_mistake_in_the_configuration_leaves_daemon_and_mount(keeper: list[str], workspace: Path) -> None:
+    place, control, file = workspace / "mnt", workspace / "run/control.sock", workspace / "holdfast.toml"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    file.write_text("[cache]\nmax_bytes = 1000000\n")
+    try:
+        holdfast("mount", place, *keeper, "--config", file, "--store", workspace / "store", *stores, socket=control)
+        first = json.loads(holdfast("status", "--json", socket=control))
+        (place / "checkpoints/file").write_bytes(b"kept")
+        mistakes = {"max_bites": "[cache]\nmax_bites = 1\n", "lies in the mountpoint": f'[log]\nfile = "{place}/log"\n'}
+        for named, mistake in mistakes.items():
+            file.write_text(mistake)
+            said = holdfast("restart", socket=control, status=78)
+            assert said.startswith("holdfast: the next daemon would not start: "), said
+            assert named in said
+            assert (place / "checkpoints/file").read_bytes() == b"kept"
+        assert json.loads(holdfast("status", "--json", socket=control))["pid"] == first["pid"]
+        file.write_text("[cache]\nmax_bytes = 2000000\n")
+        holdfast("restart", socket=control)
+        now = json.loads(holdfast("status", "--json", socket=control))
+        assert (now["pid"] != first["pid"], now["max_bytes"]) == (True, 2_000_000)
+        assert (place / "checkpoints/file").read_bytes() == b"kept"
+        holdfast("umount", place, socket=control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
 def test_a_daemon_that_does_not_get_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounting, "_START_SECONDS", 0.05)
     with pytest.raises(HoldfastError, match=r"did not get ready within 0 s, and was ended") as problem:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import NodeFactory
-from tests.support.node import wait_until
+from tests.support import spark_files
+from tests.support.checkpoint_roots import put
+from tests.support.node import Node, wait_until
 from tests.support.toy_format import manifest
+
+UNIQUE = "01234567-0123-0123-0123-0123456789ab"
 
 
 def test_what_a_manifest_names_beside_its_directory_is_fetched_ahead(make_node: NodeFactory, remote_files: Path) -> None:
@@ -23,3 +27,16 @@ def test_what_a_manifest_names_beside_its_directory_is_fetched_ahead(make_node: 
     (node.checkpoints / "toy/ckpt-1/MANIFEST").read_bytes()
     wait_until(lambda: (node.store / "tree/checkpoints/toy/data/b").exists())
     assert (node.store / "tree/checkpoints/toy/data/a").exists()
+
+
+def test_what_came_ahead_into_a_directory_that_the_kernel_knows_is_not_fetched_again(node: Node, remote_files: Path) -> None:
+    """Spark, which looks at the directory of its SSTs before it opens the first, fetches each of them once."""
+    store = Path("query/state/0/0")
+    names = [put(remote_files / store / f"SSTs/00000{number}-{UNIQUE}.sst").name for number in range(3)]
+    put(remote_files / store / f"3_{UNIQUE}.zip", spark_files.snapshot(names))
+    (node.checkpoints / store / "SSTs").stat()
+    (node.checkpoints / store / f"3_{UNIQUE}.zip").read_bytes()
+    for name in names:
+        wait_until((node.store / "tree/checkpoints" / store / "SSTs" / name).exists)
+        assert (node.checkpoints / store / "SSTs" / name).read_bytes() == b"x"
+    assert node.status().counters["objects_fetched"] == len(names) + 1

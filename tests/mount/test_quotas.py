@@ -66,6 +66,7 @@ def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: 
     assert refused(lambda: (worker / "small").open("ab"))
     assert refused(lambda: (worker / "localState/new").touch())
     assert refused(lambda: (worker / "blobStorage/new").touch())
+    assert refused(lambda: os.setxattr(worker / "small", "user.x", b"x" * 2000))
     assert refused(lambda: (node.work / "driver_1/elsewhere").rename(worker / "new"))
     assert (worker / "small").read_bytes() == b"small"
     (worker / "small").rename(worker / "moved")

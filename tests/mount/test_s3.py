@@ -127,7 +127,7 @@ def test_a_node_that_comes_back_deletes_nothing_that_others_have_committed_meanw
 
 
 def test_a_commit_costs_one_request(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
-    node = make_s3_node(counted).start()
+    node = make_s3_node(counted, holdings__enabled=False).start()  # otherwise it tells what it holds, after some seconds
     counted.clear_log()
     for number in range(30):
         commit(node.checkpoints / "job/offsets", str(number), b"offset")
@@ -368,3 +368,46 @@ def test_a_local_zone_over_a_store_sends_nothing(make_s3_node: S3NodeFactory, pl
     node.start()
     assert (node.checkpoints / "job/new").read_bytes() == b"of this node"
     assert keys(place) == {"checkpoints/old"}
+
+
+# --- checksums of the store's own -------------------------------------------------------------------------------------
+
+
+def put_in_parts(server: S3Server, name: str, data: bytes) -> None:
+    """Store an object as ``aws s3 cp`` does: in parts, so that its ETag is no MD5, with a CRC64NVME of all of its bytes."""
+    client, where = server.client(), {"Bucket": server.bucket, "Key": server.key(name)}
+    kind = {"ChecksumAlgorithm": "CRC64NVME", "ChecksumType": "FULL_OBJECT"}
+    where["UploadId"] = client.create_multipart_upload(**where, **kind)["UploadId"]
+    parts = []
+    for number, offset in enumerate(range(0, len(data), 5 * 2**20), 1):
+        body = data[offset : offset + 5 * 2**20]
+        sent = client.upload_part(**where, PartNumber=number, Body=body, ChecksumAlgorithm="CRC64NVME")
+        parts.append({"PartNumber": number, "ETag": sent["ETag"], "ChecksumCRC64NVME": sent["ChecksumCRC64NVME"]})
+    client.complete_multipart_upload(**where, MultipartUpload={"Parts": parts}, ChecksumType="FULL_OBJECT")
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_copy_of_an_object_in_parts_is_known_by_the_checksum_that_s3_has_after_a_lost_index(
+    make_s3_node: S3NodeFactory, counted: Versitygw, *, spoilt: bool
+) -> None:
+    node = make_s3_node(counted).start()
+    data = os.urandom(12 * 2**20)
+    put_in_parts(counted, "checkpoints/others", data)
+    path = node.checkpoints / "others"
+    assert path.read_bytes() == data
+    backing = node.backing(path)
+    os.removexattr(backing, "user.holdfast.digest")
+    node.stop()
+    shutil.rmtree(node.store / "index")
+    if spoilt:
+        modified_ns = backing.stat().st_mtime_ns
+        with backing.open("r+b") as file:
+            file.seek(6 * 2**20)
+            file.write(bytes(4096))
+        os.utime(backing, ns=(modified_ns, modified_ns))
+    counted.clear_log()
+    node.start()
+    assert path.read_bytes() == data
+    assert (counted.requests()["GetObject"] > 0) == spoilt
+    assert not node.events("unproven-dropped")
+    assert len(node.events("quarantined")) == spoilt

@@ -18,7 +18,7 @@ from holdfast import mountpoint
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon
 from tests.support.mounts import mounted, mounted_image
-from tests.support.node import Node, StartError
+from tests.support.node import Node, StartError, wait_until
 
 
 def refusal(node: Node, **settings: object) -> str:
@@ -306,3 +306,19 @@ def test_the_configuration_file_is_named_in_its_errors(workspace: Path) -> None:
     assert result.returncode == 1
     assert result.stderr.startswith(f"holdfastd: cache.max_bytes ({file}): 'many' is not allowed; write ")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_daemon_whose_starter_has_gone_serves_all_the_same(make_node: NodeFactory) -> None:
+    node = make_node()
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", node.module, "--ready-fd", str(writer)]
+    for key, value in node.settings.items():
+        command += ["--set", f"{key}={value}"]
+    with node.log.open("ab") as log, subprocess.Popen(command, pass_fds=[writer], stdout=log, stderr=log) as daemon:
+        os.close(writer)
+        wait_until(node.socket.exists)
+        node.wait_event("mounted")
+        (node.checkpoints / "file").write_bytes(b"bytes")
+        daemon.terminate()
+    assert daemon.returncode == 0, node.log.read_text()

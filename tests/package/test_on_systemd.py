@@ -1,64 +1,58 @@
 """The Debian package on a bare Debian with systemd: installed, configured, upgraded under load, booted, removed, purged.
 
-The tests are steps on one machine, in this order.
+The tests are steps on one machine, in this order. Spark and its Java are those of the tests, seen from inside.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
-from tests.support.machine import Machine, bare_debian
+from tests.support.machine import Machine, bare_machine
 from tests.support.node import wait_until
+from tests.support.package_builds import rebuilt
 
-CHECKOUT = Path(__file__).parents[2]
 WORKING = Path(__file__).with_name("working.py")
+INSTALL_MD = Path(__file__).parents[2] / "docs/install.md"
 CONFIGURATION = """
 [mount]
 mountpoint = "/mnt/holdfast"
 [stores.checkpoints]
 url = "file:///srv/shared/checkpoints"
+uid = 4711
 [stores.blobs]
 url = "file:///srv/shared/blobs"
-"""
-SPARK = r"""#!/bin/sh
-echo "$*" >"$SPARK_WORKER_DIR/started"
-trap 'ls /mnt/holdfast >"$SPARK_WORKER_DIR/ended"; exit 143' TERM
-while :; do sleep 1 & wait; done
+uid = 4711
 """
 INSTALL = "apt-get install -y -q --no-install-recommends"
+MASTER = "spark://localhost:7077"
+WORKER_SECONDS = 300
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with bare_debian() as machine:
-        _build_twice(machine.root / "root")
-        shutil.copy(WORKING, machine.root / "root")
+def machine(release: str, package: Path) -> Iterator[Machine]:
+    with bare_machine(release, _spark_and_java()) as machine:
+        for brought in (package, rebuilt(package, "2"), WORKING):
+            shutil.copy(brought, machine.root / "root")
+        (machine.root / "var/log/journal").mkdir(exist_ok=True)  # it is kept from one boot to the next
         machine.boot()
         yield machine
 
 
-def _build_twice(directory: Path) -> None:
-    """Build the package as version 1, and again as version 2; uncompressed, which takes a third of the time."""
-    environment = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "none"}
-    build = [sys.executable, "-m", "systemd.debian", "--version=1", f"--output={directory}"]
-    subprocess.run(build, check=True, cwd=CHECKOUT, capture_output=True, env=environment)
-    (first,) = directory.glob("holdfast_1_*.deb")
-    unpacked = directory / "unpacked"
-    subprocess.run(["dpkg-deb", "--raw-extract", str(first), str(unpacked)], check=True)
-    control = unpacked / "DEBIAN/control"
-    control.write_text(control.read_text().replace("Version: 1\n", "Version: 2\n"))
-    second = str(first).replace("holdfast_1_", "holdfast_2_")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", str(unpacked), second], check=True, env=environment)
-    shutil.rmtree(unpacked)
+def _spark_and_java() -> dict[Path, str]:
+    """Spark's and Java's own directories, and where they are seen in the machine."""
+    java = shutil.which("java")
+    assert java is not None
+    settings = {path: str(path) for path in Path("/etc").glob("java-*-openjdk")}
+    return {Path(pyspark.__file__).parent: "/opt/spark", Path(java).resolve().parents[1]: "/opt/java", **settings}
 
 
 class Load:
@@ -76,43 +70,71 @@ class Load:
 
     def goes_on(self) -> None:
         """Wait until each has finished another three rounds."""
-        before = [self._rounds(state) for state in self._states]
+        before = [self._finished(state)[0] for state in self._states]
         wait_until(
-            lambda: all(self._rounds(state) >= rounds + 3 for state, rounds in zip(self._states, before, strict=True))
+            lambda: all(self._finished(state)[0] >= rounds + 3 for state, rounds in zip(self._states, before, strict=True))
         )
 
-    def end(self) -> None:
-        """Let them end; none must have found a fault."""
+    def end(self) -> float:
+        """Let them end; none must have found a fault. Return the seconds of the longest round."""
         for state in self._states:
             state.with_suffix(".stop").touch()
         wait_until(lambda: not any(self._machine.does(f"systemctl -q is-active {state.name}") for state in self._states))
         assert [state.with_suffix(".out").read_text() for state in self._states] == [""] * 3
+        return max(self._finished(state)[1] for state in self._states)
 
-    def _rounds(self, state: Path) -> int:
+    def _finished(self, state: Path) -> tuple[int, float]:
         said = state.with_suffix(".out")
         assert not said.exists() or said.read_text() == ""
-        return int(state.read_text()) if state.exists() else 0
+        rounds, longest = state.read_text().split() if state.exists() else ("0", "0")
+        return int(rounds), float(longest)
 
 
 def restarts(machine: Machine) -> int:
     return int(machine.run("systemctl show --property=NRestarts --value holdfastd"))
 
 
+def main_process(machine: Machine, unit: str) -> str:
+    return machine.run(f"systemctl show --property=MainPID --value {unit}")
+
+
+def is_refused_to_everybody(machine: Machine) -> bool:
+    """The mountpoint is empty, and not even root can write there."""
+    return machine.run("ls -A /mnt/holdfast") == "" and not machine.does("touch /mnt/holdfast/file")
+
+
+def ended_in_order(machine: Machine, boot: int) -> bool:
+    """In this boot, as journalctl(1) counts them, the worker had ended before the daemon was told to."""
+    told = machine.run(f"journalctl --boot={boot} --output=cat --unit=holdfastd --unit=spark-worker@7078")
+    return told.rindex("Stopped spark-worker@7078") < told.rindex("Stopping holdfastd")
+
+
 def test_a_package_that_is_not_configured_starts_nothing_and_nothing_fails(machine: Machine) -> None:
     said = machine.run(f"{INSTALL} /root/holdfast_1_*.deb")
     assert "not configured yet. Edit /etc/holdfast/holdfast.toml" in said
+    assert machine.run("id -gn holdfast") == "holdfast\n"
+    assert machine.run("holdfast --version").startswith("holdfast ")
+    assert not machine.does("command -v gcc || command -v pip3")
+    machine.shut_down()
+    machine.boot()
     assert machine.run("systemctl is-enabled holdfastd") == "enabled\n"
     assert not machine.does("systemctl -q is-active holdfastd")
     assert machine.run("systemctl list-units --failed --no-legend") == ""
-    assert machine.run("id -gn holdfast") == "holdfast\n"
-    assert machine.run("holdfast --version").startswith("holdfast ")
-    assert not machine.does("touch /mnt/holdfast/file")  # root's, and refused all the same
-    assert not machine.does("command -v gcc || command -v pip3")
+    assert is_refused_to_everybody(machine)
+
+
+def test_a_start_by_hand_without_a_configuration_fails_and_says_what_to_do(machine: Machine) -> None:
+    assert "systemctl status holdfastd" in machine.fails("systemctl start holdfastd")
+    said = machine.fails("systemctl status holdfastd")
+    assert "not configured yet: set mount.mountpoint and the stores' urls in /etc/holdfast/holdfast.toml" in said
+    assert restarts(machine) == 0
+    machine.run("systemctl reset-failed")
 
 
 def test_a_package_that_is_configured_starts_and_its_mount_answers(machine: Machine) -> None:
     with (machine.root / "etc/holdfast/holdfast.toml").open("a") as file:
         file.write(CONFIGURATION)
+    machine.run("useradd --system --uid 4711 spark")
     machine.run("systemctl start holdfastd")
     assert machine.run("holdfast wait") == "/mnt/holdfast answers\n"
     assert "data         passthrough" in machine.run("holdfast status")
@@ -123,11 +145,11 @@ def test_a_package_that_is_configured_starts_and_its_mount_answers(machine: Mach
 def test_an_upgrade_replaces_the_daemon_under_running_work(machine: Machine) -> None:
     load = Load(machine)
     load.goes_on()
-    daemon = machine.run("systemctl show --property=MainPID --value holdfastd")
+    daemon = main_process(machine, "holdfastd")
     machine.run(f"{INSTALL} /root/holdfast_2_*.deb")
     load.goes_on()
-    load.end()
-    assert machine.run("systemctl show --property=MainPID --value holdfastd") != daemon
+    print(f"longest round of a process on the mount: {load.end():.1f} s")
+    assert main_process(machine, "holdfastd") != daemon
     assert "taken-over" in machine.run("holdfast events")
     assert machine.run("dpkg-query --show --showformat='${Version}' holdfast") == "2"
 
@@ -137,52 +159,84 @@ def test_a_daemon_that_hangs_is_replaced_under_running_work(machine: Machine) ->
     load.goes_on()
     machine.run("systemctl kill --signal=STOP --kill-whom=main holdfastd")
     load.goes_on()
-    load.end()
+    print(f"longest round of a process on the mount: {load.end():.1f} s")
     assert restarts(machine) == 1
     assert "hang-ended" in machine.run("holdfast events")
 
 
-def test_a_worker_outlives_a_restart_of_the_daemon_and_ends_before_it(machine: Machine) -> None:
-    """Spark is not there: what stands in for it writes down with what it was started."""
-    spark = machine.root / "opt/spark/bin/spark-class"
-    spark.parent.mkdir(parents=True)
-    spark.write_text(SPARK)
-    spark.chmod(0o755)
-    machine.run("useradd --system spark && echo SPARK_MASTER_URL=spark://master:7077 >/etc/holdfast/spark-worker")
-    machine.run("systemctl stop holdfastd && systemctl start spark-worker@7078")
-    worker = machine.run("systemctl show --property=MainPID --value spark-worker@7078")
+def test_a_worker_does_not_start_before_the_mount_answers(machine: Machine) -> None:
+    machine.run(f"echo SPARK_MASTER_URL={MASTER} >/etc/holdfast/spark-worker")
+    machine.run("echo JAVA_HOME=/opt/java >>/etc/holdfast/spark-worker")
+    machine.run('echo 127.0.0.1 localhost "$(hostname)" >>/etc/hosts')
+    machine.run("systemctl kill --signal=STOP --kill-whom=main holdfastd")
+    machine.run("systemctl enable spark-worker@7078 && systemctl start --no-block spark-worker@7078")
+    state = "systemctl show --property=SubState --value spark-worker@7078"
+    wait_until(lambda: machine.run(state) == "start-pre\n")
+    assert not machine.does("timeout 5 ls /mnt/holdfast")
+    assert machine.run(state) == "start-pre\n"
+    machine.run("systemctl kill --signal=CONT --kill-whom=main holdfastd")
+    wait_until(lambda: machine.does("systemctl -q is-active spark-worker@7078"), WORKER_SECONDS)
+
+
+def test_a_worker_runs_the_job_of_the_documentation_in_its_own_directory(machine: Machine) -> None:
+    start = "systemd-run --quiet --uid=spark --setenv=SPARK_HOME=/opt/spark --setenv=JAVA_HOME=/opt/java"
+    serve = f"org.apache.spark.deploy.master.Master --host localhost --port {MASTER.rpartition(':')[2]}"
+    machine.run(f"{start} --unit=master /opt/spark/bin/spark-class {serve}")
+    machine.run("mkdir /srv/shared/texts && echo to be or not to be >/srv/shared/texts/1")
+    job = re.search(r"cat >words.py <<END\n(.+?)^END$", INSTALL_MD.read_text(), re.DOTALL | re.MULTILINE)
+    assert job is not None
+    assert "local[1]" in job[1]
+    (machine.root / "srv/shared/words.py").write_text(job[1].replace("local[1]", MASTER))
+    libraries = machine.run("echo /usr/lib/holdfast/spark /opt/spark/python/lib/*.zip").split()
+    python = f"--property=SupplementaryGroups=holdfast --setenv=PYTHONPATH={':'.join(libraries)} /usr/bin/python3.*[0-9]"
+    said = machine.run(f"{start} --wait --pipe {python} /srv/shared/words.py")
+    assert "|  be|    2|" in said
+    assert machine.run("ls /mnt/holdfast/checkpoints/words").split() == [
+        "commits",
+        "metadata",
+        "offsets",
+        "sources",
+        "state",
+    ]
     place = "/mnt/holdfast/work/worker_$(hostname)-7078/spark"
-    wait_until(lambda: machine.does(f"test -s {place}/started"))
-    assert "worker.Worker --port 7078 spark://master:7077" in machine.run(f"cat {place}/started")
     assert machine.run(f"stat -c %U {place}") == "spark\n"
+    assert machine.does(f"ls {place}/app-*/0/stderr")
+
+
+def test_a_worker_outlives_a_restart_of_the_daemon_and_ends_before_it(machine: Machine) -> None:
+    worker = main_process(machine, "spark-worker@7078")
     machine.run("systemctl restart holdfastd")
-    assert machine.run("systemctl show --property=MainPID --value spark-worker@7078") == worker
+    assert main_process(machine, "spark-worker@7078") == worker
     machine.run("systemctl stop holdfastd")
     assert machine.run("systemctl show --property=Result --value spark-worker@7078") == "success\n"
-    machine.run("systemctl start holdfastd")
-    assert "checkpoints" in machine.run(f"cat {place}/ended")
+    assert ended_in_order(machine, boot=0)
+    assert is_refused_to_everybody(machine)
 
 
-def test_the_mount_comes_up_with_the_machine(machine: Machine) -> None:
+def test_mount_and_worker_come_up_with_the_machine_and_go_down_in_order(machine: Machine) -> None:
+    machine.run("systemctl start spark-worker@7078")
+    assert machine.run("holdfast wait") == "/mnt/holdfast answers\n"
     machine.shut_down()
-    assert not (machine.root / "mnt/holdfast/checkpoints").exists()
+    assert list((machine.root / "mnt/holdfast").iterdir()) == []
     machine.boot()
     assert machine.run("holdfast wait") == "/mnt/holdfast answers\n"
+    wait_until(lambda: machine.does("systemctl -q is-active spark-worker@7078"), WORKER_SECONDS)
+    assert ended_in_order(machine, boot=-1)
     assert machine.run("systemctl list-units --failed --no-legend") == ""
 
 
 def test_a_removal_says_what_is_unsent_and_leaves_no_mount(machine: Machine) -> None:
-    machine.run(
-        'sed -i \'/shared.blobs"/a durability = "async"\' /etc/holdfast/holdfast.toml && systemctl restart holdfastd'
-    )
-    machine.run(
-        "mv /srv/shared/blobs /srv/shared/away && echo in the way >/srv/shared/blobs && echo kept >/mnt/holdfast/blobs/file"
-    )
+    machine.run("systemctl disable --now spark-worker@7078")
+    machine.run("sed -i '/^url.*blobs/a durability = \"async\"' /etc/holdfast/holdfast.toml && systemctl restart holdfastd")
+    store = machine.root / "srv/shared/blobs"
+    subprocess.run(["chattr", "+i", store], check=True)  # nothing can be sent there
+    machine.run("echo kept >/mnt/holdfast/blobs/file")
     said = machine.run("apt-get remove -y -q holdfast")
+    subprocess.run(["chattr", "-i", store], check=True)
     assert "unsent: 1 file" in said
     assert not machine.does("grep fuse.holdfast /proc/mounts")
     assert machine.does("test -d /var/lib/holdfast/store && test -e /etc/holdfast/holdfast.toml")
-    assert machine.run("ls -A /mnt/holdfast") == ""
+    assert is_refused_to_everybody(machine)
     assert not machine.does("test -e /usr/lib/holdfast")
 
 

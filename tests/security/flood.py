@@ -149,7 +149,7 @@ def run(node: Node, *, seconds: float, turns: int) -> tuple[dict[str, list[float
     MALLORY.do(home.mkdir)
     for directory in (node.work / "alice_1", node.checkpoints / "alices"):
         ALICE.do(directory.mkdir)
-    before, least = _memory_mib(node), _descriptors(node)
+    before, least, known = _memory_mib(node), _descriptors(node), node.status().known_nodes
     ends = multiprocessing.Event()
     floods = [multiprocessing.Process(target=_flood, args=(what, home, ends, turns)) for what in _FLOODS]
     for flood in floods:
@@ -163,11 +163,19 @@ def run(node: Node, *, seconds: float, turns: int) -> tuple[dict[str, list[float
     ends.set()
     for flood in floods:
         flood.join()
+    _remove_what_mallory_made(node)
     report = (
         f"memory {before:.0f} MiB before, {most:.0f} at most, {_memory_mib(node):.0f} after; "
-        f"descriptors {least} before, {_descriptors(node)} after; events {len(node.events())}"
+        f"descriptors {least} before, {_descriptors(node)} after; "
+        f"nodes {known} before, {node.status().known_nodes} after; events {len(node.events())}"
     )
     return dict(times), report
+
+
+def _remove_what_mallory_made(node: Node) -> None:
+    """Remove it as root does when the user has gone. Raises ``OSError`` if anything can't be removed."""
+    for directory in node.work.glob("mallory*"):
+        subprocess.run(["rm", "-rf", directory], check=True)
 
 
 def table(times: dict[str, list[float]]) -> str:

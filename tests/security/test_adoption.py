@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from tests.security.test_acquire import acquire, left_by
 from tests.support.attackers import attacking
 from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.privileges import ALICE, MALLORY, MAY_NET_RAW, User
 
 BOB = User(60_002, 60_002)
 
@@ -70,8 +70,10 @@ def test_another_name_of_a_file_opens_no_way_into_it(node: Node) -> None:
     """Gain: the same, through a hard link that Mallory keeps elsewhere, and a program with Alice's rights."""
     home = node.work / "driver_x"
     left_by(MALLORY, home, "echo state >localState/state", "chmod 6777 localState/state", "ln localState/state ../kept")
+    os.setxattr(home / "localState/state", "security.capability", MAY_NET_RAW)
     acquire(node, ALICE, adopt=True)
     assert stat.S_IMODE((node.work / "kept").stat().st_mode) == 0o755
+    assert "security.capability" not in os.listxattr(node.work / "kept")
     MALLORY.do(lambda: _refused(lambda: os.open(node.work / "kept", os.O_WRONLY)))
 
 
@@ -82,10 +84,37 @@ def test_what_is_open_for_writing_is_not_adopted(node: Node) -> None:
     with (home / "localState/a/state").open("r+"):
         with pytest.raises(HoldfastError, match="files in work/driver_x are open; end the processes that use them"):
             acquire(node, ALICE, adopt=True)
-        assert home.stat().st_uid == MALLORY.uid
+        for path in (home, home / "localState", home / "localState/a", home / "localState/a/state"):
+            assert path.stat().st_uid == MALLORY.uid
     node.backing(home / "localState/a/state")  # waits for the close
     acquire(node, ALICE, adopt=True)
     assert (home / "localState/a/state").stat().st_uid == ALICE.uid
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_a_pipe_of_the_former_owner_keeps_a_directory_from_being_adopted(node: Node, kind: int) -> None:
+    """Gain: the same, through a FIFO or socket that Mallory has open: the daemon is never asked about what is sent."""
+    home = node.work / "driver_x"
+    left_by(MALLORY, home, "mkdir localState/a", "echo state >localState/state")
+    pipe = home / "localState/a/pipe"
+    MALLORY.do(lambda: os.mknod(pipe, kind | 0o666))
+    with pytest.raises(HoldfastError, match="localState/a/pipe is a FIFO or socket, which others may have open; remove it"):
+        acquire(node, ALICE, adopt=True)
+    for path in (home, home / "localState", home / "localState/state", pipe):
+        assert path.stat().st_uid == MALLORY.uid
+    pipe.unlink()
+    acquire(node, ALICE, adopt=True)
+    assert (home / "localState/state").stat().st_uid == ALICE.uid
+
+
+def test_pipes_of_others_in_it_stay_theirs(node: Node) -> None:
+    """Gain: Bob keeps Alice from her directory, or loses his pipe."""
+    home = node.work / "driver_x"
+    left_by(MALLORY, home, "mkdir -m 777 localState/shared")
+    pipe = home / "localState/shared/pipe"
+    BOB.do(lambda: os.mkfifo(pipe))
+    acquire(node, ALICE, adopt=True)
+    assert (home.stat().st_uid, pipe.stat().st_uid) == (ALICE.uid, BOB.uid)
 
 
 def test_who_swaps_names_meanwhile_gets_nothing_of_others(node: Node) -> None:
@@ -133,6 +162,30 @@ def test_who_swaps_names_meanwhile_gets_nothing_of_others(node: Node) -> None:
             client.release("driver", "x")
         _give_back(home)
     assert Path("/etc/shadow").stat()[:-3] == before[:-3]
+
+
+def test_a_name_among_the_objects_of_a_store_opens_no_way_into_it(node: Node) -> None:
+    """Gain: the same, through an object of Mallory's that has a name in the directory too; or Alice gets Bob's objects."""
+    home, objects = node.work / "driver_x", node.checkpoints / "shared"
+    objects.mkdir()
+    objects.chmod(0o777)
+    for user in (MALLORY, BOB):
+        user.do(partial((objects / str(user.uid)).write_bytes, b"state"))
+        (objects / str(user.uid)).chmod(0o666)
+    names = [objects / str(user.uid) for user in (MALLORY, BOB)]
+    left_by(MALLORY, home, *(f"ln {name} localState/" for name in names))
+    links = [home / "localState" / name.name for name in names]
+    assert [link.stat().st_ino for link in links] == [name.stat().st_ino for name in names]
+    acquire(node, ALICE, adopt=True)
+    assert [link.stat().st_uid for link in links] == [ALICE.uid, BOB.uid]
+
+    def writes() -> None:
+        _refused(lambda: os.open(names[0], os.O_WRONLY))
+        names[0].unlink()
+        names[0].write_bytes(b"planted")
+
+    MALLORY.do(writes)
+    assert links[0].read_bytes() == b"state"
 
 
 def _give_back(home: Path) -> None:

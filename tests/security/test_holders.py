@@ -10,8 +10,8 @@ import signal
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from tests.conftest import NodeFactory
-from tests.support.attackers import attacking
+from tests.support.attackers import attacking, kill, running
 from tests.support.descriptors import no_free_descriptors
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY, User
@@ -30,39 +30,6 @@ _READY, _LONGEST = b".", 65_536
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_DUMPABLE, _SET_NAME = 4, 15  # linux/prctl.h
 _NEW_USER, _NEW_PID = 0x1000_0000, 0x2000_0000  # linux/sched.h
-
-
-@contextmanager
-def running(user: User, first: Callable[[], object] = bool) -> Iterator[int]:
-    """The number of a process of ``user`` that has called ``first`` and sleeps until it is killed, at the end at last."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            user.become()
-            first()
-            os.write(writer, _READY)
-            signal.pause()
-        except BaseException:  # noqa: BLE001 all of it is told to the parent
-            os.write(writer, traceback.format_exc().encode())
-        os._exit(0)
-    os.close(writer)
-    try:
-        said = os.read(reader, _LONGEST)
-        assert said in (_READY, b""), said.decode()  # nothing, if it has replaced itself
-        yield pid
-    finally:
-        os.close(reader)
-        with suppress(ChildProcessError):  # it was killed and waited for
-            if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                kill(pid)
-
-
-def kill(pid: int) -> None:
-    """Kill a child, and wait for its end."""
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 def made_by(user: User, home: Path, node: Node) -> None:

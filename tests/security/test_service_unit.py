@@ -14,6 +14,7 @@ import pytest
 from holdfast.capabilities import NEEDED
 from holdfast.kernel.probe import Machine, forecast
 from tests.conftest import NodeFactory
+from tests.support.children import children_of
 from tests.support.node import Node
 from tests.support.privileges import ALICE, MAY_NET_RAW
 
@@ -54,8 +55,7 @@ def test_the_daemon_keeps_no_more_when_it_is_mounted_by_hand(make_node: NodeFact
     (node.work / "driver_1").mkdir()
     (node.work / "driver_1/tmp/file").write_bytes(b"kept")
     for _ in range(2):
-        children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
-        for pid in (str(node.pid), *children):
+        for pid in (node.pid, *children_of(node.pid)):
             for thread in Path(f"/proc/{pid}/task").iterdir():
                 held = dict(re.findall(r"^(Cap\w+):\s*([0-9a-f]+)$", (thread / "status").read_text(), re.MULTILINE))
                 for kind in ("CapPrm", "CapEff", "CapBnd"):

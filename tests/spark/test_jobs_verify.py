@@ -14,6 +14,7 @@ from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.jobs.restore_judges import VERDICT, RestoreJudge
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import run
+from tests.support.flink_changelog import LAST, WHOLE, job
 from tests.support.roots import Root
 from tests.support.samples import sample
 from tests.support.toy_format import WITH_TOY, toys
@@ -40,6 +41,11 @@ def lay(directory: Path) -> None:
         target = directory / path.decode()
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+    for number, stored in enumerate((WHOLE, WHOLE[: -len(LAST)], WHOLE[:-1])):
+        for name, content in job(stored, f"0a1b2c3d-4e5f-6789-abcd-ef012345678{number}").items():
+            target = directory / "changelog" / (str(number) * 32) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     (directory / "queries/a/state/0/0/8.changelog").unlink()
     (directory / "queries/b/metadata").unlink()
     (directory / "toy/data/c").unlink()
@@ -57,6 +63,7 @@ def test_the_same_verdicts_as_one_node_comes_to(spark: SparkSession, store_direc
         (each.name.decode(), each.what, each.is_good, each.is_expired, each.is_newest)
         for each in examined(restores(root.listing(), spoilt={SPOILT}, formats=WITH_TOY), root.open)
     }
+    assert [is_good for name, _, is_good, *_ in sorted(expected) if name.startswith("changelog/")] == [True, False, False]
     assert {is_good for _, _, is_good, _, _ in expected} == {True, False}
     judge = RestoreJudge(StoreAddress(url), "", frozenset({SPOILT}), WITH_TOY)
     rows = verify.verdicts(Inventory(spark, str(workspace / "inventory")).listed(""), judge).collect()

@@ -1,4 +1,4 @@
-"""A real query goes on from a rewound checkpoint and from copies, and comes to the batch answer each time."""
+"""A real query goes on from a rewound checkpoint, an undone rewind and copies, and comes to the batch answer each time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.control.client import ControlClient
-from holdfast.control.messages import CloneRequest, RewindRequest
+from holdfast.control.messages import CloneRequest, RewindRequest, UndoRequest
+from tests.conftest import NodeFactory
 from tests.support.node import Node
+from tests.support.s3 import Versitygw
 from tests.support.spark_trials import Laid, restart
 
 QUERY = "query"
-SHAPES = ("spark-rocksdb-1-changelog", "spark-rocksdb-2-changelog")
 BACK = 2
+
+
+@pytest.fixture(params=["directory", "s3"])
+def node(request: pytest.FixtureRequest, make_node: NodeFactory) -> Node:
+    """A node whose store is a directory, or in S3."""
+    if request.param == "directory":
+        return make_node().start()
+    place: Versitygw = request.getfixturevalue("place")
+    node = make_node(checkpoints=place.below("checkpoints").url)
+    node.environment.update(place.environment)
+    return node.start()
 
 
 def goes_on(spark: SparkSession, laid: Laid, checkpoint: Path, arrived: int) -> None:
@@ -27,20 +39,31 @@ def goes_on(spark: SparkSession, laid: Laid, checkpoint: Path, arrived: int) -> 
         assert outcome.answer == laid.batch_answer(spark)
 
 
+def newest_of(query: Path) -> int:
+    return max(int(path.name) for path in (query / "commits").glob("[0-9]*"))
+
+
 def back(client: ControlClient, query: Path, to: int) -> None:
     plan = client.plan_rewind(RewindRequest(path=str(query), to=to, idle_seconds=0))
     *_, last = client.execute(plan.id)
     assert last.finished
 
 
-@pytest.mark.parametrize("name", SHAPES)
+def undo(client: ControlClient, query: Path) -> None:
+    *_, last = client.undo_rewind(UndoRequest(path=str(query), idle_seconds=0))
+    assert last.finished
+
+
+@pytest.mark.parametrize(
+    ("node", "name"), [("directory", "spark-rocksdb-1-changelog"), ("s3", "spark-rocksdb-2-changelog")], indirect=["node"]
+)
 def test_a_query_goes_on_from_an_earlier_batch_and_from_copies(
-    spark: SparkSession, workspace: Path, node: Node, remote_files: Path, name: str
+    spark: SparkSession, workspace: Path, node: Node, name: str
 ) -> None:
     laid = Laid(name, workspace / "laid")
-    shutil.copytree(laid.checkpoint, remote_files / QUERY)
     query = node.checkpoints / QUERY
-    newest = max(int(path.name) for path in (remote_files / QUERY / "commits").iterdir())
+    shutil.copytree(laid.checkpoint, query)
+    newest = newest_of(query)
     with node.client() as client:
         for copy, batch in (("newest", None), ("earlier", newest - BACK)):
             *_, _ = client.clone(CloneRequest(path=str(query), to=str(node.checkpoints / copy), batch=batch))
@@ -49,4 +72,7 @@ def test_a_query_goes_on_from_an_earlier_batch_and_from_copies(
         goes_on(spark, laid, node.checkpoints / "newest", 2)
         goes_on(spark, laid, node.checkpoints / "earlier", 4)
         back(client, query, newest - BACK + 1)  # what ran since the first rewind is taken back as well
-    goes_on(spark, laid, query, 6)
+        goes_on(spark, laid, query, 6)
+        back(client, query, newest_of(query) - 1)
+        undo(client, query)
+    goes_on(spark, laid, query, 8)

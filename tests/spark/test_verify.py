@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.spark_damages import Damage, trial
+from tests.support.damages import Damage
+from tests.support.spark_damages import trial
 from tests.support.spark_trials import Laid, answers
 
 NEWEST = None
@@ -21,6 +22,7 @@ DAMAGES: dict[str, list[tuple[str, str, int | None, bool]]] = {
         ("offsets/8", "cut", NEWEST, False),
         ("commits/8", "missing", NEWEST, True),  # the batch is run again
         ("commits/7", "empty", NEWEST, True),
+        ("commits/7", "missing", 7, True),
         ("sources/0/8", "missing", NEWEST, False),
         ("state/0/0/9.zip", "cut", NEWEST, True),  # by an older one
         ("state/0/0/8.changelog", "cut", NEWEST, True),
@@ -33,6 +35,7 @@ DAMAGES: dict[str, list[tuple[str, str, int | None, bool]]] = {
     ],
     "spark-rocksdb-2-changelog": [
         ("commits/11", "missing", NEWEST, True),
+        ("commits/9", "missing", 9, True),
         ("state/0/0/12_*.zip", "missing", NEWEST, True),
         ("state/0/0/12_*.zip", "flipped", NEWEST, False),  # in format 2 an older one will do only if all changes are there
         ("state/0/0/12_*.zip.crc", "cut", NEWEST, False),

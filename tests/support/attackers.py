@@ -1,13 +1,16 @@
-"""Users who go on attacking while something else happens."""
+"""Processes of users who go on attacking, or only live, while something else happens."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tests.support.privileges import User
+
+_READY, _LONGEST = b".", 65_536
 
 
 @contextmanager
@@ -41,3 +44,30 @@ def attacking(user: User, step: Callable[[int], object]) -> Iterator[None]:
         os.close(end)
         os.close(begun_reader)
         os.waitpid(pid, 0)
+
+
+@contextmanager
+def running(user: User, first: Callable[[], object] = bool) -> Iterator[int]:
+    """The number of a process of ``user`` that has called ``first`` and sleeps until it is killed, at the end at last."""
+
+    def lives(writer: int) -> None:
+        first()
+        os.write(writer, _READY)
+        signal.pause()
+
+    pid, reader = user.fork(lives)
+    try:
+        said = os.read(reader, _LONGEST)
+        assert said in (_READY, b""), said.decode()  # nothing, if it has replaced itself
+        yield pid
+    finally:
+        os.close(reader)
+        with suppress(ChildProcessError):  # it was killed and waited for
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                kill(pid)
+
+
+def kill(pid: int) -> None:
+    """Kill a child, and wait for its end."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

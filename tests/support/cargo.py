@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.cache import cache_directory
+
 
 def installed(crate: str, version: str) -> Path:
     """Return the program of ``crate``; skip the test where it can't be built because there is no Cargo."""
-    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast")) / "cargo" / f"{crate}-{version}"
+    root = cache_directory() / "cargo" / f"{crate}-{version}"
     binary = root / "bin" / crate
     if binary.exists():
         return binary
     if shutil.which("cargo") is None:
-        pytest.skip(f"needs Cargo to build {crate}")
+        pytest.skip(f"needs Cargo, which ./run does not install, to build {crate}")
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

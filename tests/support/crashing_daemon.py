@@ -31,7 +31,7 @@ from holdfast.store.staging import Orphanage, Trash
 from holdfast.transfer.cached_copies import CachedCopies
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.store_requests import RemoteAccess
-from holdfast.workdirs.service import Workdirs
+from holdfast.workdirs.holding import Holding
 
 POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"
 
@@ -68,8 +68,8 @@ POINTS = {
     "async: before the mark": Point(WritebackQueue, "keep"),
     "async: marked and synced": Point(WritebackQueue, "keep", after=True),
     "acquire: thrown away": Point(Trash, "throw", after=True),
-    "acquire: emptied, not held": Point(Workdirs, "_hold"),
-    "acquire: held": Point(Workdirs, "_hold", after=True),
+    "acquire: emptied, not held": Point(Holding, "hold"),
+    "acquire: held": Point(Holding, "hold", after=True),
     "deletions: noted": Point(Deletions, "schedule", after=True),
 }
 

@@ -6,7 +6,6 @@ The jars are those of ``apache-flink-libraries``, got by pip and checked by thei
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 import sys
@@ -16,19 +15,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cache import cache_directory
+
 VERSION = "2.3.0"
 _HASH = "sha256:38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151"
 _OPEN = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")]
+_SMALL = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _TESTS = Path(__file__).parent.parent
-_SOURCES = (_TESTS / "support/flink/Counting.java", _TESTS / "data/checkpoints/flink/Expected.java")
+_SOURCES = (*_TESTS.glob("support/flink/*.java"), _TESTS / "data/checkpoints/flink/Expected.java")
 
 
 def jars() -> Path:
     """Return the directory of Flink's jars; skip the test where they, or a JDK, can't be had."""
     if shutil.which("javac") is None:
         pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
-    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast")) / f"flink-{VERSION}"
+    directory = cache_directory() / f"flink-{VERSION}"
     lib = directory / "pyflink/lib"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_suffix(".lock").open("w") as lock:
@@ -81,29 +82,62 @@ class Flink:
     @contextmanager
     def counting(self, settings: dict[str, str]) -> Iterator[Counting]:
         """Run the counting job; SIGKILL it at the end: what it leaves in Java's temporary directory stays in the test's."""
+        with self._running("Counting", settings) as process:
+            yield Counting(process, self._log)
+
+    @contextmanager
+    def restoring(self, settings: dict[str, str]) -> Iterator[Restoring]:
+        """Be ready to restore the counting job from checkpoints, one after the other, in one JVM."""
+        with self._running("Restoring", settings) as process:
+            yield Restoring(process, self._log)
+
+    @property
+    def _log(self) -> Path:
+        return self._directory / "flink.log"
+
+    @contextmanager
+    def _running(self, main: str, settings: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         (self._directory / "tmp").mkdir(exist_ok=True)
-        command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={self._directory / 'tmp'}", *_OPEN]
-        command += ["-cp", self._classpath, "Counting"]
+        command = ["java", "-Xmx512m", *_SMALL, f"-Djava.io.tmpdir={self._directory / 'tmp'}", *_OPEN]
+        command += ["-cp", self._classpath, main]
         command += [f"{key}={value}" for key, value in settings.items()]
-        log = self._directory / "flink.log"
-        with log.open("ab") as stream:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream, text=True)
-        job = Counting(process, log)
+        with self._log.open("ab") as stream:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, text=True)
         try:
-            yield job
+            yield process
         finally:
             process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            with process:  # wait for it, and close the pipes
+                pass
 
 
-class Counting:
-    """The counting job as it runs."""
+class Job:
+    """A class of the tests' as it runs in a JVM: it prints lines that begin with a word."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def _line(self, wanted: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            word, _, rest = line.strip().partition(" ")
+            if word == wanted:
+                return rest
+            self._passed_over(word, line)
+        raise AssertionError(f"the job ended: {self._log.read_text(errors='replace')[-3000:]}")
+
+    def _passed_over(self, word: str, line: str) -> None:
+        """Another line than the one that is waited for."""
+
+
+class Counting(Job):
+    """The counting job as it runs."""
 
     def first(self) -> int:
         """Wait for the first number that this run is given: 0, or where the checkpoint stands from which it goes on."""
@@ -113,11 +147,19 @@ class Counting:
         """Wait until more numbers have been counted, rightly; return how far it is."""
         return int(self._line("at"))
 
-    def _line(self, wanted: str) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            word, _, rest = line.strip().partition(" ")
-            if word == wanted:
-                return rest
-            assert word != "wrong", line
-        raise AssertionError(f"the job ended: {self._log.read_text(errors='replace')[-3000:]}")
+    def savepoint(self, form: str, directory: Path) -> Path:
+        """Take a savepoint below ``directory``, ``CANONICAL`` or ``NATIVE``; return its own directory."""
+        self._say(f"{form} file://{directory}")
+        return Path(self._line("savepoint").removeprefix("file:"))
+
+    def _passed_over(self, word: str, line: str) -> None:
+        assert word not in {"wrong", "failed"}, line
+
+
+class Restoring(Job):
+    """Restores of the counting job."""
+
+    def restore(self, checkpoint: Path) -> str:
+        """Restore the job: ``restored N``, where N is its first number; ``wrong at N``; or ``refused``, and why."""
+        self._say(f"file://{checkpoint}")
+        return self._line("answer")

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import socket
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.attackers import kill
 from tests.support.privileges import User
 
 _SECONDS = 60.0
@@ -22,28 +22,20 @@ def attacking(user: User, attack: Callable[[], object]) -> Iterator[Any]:
     """Run ``attack`` as ``user`` in a process of its own; yield what it returns (as JSON) once it has. What it holds stays
     open until the block ends: ``attack`` must return an object that keeps it, or leave it in a closure.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            user.become()
-            answer = json.dumps({"result": attack()})
-        except BaseException:  # noqa: BLE001 all of it is told to the parent
-            answer = json.dumps({"problem": traceback.format_exc()})
-        os.write(writer, answer.encode())
+
+    def attacks(writer: int) -> None:
+        os.write(writer, json.dumps({"result": attack()}).encode())
         os.close(writer)
         signal.pause()
-        os._exit(0)
-    os.close(writer)
+
+    pid, reader = user.fork(attacks)
     try:
         with open(reader) as channel:
-            answer = json.loads(channel.read())
-        assert "problem" not in answer, answer["problem"]
-        yield answer["result"]
+            answer = channel.read()
+        assert answer.startswith("{"), answer  # or it is a traceback
+        yield json.loads(answer)["result"]
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        kill(pid)
 
 
 def connected(path: Path) -> socket.socket:

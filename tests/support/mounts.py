@@ -52,8 +52,9 @@ def unserved(path: Path, *, held: bool = True) -> Iterator[Path]:
     path.mkdir(parents=True, exist_ok=True)
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     try:
-        options = f"fd={device},rootmode=40000,user_id=0,group_id=0"
-        command = ["mount", "-i", "-t", FILE_SYSTEM, "-o", options, "holdfast", str(path)]
+        kind, subtype = FILE_SYSTEM.split(".")  # mount(8) of Debian 13 does not divide them
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0,subtype={subtype}"
+        command = ["mount", "-i", "-t", kind, "-o", options, "holdfast", str(path)]
         subprocess.run(command, check=True, capture_output=True, pass_fds=[device])
         if not held:
             os.close(device)

@@ -20,7 +20,7 @@ from typing import Any
 from holdfast import mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
-from holdfast.errors import MountpointError
+from holdfast.errors import DaemonUnreachableError, MountpointError
 
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
@@ -28,10 +28,19 @@ _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = _END_SECONDS) -> None:
-    """Ask again until ``condition`` holds; fail after a minute, or so many seconds."""
+    """Ask again until ``condition`` holds; fail after a minute, or so many seconds.
+
+    A daemon that dies while it is asked is asked again: another one takes its place.
+    """
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
+    while True:
+        problem = "it did not come to pass"
+        try:
+            if condition():
+                return
+        except DaemonUnreachableError as silence:
+            problem = str(silence)
+        assert time.monotonic() < deadline, problem
         select.select([], [], [], 0.01)
 
 

@@ -27,21 +27,30 @@ class User:
 
     def do(self, function: Callable[[], object]) -> None:
         """Run ``function`` in a forked child with this user's rights; fail as it fails. Needs root."""
+        pid, reader = self.fork(lambda _: function())
+        with open(reader) as channel:
+            problem = channel.read()
+        os.waitpid(pid, 0)
+        assert not problem, problem
+
+    def fork(self, function: Callable[[int], object]) -> tuple[int, int]:
+        """Run ``function`` in a forked child with this user's rights, which then ends. Needs root.
+
+        It gets the end of a pipe to write to. Returns the child's number, and the other end, which has a traceback if it
+        fails.
+        """
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(reader)
             try:
                 self.become()
-                function()
+                function(writer)
             except BaseException:  # noqa: BLE001 all of it is told to the parent
                 os.write(writer, traceback.format_exc().encode())
             os._exit(0)
         os.close(writer)
-        with open(reader) as channel:
-            problem = channel.read()
-        os.waitpid(pid, 0)
-        assert not problem, problem
+        return pid, reader
 
     def become(self) -> None:
         """Take this user's rights, for good; for a child between fork and exec."""

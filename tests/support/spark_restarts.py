@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast_spark.pipeline import flights
 from holdfast_spark.pipeline.local import stay_on_this_machine
-from holdfast_spark.session import settings
+from holdfast_spark.state_settings import settings
 
 
 def main() -> None:

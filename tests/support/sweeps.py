@@ -28,6 +28,9 @@ class NoCopies:
     async def gone(self, zone: str, keys: list[str]) -> None:
         self.told += keys
 
+    async def directory_made(self, zone: str, key: str) -> None:
+        self.told.append(f"+{key}/")
+
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         self.told.append(f"{key}/" + ("!" if for_good else ""))
 

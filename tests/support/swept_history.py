@@ -22,6 +22,7 @@ from tests.support.spark_restarts import commits
 from tests.support.spark_restore import Checkpoint, Restorable
 
 QUERY = "flights"
+_FLUSH_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,9 @@ class History:
 
     def sweep(self, node: Node) -> Swept:
         """Plant garbage, let the daemon plan and execute a sweep, and keep a copy of what it has left."""
+        with node.client() as client:
+            for _ in client.flush(None, _FLUSH_SECONDS):  # what Spark has deleted goes now, not while the store is read
+                pass
         retained = commits(self.location)
         oldest = min(retained[0], retained[-1] - self._min_batches)
         planted = spark_garbage.plant(self.location, max(oldest, 0))

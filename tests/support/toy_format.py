@@ -65,7 +65,7 @@ def read_toy_manifest(stream: BinaryIO, size_bytes: int) -> Manifest:
     if not text.startswith(FIRST_LINE):
         return Unreadable(Trouble.FOREIGN, "no manifest of a toy")
     lines = text[len(FIRST_LINE) :].splitlines()
-    return ToyManifest(frozenset(Reference(ReferenceKind.RELATIVE, line) for line in lines))
+    return ToyManifest(frozenset(Reference(ReferenceKind.RELATIVE, b"data/" + line) for line in lines))
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class ToyName:
 class ToyTree(TreeLayout[ToyName]):
     named_by = "the directory ckpt-<n> of a toy"
     manifest = "toy manifest"
+    can_be_copied = "none can"
     purposes = ("toy data",)
 
     def parse(self, listed: Listed) -> ToyName | None:
@@ -114,7 +115,7 @@ class ToyTree(TreeLayout[ToyName]):
     def is_superfluous(self, listed: Listed, name: ToyName, completions: Completions, builder: PlanBuilder) -> bool:
         return builder.is_old(listed) and completions.after(listed, above=name.checkpoint or 0)
 
-    def restorable(self, name: ToyName) -> Retained:
+    def restorable(self, name: ToyName, manifest: Manifest | None) -> Retained:
         return Retained(name.checkpoint_name, "checkpoint")
 
     def about(self, name: ToyName) -> str:
@@ -252,7 +253,7 @@ def _read_ahead(name: bytes) -> ReadAhead | None:
 
 def _names(file: BinaryIO, size_bytes: int) -> list[bytes]:
     read = read_toy_manifest(file, size_bytes)
-    return sorted(b"../data/" + each.path for each in read.references) if isinstance(read, ToyManifest) else []
+    return sorted(b"../" + each.path for each in read.references) if isinstance(read, ToyManifest) else []
 
 
 TOY = Format(

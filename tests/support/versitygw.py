@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.support.cache import cache_directory
+
 _MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 
@@ -24,8 +26,7 @@ def versitygw_binary() -> Path:
     """Return the path of the program. Raises ``BuildError``."""
     if found := shutil.which("versitygw"):
         return Path(found)
-    home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast")) / "bin"
+    directory = cache_directory() / "bin"
     binary = directory / "versitygw"
     if not binary.exists():
         directory.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,3 +24,12 @@ def index(tmp_path: Path) -> Iterator[Index]:
 def events() -> EventLog:
     """A log in which all happens at the same moment."""
     return EventLog(lambda: 0.0)
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Nothing that refers to itself is freed in the test: what is gone at its end was in no cycle."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

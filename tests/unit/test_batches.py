@@ -49,7 +49,7 @@ def test_a_batch_is_told_with_what_was_done_since_the_one_before(
     first, second = batches.since(0, None)
     assert (first.uid, first.batch, first.seconds, first.misses, first.hits) == (ALICE, 812, 9.0, 14, 3)
     assert (second.batch, second.misses, second.fetched_bytes) == (813, 0, 0)
-    assert "flights: batch 812 took 9.0 s (addBatch 8.0 s): 14 misses, 3 hits, 295.6 MiB from the stores" in line(first)
+    assert "batch 812 took 9.0 s (addBatch 8.0 s): 14 misses, 3 hits, 295.6 MiB from the stores" in line(first)
     told = [event.fields for event in events.since(0)]
     assert [(each["query"], each["batch"], each["misses"], each["uid"]) for each in told] == [
         ("flights", 812, 14, ALICE),
@@ -62,7 +62,10 @@ def test_a_user_reports_for_itself_alone(batches: Batches, counters: Counters) -
     counters.misses = 10
     batches.report(MALLORY, report(5))  # the same run, to have its counts begin anew
     batches.report(ALICE, report(6))
-    assert [(each.uid, each.batch, each.misses) for each in batches.since(0, None)] == [(MALLORY, 5, 0), (ALICE, 6, 10)]
+    found = list(batches.since(0, None))
+    assert [(each.uid, each.batch, each.misses) for each in found] == [(MALLORY, 5, 0), (ALICE, 6, 10)]
+    told = [line(each).split("  ")[1].partition(":")[0] for each in found]
+    assert told == [f"flights (user {MALLORY})", f"flights (user {ALICE})"]
 
 
 def test_who_reports_without_end_is_bounded_and_leaves_the_others_theirs(batches: Batches, events: EventLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast.checkpoints.formats.interface import Restore
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import places_of, restores
 from holdfast.errors import PlanError
+from tests.support import flink_metadata
 from tests.support.roots import Root
 from tests.support.samples import sample
 from tests.support.toy_format import WITH_TOY, toys
@@ -127,11 +129,18 @@ def test_a_location_that_has_lost_its_metadata_is_one_that_cannot_be_restored() 
     assert all(each.faults[0].name == b"metadata" for each in judged(root).values())
 
 
-def test_a_commit_lost_between_others_costs_its_batch_alone() -> None:
-    root = spark()
-    del root.files[b"commits/6"]
+@pytest.mark.parametrize("name", ["spark-rocksdb-1-changelog", "spark-rocksdb-2-changelog"])
+def test_a_batch_whose_commit_is_lost_between_others_is_run_again(name: str) -> None:
+    root = spark(name)
+    *_, batch, _ = sorted(int(each.rpartition("/")[2]) for each in judged(root))
+    del root.files[b"commits/%d" % batch]
     found = judged(root)
-    assert [name for name, each in found.items() if not each.is_good and not each.is_expired] == ["commits/6"]
+    lost = found[f"commits/{batch}"]
+    assert lost.is_good
+    assert lost.remarks == (f"a restart runs batch {batch} again, which was not committed",)
+    assert b"commits/%d" % (batch - 1) in set(lost.files())
+    del root.files[b"commits/%d" % (batch - 1)]  # the state that it goes on from can't be told now, in format 2
+    assert judged(root)[f"commits/{batch}"].is_good is (name == "spark-rocksdb-1-changelog")
 
 
 def test_numbers_that_somebody_made_up_cost_nothing() -> None:
@@ -167,10 +176,52 @@ def test_a_new_format_says_itself_what_a_restart_reads() -> None:
 def test_a_file_of_a_job_that_was_cut_short_is_told_by_the_metadata(sample_name: str) -> None:
     root = Root.of_sample(sample(sample_name))
     listing = listed_as_written(sample_name)
+    options = {  # RocksDB's, that no restart reads; a merged file that begins with them has nothing else in the sample
+        found[1]
+        for name, (content, _) in root.files.items()
+        for found in re.finditer(
+            rb"OPTIONS-[0-9]+(?:\x02.{10}[!-~]+?/|\x06..|\x0f\0{8}.{14}[!-~]+?/)([0-9a-f-]{36})", content, re.DOTALL
+        )
+        if name.endswith(b"/_metadata")
+    }
     for name in {name for each in examined(restores(listing), root.open) for name in each.files()}:
         if not name.endswith(b"/_metadata"):
             cut = [Listed(each.name, 0, 0) if each.name == name else each for each in listing]
-            assert not all(each.is_good for each in examined(restores(cut), root.open)), name
+            is_restored = all(each.is_good for each in examined(restores(cut), root.open))
+            assert is_restored is (name.rpartition(b"/")[2] in options), name
+
+
+def test_a_merged_file_has_to_reach_to_the_end_of_the_last_part_that_flink_reads() -> None:
+    """Of the newest checkpoint's two files with RocksDB's options one has nothing else, one CURRENT behind them."""
+    root = Root.of_sample(sample("flink-merging"))
+    listing = listed_as_written("flink-merging")
+
+    def is_restored(uuid: bytes, size_bytes: int) -> bool:
+        cut = [Listed(each.name, size_bytes, 0) if each.name.endswith(uuid) else each for each in listing]
+        return all(each.is_good for each in examined(restores(cut), root.open) if each.is_newest)
+
+    alone, with_current = b"9ef421b4-ae25-466d-9cd1-fb381c5b9ed1", b"6c299edd-045b-4272-beac-1e821cabebd3"
+    assert is_restored(alone, 0)
+    assert is_restored(with_current, 241_039)
+    assert not is_restored(with_current, 241_038)
+
+
+def test_a_copy_of_a_savepoint_is_judged_by_its_own_files_under_any_name() -> None:
+    root = Root()
+    file = "5d0c53a1-0000-4000-8000-000000000001"
+    for directory in ("savepoint-0a1b2c-0123456789ab", "copies/mine"):
+        root.write(f"{directory}/_metadata", flink_metadata.with_files([], 1, [file.encode()]))
+        root.write(f"{directory}/{file}", b"state" * 100)
+    root.write("table/_metadata", b"PAR1")  # of another program
+    assert {name: each.is_good for name, each in judged(root).items()} == {
+        "savepoint-0a1b2c-0123456789ab": True,
+        "copies/mine": True,
+    }
+    root.delete([f"copies/mine/{file}".encode()])
+    assert {name: each.is_good for name, each in judged(root).items()} == {
+        "savepoint-0a1b2c-0123456789ab": True,
+        "copies/mine": False,
+    }
 
 
 def test_a_path_may_name_a_batch_or_a_checkpoint() -> None:

@@ -247,6 +247,20 @@ def test_the_error_names_key_and_source_and_says_what_is_allowed(
     assert problem_with(text) == message
 
 
+@pytest.mark.parametrize(
+    ("token", "what"),
+    [
+        ('token = "0123456789abcde"', "ui.token (FILE): it is too short, too long or has other characters"),
+        ('token = "0123456789abcdef/"', "ui.token (FILE): it is too short, too long or has other characters"),
+        ("", "ui.token (default): ui.listen needs one"),
+    ],
+)
+def test_a_page_on_tcp_needs_a_token_that_nobody_guesses(problem_with: Callable[..., str], token: str, what: str) -> None:
+    problem = problem_with(f'[ui]\nlisten = "127.0.0.1:9091"\n{token}')
+    assert problem.startswith(what)
+    assert "0123456789" not in problem
+
+
 def test_the_error_names_the_variable(problem_with: Callable[..., str]) -> None:
     assert problem_with("", {"HOLDFAST_CACHE__LOW_WATERMARK": "much"}) == (
         "cache.low_watermark ($HOLDFAST_CACHE__LOW_WATERMARK): 'much' is not allowed; write a number above 0, up to 1"

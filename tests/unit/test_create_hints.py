@@ -85,3 +85,19 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     hints.answered_missing(b"a/offsets", b"1", 7)
     now = 5.0
     assert not is_creating(b"1")
+
+
+def test_when_objects_appear_nobody_is_creating_until_it_creates_again() -> None:
+    hints = CreateHints(clock=lambda: 0.0)
+
+    def is_creating() -> bool:
+        return any(hints.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0) for name in (b"1", b"2", b"3"))
+
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    hints.temporary_made(b"a/offsets", b".2.00000000-0000-0000-0000-000000000000.tmp", 7)
+    hints.answered_missing(b"a/offsets", b"3", 7)
+    assert is_creating()
+    hints.objects_appeared()
+    assert not is_creating()
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    assert is_creating()

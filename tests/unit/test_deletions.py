@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,7 @@ from holdfast.index import CachedName, Index
 from holdfast.remote import ObjectInfo
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, ListingCache
+from holdfast.transfer.conditional_delete import delete_unchanged
 from tests.support.scripted_access import ScriptedAccess
 
 DELAY = 0.2
@@ -729,3 +731,21 @@ async def test_a_deletion_that_the_end_of_the_daemon_cut_short_is_kept(
     async with running(deletions):
         await deletions.flush()
     assert noted(index) == []
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("etag", ["", "1"], ids=["DELETE", "HEAD"])
+async def test_a_failure_that_was_dealt_with_is_not_kept_either(
+    access: ScriptedAccess, autojump_clock: MockClock, without_collector: None, etag: str
+) -> None:
+    class TracedError(RemoteUnavailableError):
+        pass
+
+    access.failures.append(TracedError("down"))
+    access.seconds = 0.0  # from Python 3.13 on, a sleep that ends keeps the frames of its callers until the collector comes
+    outcome = await delete_unchanged(access, {"key": known(b"checkpoints/key", etag)}, OWNER, lambda _: 0)
+    assert list(outcome.problems) == ["key"]
+    del outcome
+    assert not [each for each in gc.get_objects() if isinstance(each, TracedError)]

@@ -43,6 +43,20 @@ def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch:
     assert mapped_after_a_scan(1 << 40) > given_back + (2 << 20)
 
 
+def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for inode in range(_MANY):
+        index.entries.put(inode, Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
+
+    def mapped_after_changes(most_mapped_bytes: int, inodes: range) -> int:
+        monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
+        for inode in inodes:
+            index.entries.discard(inode)
+        return resident_file_bytes()
+
+    kept = mapped_after_changes(1 << 40, range(_MANY // 2))
+    assert mapped_after_changes(0, range(_MANY // 2, _MANY)) < kept - (2 << 20)
+
+
 def spoil(index: Index, inode: int) -> None:
     """Write something that is no record in the place of an entry."""
     environment = index._environment

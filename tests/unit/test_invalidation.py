@@ -36,7 +36,7 @@ class Kernel:
     def knows(self, node_id: int) -> bool:
         raise AssertionError("nothing else was expected")
 
-    def invalidate_now(self, parent: int, name: bytes) -> None:
+    async def invalidate_now(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         raise AssertionError("nothing else was expected")
 
     def prune(self, nodes: Sequence[int]) -> bool:

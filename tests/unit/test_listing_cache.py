@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -229,6 +231,19 @@ async def test_a_failed_list_wakes_those_who_wait_for_a_later_one(
     assert directory.listed_at == 1
 
 
+async def test_a_failure_that_was_dealt_with_is_not_kept(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock, without_collector: None
+) -> None:
+    class TracedError(RemoteUnavailableError):
+        pass
+
+    access.failures.append(TracedError("down"))
+    access.seconds = 0.0  # from Python 3.13 on, a sleep that ends keeps the frames of its callers until the collector comes
+    with suppress(TracedError):
+        await directory.ask(trio.current_time(), insist=False)
+    assert not [each for each in gc.get_objects() if isinstance(each, TracedError)]
+
+
 async def test_those_who_wait_ask_themselves_when_the_one_who_asked_is_cancelled(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
@@ -433,6 +448,17 @@ def test_the_longest_unused_directories_are_forgotten(access: ScriptedAccess, mo
     assert len(kept) == 10
     assert len(known.get("1")) == 0, "forgotten"
     assert len(known.get("255")) == 10
+
+
+def test_directories_without_names_are_forgotten_too(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing_cache, "_MOST_NAMES", 1000)
+    known = ListingCache(access)
+    first = known.get("0")
+    for number in range(1, 2000):
+        known.get(str(number))
+    last = known.get("1999")
+    assert known.get("1999") is last
+    assert known.get("0") is not first, "forgotten"
 
 
 def test_directories_in_use_are_kept_however_large_they_are(access: ScriptedAccess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import stat
 
 import pytest
+import trio
+import trio.testing
 
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -72,3 +74,15 @@ def test_a_new_file_gets_no_id_that_the_kernel_has_not_let_go_of() -> None:
     table.forget(first.id, 1)
     table.forget(_FILE_INODE, 3)
     assert known(table, table.root, b"second", _FILE_INODE, stat.S_IFREG).id == _FILE_INODE
+
+
+async def test_a_task_waits_until_there_are_more_nodes_than_so_many(table: NodeTable) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(table.wait_above, 2)
+        known(table, table.root, b"first", _FIRST_INODE, stat.S_IFREG)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 1
+        table.remote(table.root, b"second", b"second", False)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not nursery.child_tasks
+    await table.wait_above(2)

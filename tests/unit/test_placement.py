@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -173,6 +173,33 @@ def test_a_checkpoint_tells_the_operators_by_its_newest_metadata(tmp_path: Path)
     ]
 
 
+# --- Spark's driver ---------------------------------------------------------------------------------------------------
+
+
+class ScalaSequence(list[SimpleNamespace]):
+    """A Scala sequence as py4j shows it."""
+
+    def iterator(self) -> SimpleNamespace:
+        left = list(self)
+        return SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0))
+
+
+def registered(number: str, address: str) -> SimpleNamespace:
+    """An executor as Spark's status store has it."""
+    return SimpleNamespace(id=lambda: number, isActive=lambda: True, totalCores=lambda: 2, hostPort=lambda: address)
+
+
+def test_an_executor_is_one_once_spark_tells_where_it_is() -> None:
+    known = ScalaSequence([registered("driver", "h0:7000"), registered("0", ""), registered("1", "[::1]:7001")])
+    nobody_leaves = SimpleNamespace(isDefined=lambda: False)
+    spark_context = SimpleNamespace(
+        statusStore=lambda: SimpleNamespace(executorList=lambda _: known),
+        taskScheduler=lambda: SimpleNamespace(getExecutorDecommissionState=lambda _: nobody_leaves),
+    )
+    context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: spark_context))
+    assert Cluster(cast(Any, SimpleNamespace(sparkContext=context))).executors() == [Executor("1", "::1", 2)]
+
+
 # --- steering ---------------------------------------------------------------------------------------------------------
 
 
@@ -183,10 +210,13 @@ class ScriptedCluster:
         self.location = f"file:{location}"
         self.told: list[dict[tuple[int, int], str]] = []
         self.hosts = list(hosts)
+        self.first_id = 0
+        self.told_executors: set[Executor] = set()
         self.age_seconds = 100.0
+        self.jobs: set[str] = set()
 
     def executors(self) -> list[Executor]:
-        return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts)]
+        return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts, self.first_id)]
 
     def seconds_since_start(self) -> float:
         return self.age_seconds
@@ -200,9 +230,14 @@ class ScriptedCluster:
     def shuffle_partitions(self) -> int:
         return 6
 
+    def has_jobs(self, run_id: str) -> bool:
+        return run_id in self.jobs
+
     def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
-        self.told.append({(each.operator, each.partition): each.executor.host for each in instances})
-        return len(self.told[-1])
+        told = list(instances)
+        self.told.append({(each.operator, each.partition): each.executor.host for each in told})
+        self.told_executors = {each.executor for each in told}
+        return len(told)
 
 
 class Steered:
@@ -213,6 +248,7 @@ class Steered:
         self.cluster = ScriptedCluster(location, "h1", "h2", "h3")
         self.nodes: list[HoldingsInfo] = []
         self.fetched: list[dict[str, list[int]]] = []
+        self.problem: Exception | None = None
         self.steering = Steering(cast(Cluster, self.cluster), self._ask, self._fetch)
 
     def hold(self, node: str, *partitions: int, draining: bool = False) -> None:
@@ -233,6 +269,17 @@ class Steered:
         )
         self.nodes = [each for each in self.nodes if each.node != node] + [info]
 
+    def hold_as_placed(self, placed: Mapping[tuple[int, int], str]) -> None:
+        """Let each node hold what runs on it."""
+        for host in sorted(set(placed.values())):
+            self.hold(host, *(partition for (_, partition), where in placed.items() if where == host))
+
+    def become(self, *hosts: str) -> dict[tuple[int, int], str]:
+        """Let there be executors on these hosts; return what Spark has been told then."""
+        self.cluster.hosts = list(hosts)
+        self.steering.look_again("run")
+        return self.cluster.told[-1]
+
     def begin(self) -> dict[tuple[int, int], str]:
         self.steering.begin("q", "run", time.monotonic() + 60)
         return self.cluster.told[-1]
@@ -243,6 +290,9 @@ class Steered:
 
     def _fetch(self, path: Path, by_host: Mapping[str, Sequence[int]]) -> int:
         self.fetched.append({host: list(partitions) for host, partitions in by_host.items()})
+        assert not any(host in self.cluster.told[-1].values() for host in by_host), "told before it was fetched"
+        if self.problem is not None:
+            raise self.problem
         return 0
 
 
@@ -273,11 +323,8 @@ def test_partitions_go_where_their_state_is(steered: Steered, tmp_path: Path) ->
 def test_a_lost_executors_partitions_are_spread_at_once(steered: Steered, tmp_path: Path) -> None:
     write_operator(tmp_path, "metadata", 0, 6)
     first = steered.begin()
-    for host in ("h1", "h2", "h3"):
-        steered.hold(host, *(partition for (_, partition), where in first.items() if where == host))
-    steered.cluster.hosts = ["h1", "h2"]
-    steered.steering.look_again("run")
-    second = steered.cluster.told[-1]
+    steered.hold_as_placed(first)
+    second = steered.become("h1", "h2")
     assert {key for key in first if first[key] != second[key]} == {key for key in first if first[key] == "h3"}
     assert Counter(second.values()) == {"h1": 3, "h2": 3}
     assert steered.fetched == [], "what must move at once can't be fetched ahead"
@@ -287,15 +334,52 @@ def test_a_node_that_comes_gets_its_share_once_it_has_been_fetched(steered: Stee
     write_operator(tmp_path, "metadata", 0, 12)
     steered.cluster.hosts = ["h1", "h2"]
     first = steered.begin()
-    for host in ("h1", "h2"):
-        steered.hold(host, *(partition for (_, partition), where in first.items() if where == host))
-    steered.cluster.hosts = ["h1", "h2", "h3"]
-    steered.steering.look_again("run")
+    steered.hold_as_placed(first)
+    steered.become("h1", "h2", "h3")
     _, meanwhile, second = steered.cluster.told
     assert meanwhile == first
     moved = sorted(partition for (_, partition), where in second.items() if where == "h3")
     assert len(moved) == 3
     assert steered.fetched == [{"h3": moved}]
+
+
+def test_what_can_not_be_fetched_ahead_moves_all_the_same(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 12)
+    steered.cluster.hosts = ["h1", "h2"]
+    steered.hold_as_placed(steered.begin())
+    steered.problem = ValueError("no Holdfast in the executors' Python")
+    assert Counter(steered.become("h1", "h2", "h3").values())["h3"] == 3
+
+
+def test_executors_that_register_late_are_told_of_once_they_are_there(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    for number, host in enumerate(("h1", "h2", "h3")):
+        steered.hold(host, 2 * number, 2 * number + 1)
+    steered.cluster.hosts = []
+    assert steered.begin() == {}
+    assert steered.become("h1", "h2", "h3") == {(0, number): f"h{number // 2 + 1}" for number in range(6)}
+    assert steered.fetched == []
+
+
+def test_a_query_whose_executors_were_all_released_finds_its_state_with_the_next(steered: Steered, tmp_path: Path) -> None:
+    """As with dynamic allocation when nothing has arrived for a while."""
+    write_operator(tmp_path, "metadata", 0, 6)
+    first = steered.begin()
+    steered.hold_as_placed(first)
+    assert steered.become() == {}
+    steered.cluster.first_id = 3
+    assert steered.become("h1", "h2", "h3") == first
+    assert {executor.id for executor in steered.cluster.told_executors} == {"3", "4", "5"}
+    assert steered.fetched == []
+
+
+def test_another_executor_on_the_same_node_takes_over_its_partitions(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    first = steered.begin()
+    steered.hold_as_placed(first)
+    steered.cluster.first_id = 3
+    assert steered.become("h1", "h2", "h3") == first
+    assert {executor.id for executor in steered.cluster.told_executors} == {"3", "4", "5"}
 
 
 def test_a_node_that_is_drained_gets_nothing(steered: Steered, tmp_path: Path) -> None:
@@ -304,7 +388,13 @@ def test_a_node_that_is_drained_gets_nothing(steered: Steered, tmp_path: Path) -
     assert Counter(steered.begin().values()) == {"h2": 3, "h3": 3}
 
 
+def test_what_comes_late_is_told_while_the_run_has_no_jobs(steered: Steered) -> None:
+    steered.steering.begin("q", "run", time.monotonic() - 1)
+    assert Counter(steered.cluster.told[-1].values()) == {"h1": 2, "h2": 2, "h3": 2}
+
+
 def test_what_comes_too_late_is_not_told_until_executors_change(steered: Steered) -> None:
+    steered.cluster.jobs.add("run")
     steered.steering.begin("q", "run", time.monotonic() - 1)
     steered.steering.look_again("run")
     assert steered.cluster.told == []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.service_manager import ServiceManager, received
+from holdfast.service_manager import NOT_CONFIGURED_STATUS, ServiceManager, received
 
 UNIT = "holdfastd.service"
+UNIT_FILE = Path(__file__).parents[2] / "systemd" / UNIT
 
 
 @pytest.fixture
@@ -125,3 +129,15 @@ def test_descriptors_of_another_process_are_not_received() -> None:
     environment = {"LISTEN_PID": str(os.getpid() + 1), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "holdfast-7", "OTHER": "stays"}
     assert received(environment) == {}
     assert environment == {"OTHER": "stays"}
+
+
+def test_a_unit_that_is_not_configured_says_what_to_do_and_is_not_started_again(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text("# nothing yet\n")
+    command = [sys.executable, "-m", "holdfast.daemon", "--config", str(file), "--unit", UNIT]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == NOT_CONFIGURED_STATUS
+    assert ended.stderr == (
+        f"holdfastd: not configured yet: set mount.mountpoint and the stores' urls in {file}, then: systemctl start {UNIT}\n"
+    )
+    assert re.findall(r"^RestartPreventExitStatus=(.+)$", UNIT_FILE.read_text(), re.MULTILINE) == [str(ended.returncode)]

@@ -115,7 +115,7 @@ def test_open_files_are_found_again(tmp_path: Path) -> None:
     mark = version_mark("etag")
     assert mark not in (0, version_mark("another"))
     assert list(table.records()) == [
-        OpenRecord(first, 7, 1, 3, True, True, uid=2**32 - 2),
+        OpenRecord(first, 7, 1, 3, True, True, uid=2**32 - 2, may_be_unanswered=True),
         OpenRecord(second, 8, 0, 0, True, False, mark),
     ]
     assert table.numbers() == {101}
@@ -133,6 +133,19 @@ def test_a_freed_slot_is_used_again_and_keeps_its_number_until_then(tmp_path: Pa
     assert table.add(9, 0, writes=False, exclusive=False, uid=0) == slot
     assert list(table.records()) == [OpenRecord(slot, 9, 0, 0, False, False)]
     assert table.numbers() == set()
+    table.close()
+
+
+def test_only_the_request_that_was_counted_last_may_be_unanswered(tmp_path: Path) -> None:
+    table = OpenTable(tmp_path / "opens")
+    slots = [table.add(node_id, 0, writes=False, exclusive=False, uid=0) for node_id in (7, 8)]
+    for number, slot in enumerate(slots, 100):
+        table.count(slot, 1, number)
+    assert [record.may_be_unanswered for record in table.records()] == [False, True]
+    table.count(slots[0], -1, 102)
+    assert [record.may_be_unanswered for record in table.records()] == [True, False]
+    assert [table.clear(slot) for slot in slots] == [0, 1]
+    assert [(record.handles, record.may_be_unanswered) for record in table.records()] == [(0, True), (0, False)]
     table.close()
 
 
@@ -168,13 +181,16 @@ def test_a_table_without_users_is_read_and_has_them_from_then_on(tmp_path: Path)
     words = [int.from_bytes(b"HFOPENS1", "little"), 0, 0, *itertools.chain(*slots)]
     (tmp_path / "opens").write_bytes(array.array("Q", words).tobytes())
     table = OpenTable(tmp_path / "opens")
-    found = [OpenRecord(1, 7, 2, 3, True, False), OpenRecord(3, 8, 3, 0, False, False)]
+    found = [
+        OpenRecord(1, 7, 2, 3, True, False, may_be_unanswered=True),
+        OpenRecord(3, 8, 3, 0, False, False, may_be_unanswered=True),
+    ]
     assert list(table.records()) == found
     assert table.numbers() == {100, 101, 102}
     slot = table.add(9, 0, writes=False, exclusive=False, uid=5)
     table.close()
     table = OpenTable(tmp_path / "opens")
-    added = OpenRecord(slot, 9, 0, 0, False, False, uid=5)
+    added = OpenRecord(slot, 9, 0, 0, False, False, uid=5, may_be_unanswered=True)
     assert sorted(table.records(), key=lambda record: record.slot) == sorted([*found, added], key=lambda record: record.slot)
     table.close()
     assert os.listdir(tmp_path) == ["opens"]

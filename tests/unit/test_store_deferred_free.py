@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import Freeing
+from tests.support.node import wait_until
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_file_outlives_its_last_name_until_the_thread_has_it(freeing: Freeing,
     with freeing.later(b"file", directory_fd, os.stat(tmp_path / "file")):
         os.unlink(tmp_path / "file")
         assert held(tmp_path) == ["file (deleted)"]
-    freeing.catch_up()
+    wait_until(lambda: freeing.space() == (0, 0))
     assert held(tmp_path) == []
 
 
@@ -68,7 +69,7 @@ def test_a_symbolic_link_is_held_itself(freeing: Freeing, tmp_path: Path, direct
     (tmp_path / "target").write_bytes(b"bytes")
     os.symlink("target", tmp_path / "link")
     unlink(freeing, directory_fd, b"link")
-    freeing.catch_up()
+    wait_until(lambda: freeing.space() == (0, 0))
     assert os.listdir(tmp_path) == ["target"]
     assert held(tmp_path) == []
 
@@ -78,7 +79,7 @@ def test_what_is_done_inside_may_fail(freeing: Freeing, tmp_path: Path, director
     stat = os.stat(tmp_path / "file")
     with pytest.raises(FileNotFoundError), freeing.later(b"file", directory_fd, stat):
         os.rename(tmp_path / "missing", tmp_path / "file")
-    freeing.catch_up()
+    wait_until(lambda: freeing.space() == (0, 0))
     os.unlink(tmp_path / "file")
     with pytest.raises(FileNotFoundError), freeing.later(b"file", directory_fd, stat):
         os.unlink(tmp_path / "file")
@@ -102,9 +103,12 @@ def test_no_more_than_some_hundreds_wait(
             (tmp_path / str(number)).write_bytes(b"bytes")
             unlink(freeing, directory_fd, b"%d" % number)
         assert 400 < len(held(tmp_path)) < 600
+        space = freeing.space()
+        assert 400 < space.files < 600
+        assert space.files * 512 <= space.size_bytes <= space.files * 128 * 1024
     finally:
         goes_on.set()
-    freeing.catch_up()
+    wait_until(lambda: freeing.space() == (0, 0))
     assert held(tmp_path) == []
 
 
@@ -115,4 +119,4 @@ def test_the_end_leaves_nothing_held(freeing: Freeing, tmp_path: Path, directory
     freeing.end()
     assert held(tmp_path) == []
     freeing.end()
-    freeing.catch_up()
+    assert freeing.space() == (0, 0)

@@ -16,6 +16,7 @@ from holdfast.errors import CacheFullError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
+from holdfast.wakeups import sleep_within
 
 _log = logging.getLogger("holdfast.capacity")
 _CHECK_SECONDS = 5.0
@@ -101,7 +102,7 @@ class Room:
     async def run(self) -> None:
         """Enforce the free-space reserve until cancelled."""
         while True:
-            await trio.sleep(_CHECK_SECONDS)
+            await sleep_within(_CHECK_SECONDS)
             self._index.keep_reserve()
             self._index.release_pages()
             self._index.entries.flush_uses()

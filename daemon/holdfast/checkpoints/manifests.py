@@ -30,6 +30,13 @@ class Manifest:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WholeLength(Manifest):
+    """How long a file is, or would be if it were not compressed."""
+
+    size_bytes: int
+
+
 class Trouble(enum.Enum):
     """Why a manifest could not be read."""
 

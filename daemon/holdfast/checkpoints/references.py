@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from holdfast.checkpoints.manifests import BrokenError, Trouble
+from holdfast.checkpoints.manifests import BrokenError, ManifestKind, Trouble
 
 _LARGEST_BYTES = 256 * 2**20
 """About a million references; the largest jobs known have some hundred thousand files a checkpoint."""
@@ -32,12 +32,14 @@ class ReferenceKind(enum.Enum):
 class Reference:
     """One file or directory that a checkpoint needs. ``path`` is a URI or a relative name, as the manifest has it.
 
-    ``least_bytes`` is how large the file is at least, by the manifest's word. It makes no difference between two.
+    ``least_bytes`` is how large the file is at least, by the manifest's word. If that is its size before compression,
+    ``length`` tells how to find that size in the file (``WholeLength``). Neither makes a difference between two.
     """
 
     kind: ReferenceKind
     path: bytes
     least_bytes: int = field(default=0, compare=False)
+    length: ManifestKind | None = field(default=None, compare=False)
 
     @property
     def last_component(self) -> bytes:
@@ -49,22 +51,22 @@ class References:
     """The references found so far, each once, within a limit of memory."""
 
     def __init__(self) -> None:
-        self._found: dict[Reference, int] = {}
+        self._found: dict[Reference, Reference] = {}
         self._bytes = 0
 
-    def add(self, kind: ReferenceKind, path: bytes, least_bytes: int = 0) -> None:
+    def add(self, kind: ReferenceKind, path: bytes, least_bytes: int = 0, length: ManifestKind | None = None) -> None:
         """Note a reference. Raises ``BrokenError`` when there are too many, or when it names nothing."""
-        reference = Reference(kind, path)
+        reference = Reference(kind, path, least_bytes, length)
         if not reference.last_component:
             raise BrokenError(Trouble.MALFORMED, f"a {kind.value} without a name")
         if reference not in self._found:
             self._bytes += len(path) + _BYTES_BESIDE_PATH
             if self._bytes > _LARGEST_BYTES:
                 raise BrokenError(Trouble.TOO_LARGE, f"more than {len(self._found)} references")
-        self._found[reference] = max(least_bytes, self._found.get(reference, 0))
+        self._found[reference] = max(reference, self._found.get(reference, reference), key=lambda each: each.least_bytes)
 
     def __iter__(self) -> Iterator[Reference]:
-        return (Reference(each.kind, each.path, least_bytes) for each, least_bytes in self._found.items())
+        return iter(self._found.values())
 
 
 class Referring(Protocol):

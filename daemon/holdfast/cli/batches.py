@@ -39,7 +39,7 @@ def line(batch: BatchInfo) -> str:
     state = f"; state: load {batch.load_seconds:.1f} s, commit {batch.commit_seconds:.1f} s" if batch.commit_seconds else ""
     misses = f"{batch.misses} {'miss' if batch.misses == 1 else 'misses'}"
     return (
-        f"{moment(batch.time)}  {batch.query}: batch {batch.batch} took {batch.seconds:.1f} s"
+        f"{moment(batch.time)}  {batch.query} (user {batch.uid}): batch {batch.batch} took {batch.seconds:.1f} s"
         f"{f' ({longest})' if longest else ''}: {misses}, {counted(batch.hits, 'hit')}, "
         f"{size(batch.fetched_bytes)} from the stores, {size(batch.uploaded_bytes)} to them, "
         f"{counted(batch.store_requests, 'request')}{state}"

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import path_conflicts, private_places
+from holdfast import path_conflicts, private_places, restart_check
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say
 from holdfast.cli.progress import waiting
@@ -177,12 +177,13 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
             f"the daemon {status.pid} runs under another supervisor; restart it there (systemctl restart holdfastd)"
         )
     options_fd = _options_of(status.pid, command)
-    (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
-    _wait_end(status.pid)
     for option in ("--ready-fd", "--options-fd"):
         command = _without(option, command)
     if "-P" not in command:  # an earlier version started it
         command.insert(1, "-P")
+    restart_check.check([*command, "--options-fd", str(options_fd)])
+    (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
+    _wait_end(status.pid)
     return _start(command, options_fd)
 
 

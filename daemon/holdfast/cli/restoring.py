@@ -10,10 +10,19 @@ import typer
 
 from holdfast.cli.checkpoints import SHOWN, All, DryRun, Yes, go_on
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
-from holdfast.cli.output import counted, print_json, print_table, say
+from holdfast.cli.output import counted, print_json, print_table, say, size
 from holdfast.cli.progress import bar, waiting
 from holdfast.control.client import ControlClient
-from holdfast.control.messages import CloneProgress, CloneRequest, RestoreInfo, RewindRequest, VerifyProgress, VerifyRequest
+from holdfast.control.messages import (
+    CloneProgress,
+    CloneRequest,
+    RestoreInfo,
+    RewindRequest,
+    UndoProgress,
+    UndoRequest,
+    VerifyProgress,
+    VerifyRequest,
+)
 
 SOME_CANNOT = 3
 NEWEST_CANNOT = 4
@@ -52,7 +61,9 @@ def verify(
 
 
 def clone(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The checkpoint location of a Spark query.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The checkpoint location of a Spark query, or a savepoint of Flink.")
+    ],
     target: Annotated[str, typer.Argument(metavar="TO", help="Where the copy is to be: there must be nothing yet.")],
     batch: Annotated[int | None, typer.Option(metavar="N", help="As it was after batch N; default: the newest.")] = None,
     keep_id: Annotated[
@@ -60,19 +71,21 @@ def clone(
     ] = False,
     socket: Socket = DEFAULT_SOCKET,
 ) -> None:
-    """Copy the checkpoint of a Spark query within its store, so that a query starts from the copy."""
+    """Copy the checkpoint of a Spark query or a savepoint of Flink, within its store, so that a job starts from the copy."""
     request = CloneRequest(path=_location(source), to=_location(target), batch=batch, keep_id=keep_id)
-    last = CloneProgress(done=0, total=0, batch=0)
+    last = CloneProgress(done=0, total=0)
     with ControlClient(socket) as daemon, bar("copying", as_json=False) as update:
         for last in daemon.clone(request):
-            update(last.done, last.total, 0)
+            update(last.done, last.total, last.bytes_done)
+    copied = f"{request.to}: {counted(last.total, 'object')} copied, {size(last.bytes_done)}"
     whose = "with the id of the original" if keep_id else "with an id of its own"
-    say(f"{request.to}: {counted(last.total, 'object')} copied, as after batch {last.batch}, {whose}")
+    say(copied if last.batch is None else f"{copied}, as after batch {last.batch}, {whose}")
 
 
 def rewind(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The checkpoint location of a Spark query that does not run.")],
-    to: Annotated[int, typer.Option("--to", metavar="N", help="The batch that is to be the newest.")],
+    to: Annotated[int | None, typer.Option("--to", metavar="N", help="The batch that is to be the newest.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Put back what the latest rewind has set aside.")] = False,
     idle: Annotated[float, typer.Option(metavar="SECONDS", help="Refuse if anything was written within this time.")] = 300.0,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -82,8 +95,14 @@ def rewind(
 ) -> None:
     """Take a Spark query back to an earlier batch that is retained. What came after it is set aside until a sweep.
 
-    Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
+    Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given. With --undo it takes the latest rewind
+    back, at once, as long as the query has not run since.
     """
+    if undo == (to is not None):
+        raise typer.BadParameter("say either --to N or --undo")
+    if to is None:
+        _undo(UndoRequest(path=_location(path), idle_seconds=idle), socket, as_json=as_json)
+        return
     limit = None if as_json or show_all else SHOWN
     request = RewindRequest(path=_location(path), to=to, idle_seconds=idle, items=limit)
     with ControlClient(socket) as daemon:
@@ -91,6 +110,17 @@ def rewind(
             plan = daemon.plan_rewind(request)
         only_plan = dry_run or not (yes or (sys.stdin.isatty() and not as_json))
         go_on(daemon, plan, dry_run=only_plan, asks=not yes, as_json=as_json)
+
+
+def _undo(request: UndoRequest, socket: Path, *, as_json: bool) -> None:
+    last = UndoProgress(done=0, total=0, plan="")
+    with ControlClient(socket) as daemon, bar("putting back", as_json=as_json) as update:
+        for last in daemon.undo_rewind(request):
+            update(last.done, last.total, last.bytes_done)
+    if as_json:
+        print_json(last)
+    else:
+        say(f"{request.path}: {counted(last.total, 'object')} put back, {size(last.bytes_done)}; {last.plan} is undone")
 
 
 def _location(path: str) -> str:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import stat as stat_module
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from itertools import islice
 
 import trio
 
 from holdfast.control.messages import Progress
-from holdfast.control.paths import Paths, shown
+from holdfast.control.paths import Paths
 from holdfast.control.read_ahead import ReadAhead
-from holdfast.errors import FileBusyError, HoldfastError
+from holdfast.errors import FileBusyError, HoldfastError, LimitReachedError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
+from holdfast.text import shown
 from holdfast.transfer import IN_BACKGROUND
+from holdfast.zones import is_at_or_below
 
 _PARALLEL_FETCHES = 8
 _ENTRIES_AT_ONCE = 10_000
@@ -40,6 +42,7 @@ class Actions:
         self._tree = base.parts.store.tree
         self._drain = base.drain
         self._events = base.parts.events
+        self._rare_events = base.rare_events
         self._paths = paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
@@ -109,9 +112,7 @@ class Actions:
             raise FileBusyError(
                 f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
             )
-        for parent, name in names:
-            with suppress(OSError):
-                await trio.to_thread.run_sync(self._invalidation.invalidate_now, parent.id, name)
+        await self._invalidation.invalidate_now([(parent.id, name) for parent, name in names])
         yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, finished=True)
 
     async def flush(self, path: str | None, timeout_seconds: float) -> AsyncIterator[Progress]:
@@ -162,9 +163,18 @@ class Actions:
             yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self._paths.absolute(file), problem=why)
         yield Progress(done=done, total=len(tried), bytes_done=bytes_done, finished=True)
 
-    async def pin(self, path: str) -> None:
-        """Keep local files at or below ``path``, present and future, from being evicted. Raises ``OSError``."""
-        await trio.to_thread.run_sync(self._pins.add, self._paths.relative(path))
+    async def pin(self, path: str, uid: int) -> None:
+        """Keep local files at or below ``path``, present and future, from being evicted, as the user ``uid`` asks.
+
+        Raises ``LimitReachedError`` and ``OSError``.
+        """
+        pinned = self._paths.relative(path)
+        if uid and not self._pins.has_room_for(pinned):
+            self._rare_events.emit("limit-reached", uid=uid, what="pins")
+            raise LimitReachedError(
+                "there are so many pins that only root may add one: pin a directory in place of its files"
+            )
+        await trio.to_thread.run_sync(self._pins.add, pinned)
 
     async def unpin(self, path: str) -> bool:
         """Remove a pin; False if exactly this path was not pinned. Raises ``OSError``."""
@@ -231,13 +241,9 @@ class Actions:
         while some := await trio.to_thread.run_sync(lambda: list(islice(scan, _ENTRIES_AT_ONCE))):
             for inode, entry in some:
                 for name in entry.names[:1]:
-                    if _is_below(name.path, wanted):
+                    if is_at_or_below(name.path, wanted):
                         yield inode, name.path
 
     def _size(self, inode: int) -> int:
         entry = self._entries.get(inode)
         return entry.size_bytes if entry is not None else 0
-
-
-def _is_below(path: bytes, wanted: bytes) -> bool:
-    return not wanted or path == wanted or path.startswith(wanted + b"/")

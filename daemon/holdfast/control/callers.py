@@ -36,6 +36,10 @@ class Caller:
         """Whether all may be told."""
         return self.uid == 0
 
+    def supplementary_groups(self) -> frozenset[int]:
+        """Return the groups beside the primary one."""
+        return self.groups
+
     def may_search(self, uid: int, gid: int, mode: int) -> bool:
         """Say whether a directory with this owner and mode lets the caller in (path_resolution(7))."""
         if self.is_root:

@@ -43,6 +43,8 @@ from holdfast.control.messages import (
     SweepProgress,
     SweepRequest,
     TransferInfo,
+    UndoProgress,
+    UndoRequest,
     VerifyProgress,
     VerifyRequest,
     WorkdirInfo,
@@ -252,6 +254,10 @@ class ControlClient:
     def plan_rewind(self, request: RewindRequest) -> PlanInfo:
         """Make the plan to take a query back to an earlier batch. Nothing is touched yet."""
         return self._post("/v1/checkpoints/rewind", request, PlanInfo, patient=True)
+
+    def undo_rewind(self, request: UndoRequest) -> Iterator[UndoProgress]:
+        """Put back what the latest rewind of a query has set aside; yield progress."""
+        return self._stream("/v1/checkpoints/undo-rewind", request, UndoProgress)
 
     def plans(self) -> list[PlanInfo]:
         """Return the stored plans, oldest first, without their entries."""

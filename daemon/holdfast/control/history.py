@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import trio
-
 from holdfast.control.messages import Sample
+from holdfast.wakeups import sleep_within
 
 _PERIOD_SECONDS = 10.0
 _KEPT = 361  # an hour: the difference of two samples is what was between them
@@ -24,7 +23,7 @@ class History:
         """Take samples until cancelled."""
         while True:
             self._samples.append(self._sample())
-            await trio.sleep(_PERIOD_SECONDS)
+            await sleep_within(_PERIOD_SECONDS)
 
     def samples(self) -> list[Sample]:
         """Return the samples, oldest first, and one of now."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import trio
 
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation
-from holdfast.control.paths import Paths, shown
+from holdfast.control.paths import Paths
 from holdfast.control.slowness import slow_reasons
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -21,6 +21,7 @@ from holdfast.fs.namespace.lookup import Found
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Entry, EntryState, Index
 from holdfast.telemetry import SlowOperations
+from holdfast.text import shown
 from holdfast.transfer import Fetcher
 from holdfast.zones import NameKind, ZonePath
 

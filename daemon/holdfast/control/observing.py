@@ -26,6 +26,7 @@ from holdfast.control.replies import STREAM, number, reply, stream
 from holdfast.control.status import StatusReport
 from holdfast.telemetry import Observed, OperationFeed
 from holdfast.telemetry.metrics import CONTENT_TYPE
+from holdfast.zones import is_at_or_below
 
 _BATCH_SECONDS = 0.1
 _QUIET_SECONDS = 1.0
@@ -87,7 +88,8 @@ class ObservingRoutes:
                 shown = [
                     self._info(each)
                     for each in found
-                    if each.duration_ns >= least_ns and (_is_below(each.path, below) or _is_below(each.target, below))
+                    if each.duration_ns >= least_ns
+                    and (is_at_or_below(each.path, below) or is_at_or_below(each.target, below))
                 ]
                 if shown or lost or is_first or trio.current_time() >= quiet_until:
                     is_first = False
@@ -112,10 +114,6 @@ class ObservingRoutes:
             store_requests=each.notes.store_requests,
             store_seconds=each.notes.store_seconds,
         )
-
-
-def _is_below(path: bytes, directory: bytes) -> bool:
-    return not directory or path == directory or path.startswith(directory + b"/")
 
 
 def _gid_of(group: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.routing import Route
@@ -21,6 +21,8 @@ from holdfast.control.replies import Handler, guarded
 _JSON = "application/json"
 _SCHEMA_PLACE = "#/components/schemas/{name}"
 _REFUSALS = (400, 403, 404, 405, 409, 413, 431, 503)
+PAGE = {"after": "string", "limit": "number"}
+"""The query of a route that replies with a page of a list."""
 _WORDS = {"string": {"type": "string"}, "number": {"type": "integer", "minimum": 0}}
 
 
@@ -45,6 +47,14 @@ class Operation:
     def method(self) -> str:
         """The HTTP method."""
         return "GET" if self.body is None else "POST"
+
+
+class RouteGroup(Protocol):
+    """Routes that belong together, by path."""
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """The routes."""
 
 
 def routes(operations: Mapping[str, Operation]) -> list[Route]:

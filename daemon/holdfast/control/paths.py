@@ -13,6 +13,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inodes.caller import NOBODY
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.lookup import Found
+from holdfast.text import shown
 
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
@@ -84,8 +85,3 @@ class Paths:
             yield found
         finally:
             nodes.let_go(found.node)
-
-
-def shown(name: bytes) -> str:
-    """Return a name as messages can hold it, with escapes for bytes that are not UTF-8."""
-    return name.decode(errors="backslashreplace")

@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.control.messages import Failure, Message
-from holdfast.control.paths import shown
 from holdfast.errors import ConfigurationError, HoldfastError, RequestTooLargeError
+from holdfast.text import shown
 
 _log = logging.getLogger("holdfast.control")
 _HTTP_STATUS = {

@@ -1,4 +1,4 @@
-"""Going on from checkpoints, through the control socket: what can be restored, copies of checkpoints."""
+"""Going on from checkpoints, through the control socket: what can be restored, copies of checkpoints, undone rewinds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,25 @@ from starlette.responses import Response
 
 from holdfast.checkpoints.formats.interface import Restore
 from holdfast.checkpoints.restoring.cloning import Clones
+from holdfast.checkpoints.restoring.undoing import Undoing
 from holdfast.checkpoints.restoring.verifying import StoreVerification
-from holdfast.control.messages import CloneProgress, CloneRequest, FaultInfo, RestoreInfo, VerifyProgress, VerifyRequest
+from holdfast.control.copy_rights import CopyRights
+from holdfast.control.http_connection import CALLER
+from holdfast.control.messages import (
+    CloneProgress,
+    CloneRequest,
+    FaultInfo,
+    RestoreInfo,
+    UndoProgress,
+    UndoRequest,
+    VerifyProgress,
+    VerifyRequest,
+)
 from holdfast.control.operations import Operation
-from holdfast.control.paths import Paths, shown
+from holdfast.control.paths import Paths
 from holdfast.control.replies import body, stream
 from holdfast.errors import PlanError
+from holdfast.text import shown
 
 _MOST_FAULTS = 20
 """Of one batch: a lost disk leaves thousands."""
@@ -23,13 +36,18 @@ _MOST_FAULTS = 20
 class RestoreRoutes:
     """The routes by path."""
 
-    def __init__(self, verification: StoreVerification, clones: Clones, paths: Paths) -> None:
+    def __init__(
+        self, verification: StoreVerification, clones: Clones, undoing: Undoing, rights: CopyRights, paths: Paths
+    ) -> None:
         self._verification = verification
         self._clones = clones
+        self._undoing = undoing
+        self._rights = rights
         self._paths = paths
         self.operations = {
             "/v1/checkpoints/verify": Operation(self._verify, VerifyProgress, body=VerifyRequest, streams=True),
             "/v1/checkpoints/clone": Operation(self._clone, CloneProgress, body=CloneRequest, streams=True),
+            "/v1/checkpoints/undo-rewind": Operation(self._undo, UndoProgress, body=UndoRequest, streams=True),
         }
 
     async def _verify(self, request: Request) -> Response:
@@ -54,11 +72,25 @@ class RestoreRoutes:
         other, target = self._paths.in_zone(wanted.to, self._verification.zones)
         if other != zone:
             raise PlanError(f"a copy lies in the store of its original, which is {zone}, not {other}")
+        await self._rights.check(zone, source, target, request.scope[CALLER])
         return await stream(self._cloned(zone, source, target, wanted))
 
     async def _cloned(self, zone: str, source: str, target: str, wanted: CloneRequest) -> AsyncIterator[CloneProgress]:
         async for step in self._clones.clone(zone, source, target, wanted.batch, keep_id=wanted.keep_id):
-            yield CloneProgress(done=step.done, total=step.total, batch=step.batch, finished=step.finished)
+            yield CloneProgress(
+                done=step.done, total=step.total, batch=step.batch, finished=step.finished, bytes_done=step.bytes_done
+            )
+
+    async def _undo(self, request: Request) -> Response:
+        wanted = await body(request, UndoRequest)
+        zone, location = self._paths.in_zone(wanted.path, self._verification.zones)
+        return await stream(self._undone(zone, location, max(0.0, wanted.idle_seconds)))
+
+    async def _undone(self, zone: str, location: str, idle_seconds: float) -> AsyncIterator[UndoProgress]:
+        async for step in self._undoing.undo(zone, location, idle_seconds):
+            yield UndoProgress(
+                done=step.done, total=step.total, plan=step.plan, bytes_done=step.bytes_done, finished=step.finished
+            )
 
     def _info(self, zone: str, root: str, restore: Restore) -> RestoreInfo:
         return RestoreInfo(

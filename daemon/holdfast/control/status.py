@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -15,13 +14,14 @@ from holdfast import __version__
 from holdfast.capacity import Room
 from holdfast.control.callers import Caller
 from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status, WorkdirInfo
-from holdfast.control.paths import Paths, shown
+from holdfast.control.paths import Paths
 from holdfast.fs.foundation import Parts
-from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.writeback.unsent_files import UnsentFiles
+from holdfast.telemetry import Histogram
+from holdfast.text import shown
 from holdfast.transfer import Fetcher
 from holdfast.workdirs import Workdir, Workdirs
 
@@ -43,8 +43,8 @@ class MountFacts(Protocol):
     def requests(self) -> dict[str, int]:
         """The number of FUSE requests by kind."""
 
-    def operation_times(self) -> Iterable[OperationTime]:
-        """Return how long they took, by kind and zone."""
+    def durations(self) -> Histogram | None:
+        """Return how long they took, all kinds together; None before the first."""
 
 
 class StatusReport:
@@ -109,7 +109,7 @@ class StatusReport:
         """Return what the counters say now. Cheap."""
         usage = self._room.usage()
         counters = self._parts.counters
-        operations, latencies = _added_up(self._mount.operation_times())
+        durations = self._mount.durations()
         return Sample(
             time=time.time(),
             hits=counters.hits,
@@ -121,8 +121,8 @@ class StatusReport:
             cached_bytes=usage.cached_bytes,
             free_bytes=usage.free_bytes,
             fetching=len(self._fetcher.fetches()),
-            operations=operations,
-            latencies=latencies,
+            operations=durations.total if durations else 0,
+            latencies=durations.buckets if durations else [],
         )
 
     def public_status(self, caller: Caller) -> PublicStatus:
@@ -192,12 +192,3 @@ class StatusReport:
             used_bytes=usage.used_bytes if usage else None,
             max_bytes=workdir.limit_bytes,
         )
-
-
-def _added_up(times: Iterable[OperationTime]) -> tuple[int, list[tuple[float, int]]]:
-    """Return how many operations there were, and how many of them ended within each bound in seconds."""
-    total, within = 0, Counter[float]()
-    for each in times:
-        total += each.durations.total
-        within.update(dict(each.durations.buckets))
-    return total, sorted(within.items())

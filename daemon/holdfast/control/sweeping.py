@@ -26,10 +26,11 @@ from holdfast.control.messages import (
     SweepRequest,
 )
 from holdfast.control.operations import Operation
-from holdfast.control.paths import Paths, shown
+from holdfast.control.paths import Paths
 from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
 from holdfast.errors import PlanError
 from holdfast.maintenance import Upkeep
+from holdfast.text import shown
 
 _LARGEST_PLAN_BYTES = 2**30
 

@@ -1,5 +1,6 @@
-"""xxh3-128 of files and buffers, per file and per chunk; the only importer of xxhash."""
+"""xxh3-128 of files and buffers, per file and per chunk, and the checksums of stores; the only importer of xxhash."""
 
+from holdfast.digest.checksums import CHECKSUM_ALGORITHMS, Checksum
 from holdfast.digest.chunks import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.digest.hashing import (
     DIGEST_BYTES,
@@ -10,13 +11,14 @@ from holdfast.digest.hashing import (
     fingerprint_of_buffer,
     fingerprint_of_file,
     is_hollow,
-    md5_of_file,
     position_of,
 )
 
 __all__ = [
+    "CHECKSUM_ALGORITHMS",
     "DIGEST_BYTES",
     "POSITION_BITS",
+    "Checksum",
     "ChunkHasher",
     "Fingerprint",
     "Hasher",
@@ -26,6 +28,5 @@ __all__ = [
     "fingerprint_of_buffer",
     "fingerprint_of_file",
     "is_hollow",
-    "md5_of_file",
     "position_of",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -85,26 +84,21 @@ def fingerprint_of_file(fd: int, *, may_go_on: Callable[[], object] = lambda: No
     and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``,
     and whatever ``may_go_on`` raises, which is called after each piece of the file.
     """
+    hasher = Hasher(os.fstat(fd).st_size)
+    hash_file(fd, hasher.update, may_go_on=may_go_on)
+    return hasher.finish()
+
+
+def hash_file(fd: int, update: Callable[[Buffer], object], *, may_go_on: Callable[[], object]) -> None:
+    """Pass the file ``fd`` to ``update`` piece by piece, each valid until the next, as ``fingerprint_of_file`` says."""
     size_bytes = os.fstat(fd).st_size
-    hasher = Hasher(size_bytes)
     buffer = bytearray(min(_READ_BYTES, max(1, size_bytes)))
     view = memoryview(buffer)
     offset = 0
     while offset <= size_bytes and (count := os.preadv(fd, [view], offset)):
-        hasher.update(view[:count])
+        update(view[:count])
         offset += count
         may_go_on()
-    return hasher.finish()
-
-
-def md5_of_file(fd: int) -> str:
-    """Return the MD5 of the whole file ``fd`` in hexadecimal digits, as stores have it. Raises ``OSError``."""
-    hasher = hashlib.md5(usedforsecurity=False)
-    offset = 0
-    while data := os.pread(fd, _READ_BYTES, offset):
-        hasher.update(data)
-        offset += len(data)
-    return hasher.hexdigest()
 
 
 def is_hollow(stat: os.stat_result) -> bool:

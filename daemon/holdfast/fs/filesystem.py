@@ -60,6 +60,7 @@ class FileSystem:
         self.passthrough_writes = files.passthrough_writes
         # about the stores
         self.revalidation = views.revalidation
+        self.hints = views.hints
         self.guard = views.guard
         self.verifier = sending.verifier
         self.scrubber = sending.scrubber
@@ -83,6 +84,12 @@ class FileSystem:
         if for_good:
             self.passthrough_writes.settle_all()
         self._base.directories.close()
+
+    def forget(self, node_id: int, lookups: int) -> None:
+        """The kernel drops so many references to a node."""
+        node = self._base.nodes.forget(node_id, lookups)
+        if node is not None:
+            self.releasing.forgotten(node)
 
     async def send_new(self, node: Node) -> None:
         """Send a file that mknod(2) made without opening it, if its names are sent. Raises as a close does."""

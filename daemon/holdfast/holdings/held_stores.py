@@ -63,6 +63,8 @@ class HeldStores:
 
     async def now(self) -> Mapping[Place, HeldStore]:
         """Return what is held now. The first call takes as long as the whole index is; an await may cancel it unharmed."""
+        if self._is_counted and not self._changes:
+            return self._held
         async with self._lock:
             if not self._is_counted:
                 await self._count_all()

@@ -20,6 +20,7 @@ from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import NodeIdentity, identity_of_host
 from holdfast.holdings.report import DIRECTORY, NodeReport, encoded, held_of
 from holdfast.transfer import RemoteAccess
+from holdfast.wakeups import sleep_within
 
 REFRESHES_UNCHANGED = 10
 """After so many times ``refresh_seconds`` an object is written again although nothing has changed."""
@@ -68,6 +69,7 @@ class Publishing:
         self._section = section
         self._store_id = store_id
         self._is_draining = is_draining
+        self._words: dict[str, _Word] = {}
         self._told: dict[str, _Told] = {}
         self._identity: NodeIdentity | None = None
 
@@ -93,7 +95,7 @@ class Publishing:
             await trio.sleep_forever()
         while True:
             await self._tell_all(last=False)
-            await trio.sleep(self._section.interval_seconds)
+            await sleep_within(self._section.interval_seconds)
 
     async def finish(self) -> None:
         """Tell the stores once more what is no longer true, if they answer at once: the daemon ends."""
@@ -102,36 +104,46 @@ class Publishing:
                 await self._tell_all(last=True)
 
     async def _tell_all(self, *, last: bool) -> None:
-        async with trio.open_nursery() as nursery:
-            for zone, access in self._stores.items():
-                nursery.start_soon(self._tell_or_wait, zone, access, last)
-
-    async def _tell_or_wait(self, zone: str, access: RemoteAccess, last: bool) -> None:
-        """``_tell``; without a free descriptor, or from a disk that fails, it is left to the next time."""
+        """Tell each store what it does not know yet. What can't be counted now, for want of a descriptor say, is left to the
+        next time.
+        """
         try:
-            await self._tell(zone, access, last)
+            words = {zone: await self._current_word(zone) for zone in self._stores}
         except (OSError, HoldfastError) as problem:
-            _log.info("%s: what this node holds can't be counted now: %s", zone, problem)
-
-    async def _tell(self, zone: str, access: RemoteAccess, last: bool) -> None:
-        held, is_draining = await self._held.now(), self._is_draining()
-        told = self._told.get(zone)
-        if told is not None and told.word.held is held and told.word.is_draining == is_draining:
-            word = told.word
-        else:
-            word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining)
-        if word.is_empty if told is None else not self._is_due(told, word, last=last):
+            _log.info("what this node holds can't be counted now: %s", problem)
             return
-        has_failed = False
+        due = {zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, last=last)}
+        if due:
+            async with trio.open_nursery() as nursery:
+                for zone, word in due.items():
+                    nursery.start_soon(self._tell, zone, word)
+
+    async def _tell(self, zone: str, word: _Word) -> None:
+        """Tell one store. An error of this node's own, as of a disk that fails, is no reason to wait longer than usual."""
+        name, has_failed = await self.object_name(), False
         try:
-            await access.tell(await self.object_name(), word.data)
+            await self._stores[zone].tell(name, word.data)
         except HoldfastError as problem:
             _log.info("%s: what this node holds can't be told: %s", zone, problem)
             has_failed = True
+        except OSError as problem:
+            _log.info("%s: what this node holds can't be told now: %s", zone, problem)
+            return
         self._told[zone] = _Told(word, trio.current_time(), has_failed)
 
-    def _is_due(self, told: _Told, word: _Word, *, last: bool) -> bool:
-        """Say whether the store is to be told again. After a failure that waits, for the store may be down for long."""
+    async def _current_word(self, zone: str) -> _Word:
+        """Return what there is to tell now. It is worked out only where something has changed."""
+        held, is_draining = await self._held.now(), self._is_draining()
+        word = self._words.get(zone)
+        if word is None or word.held is not held or word.is_draining != is_draining:
+            word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining)
+            self._words[zone] = word
+        return word
+
+    def _is_due(self, told: _Told | None, word: _Word, *, last: bool) -> bool:
+        """Say whether the store is to be told. After a failure that waits, for the store may be down for long."""
+        if told is None:
+            return not word.is_empty
         age = trio.current_time() - told.at
         if told.has_failed:
             return not last and age >= self._section.refresh_seconds

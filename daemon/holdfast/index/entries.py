@@ -42,6 +42,9 @@ class Changes:
         for path in before.keys() | after.keys():
             self._notes.append((path, after.get(path, 0) - before.get(path, 0)))
 
+    def __bool__(self) -> bool:
+        return self._is_lost or bool(self._notes)
+
     def take(self) -> dict[bytes, int] | None:
         """Return the changes since the last call in bytes, by name; None if there were too many to note."""
         if self._is_lost:
@@ -83,6 +86,7 @@ class Entries:
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
+        self._mapped_pages.changed()
         self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
         for follower in self._followers:
             follower.note(old, entry)
@@ -98,6 +102,7 @@ class Entries:
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
+        self._mapped_pages.changed()
         self.cached_bytes -= _cached_bytes(old)
         for follower in self._followers:
             follower.note(old, None)

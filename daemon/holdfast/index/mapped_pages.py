@@ -1,8 +1,9 @@
 """The pages of the index's file that this process has mapped: given back, so that they do not count as its memory.
 
 LMDB reads through a map of its file. Each page that is looked at stays mapped, so that after a scan of a million entries the
-daemon seems to use hundreds of MiB, which are the kernel's page cache. madvise(2) with MADV_DONTNEED takes them out of the
-process; the page cache keeps them, and the next look costs a minor fault.
+daemon seems to use hundreds of MiB, which are the kernel's page cache. Changes do so too: each takes free pages from any
+place in the file, and around a page that is read the kernel maps fifteen others. madvise(2) with MADV_DONTNEED takes them
+out of the process; the page cache keeps them, and the next look costs a minor fault.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import ctypes
 import logging
 import mmap
 import os
-import re
 from pathlib import Path
 
 MOST_MAPPED_BYTES = 32 << 20
-_RESIDENT = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
+_CHANGES = 256
+"""After so many changes the pages are counted again: four pages each, with what is around them, are 64 MiB at most."""
+_SHARED = 2
+"""The field of /proc/self/statm for mapped files (proc_pid_statm(5)); what it counts beside them the daemon has not."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _log = logging.getLogger("holdfast.index")
@@ -27,6 +30,14 @@ class MappedPages:
     def __init__(self, file: Path) -> None:
         self._begin, self._length_bytes = _place_of_map(file)
         self._others_bytes = resident_file_bytes()
+        self._changes = 0
+
+    def changed(self) -> None:
+        """Count a change of the index; after many, give back what they have mapped."""
+        self._changes += 1
+        if self._changes >= _CHANGES:
+            self._changes = 0
+            self.release_many()
 
     def release_many(self) -> None:
         """Give the pages back if there are more than ``MOST_MAPPED_BYTES`` of them. Safe in any thread, also in a scan."""
@@ -44,9 +55,12 @@ class MappedPages:
 
 
 def resident_file_bytes() -> int:
-    """Return how much of the files that this process has mapped is in its memory (``RssFile`` of proc(5))."""
-    found = _RESIDENT.search(Path("/proc/self/status").read_text())
-    return int(found[1]) * 1024 if found else 0
+    """Return how much of the files that this process has mapped is in its memory."""
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 100).split()[_SHARED]) * mmap.PAGESIZE
+    finally:
+        os.close(fd)
 
 
 def _place_of_map(file: Path) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Pins: paths that must not be evicted, nor anything below them, kept in a file of their own beside the index.
 
 They are decisions of a person, which nothing can rebuild. So they are on the disk before ``add`` and ``remove`` return, and
-outlive an index that is lost in a power cut.
+outlive an index that is lost in a power cut. Each eviction asks them, so that costs as much for many pins as for one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from holdfast.whole_file import write_whole
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
+_MOST_BYTES = 1 << 20
+"""So much the pinned paths may have together; each change writes the whole file."""
 _log = logging.getLogger("holdfast.index")
 
 
@@ -24,13 +26,17 @@ class Pins:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._paths = _read(file)
+        self._paths = dict.fromkeys(_read(file))
         self._changing = threading.Lock()
 
     def add(self, path: bytes) -> None:
         """Protect everything at or below ``path`` (``b""``: the whole mount). Raises ``OSError``; waits for the disk."""
         with self._changing:
             self._write([*(pin for pin in self._paths if pin != path), path])
+
+    def has_room_for(self, path: bytes) -> bool:
+        """Say whether ``path`` may be pinned in addition to what is. Root may pin more."""
+        return sum(map(len, self._paths)) + len(path) <= _MOST_BYTES
 
     def remove(self, path: bytes) -> bool:
         """Remove the pin of exactly ``path``; say whether there was one. Raises ``OSError``; waits for the disk."""
@@ -46,11 +52,18 @@ class Pins:
 
     def cover(self, path: bytes) -> bool:
         """Say whether ``path`` or a directory above it is pinned."""
-        return any(not pin or path == pin or path.startswith(pin + b"/") for pin in self._paths)
+        if not self._paths:
+            return False
+        end = len(path)
+        while end > 0:
+            if path[:end] in self._paths:
+                return True
+            end = path.rfind(b"/", 0, end)
+        return b"" in self._paths
 
     def _write(self, paths: list[bytes]) -> None:
         write_whole(self._file, [_encode(paths)])
-        self._paths = paths
+        self._paths = dict.fromkeys(paths)
 
 
 def _read(file: Path) -> list[bytes]:

@@ -2,24 +2,26 @@
 its own.
 
 To drop a name the kernel takes the lock of its directory, which a system call may hold that waits for the daemon's answer
-there. A thread that waits for this lock can't be killed. If it were the daemon's, a killed daemon would not end until the
+there, or for something that never comes: users can hold the locks of directories that they may list for as long as they
+like. A thread that waits for this lock can't be killed. If it were the daemon's, a killed daemon would not end until the
 next one has answered, and that one can't start before this one has ended. So another process waits. It has the mount's
-descriptor and nothing else, and starts and ends with the daemon.
+descriptor and nothing else, and starts and ends with the daemon. For each directory one of its threads waits, so that
+those of many directories can be held before names in others have to wait.
 
 This file is also that process's program, and so imports only the standard library.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import struct
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 
 _PARENT = struct.Struct("=Q")
@@ -34,7 +36,10 @@ _NO_PARENT = 0
 _MOST_PRUNED = 500
 _LARGEST_MESSAGE_BYTES = 4096
 _PAUSE_SECONDS = 1.0
-_THREADS = 8  # so many names can wait for locks before others have to wait for them
+_MOST_THREADS = 1000
+"""So many directories can be held before names in others have to wait. A thread takes 17 KiB of memory."""
+_THREADS_KEPT = 8
+_STACK_BYTES = 1 << 16
 
 
 class Invalidator:
@@ -44,24 +49,33 @@ class Invalidator:
         self._device = device
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._queue: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self.starts = 0
+        """How often the process was started. What one that is killed was told may be lost."""
+        self._queue: SimpleQueue[tuple[int, bytes, socket.socket | None] | None] = SimpleQueue()
         self._channel = self._start()
         threading.Thread(target=self._send_all, name="invalidator", daemon=True).start()
 
     def invalidate(self, parent: int, name: bytes) -> None:
         """Invalidate a name in the directory with the node id ``parent``, soon: this returns at once."""
-        self._queue.put((parent, name))
+        self._queue.put((parent, name, None))
+
+    def ask(self, parent: int, name: bytes) -> socket.socket:
+        """``invalidate``. Returns a socket, to be closed, that gets a byte when the kernel no longer has the name.
+
+        It ends without one if that stays unknown, because the process was killed. Raises ``OSError``.
+        """
+        here, there = socket.socketpair()
+        if self._closed.is_set():
+            there.close()
+        else:
+            self._queue.put((parent, name, there))
+        return here
 
     def prune(self, nodes: Sequence[int]) -> None:
         """Make the kernel forget these nodes soon, except those that it uses. This returns at once."""
         for first in range(0, len(nodes), _MOST_PRUNED):
             ids = nodes[first : first + _MOST_PRUNED]
-            self._queue.put((_NO_PARENT, struct.pack(f"={len(ids)}Q", *ids)))
-
-    def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Invalidate a name; return when the kernel no longer has it. Raises ``OSError`` if that remains unknown."""
-        if not (self._ask(parent, name) or self._ask(parent, name)):
-            raise OSError(errno.EIO, "the process that tells the kernel has been killed")
+            self._queue.put((_NO_PARENT, struct.pack(f"={len(ids)}Q", *ids), None))
 
     def close(self) -> None:
         """Make the process end, without waiting for it."""
@@ -71,34 +85,29 @@ class Invalidator:
             self._channel.close()
 
     def _send_all(self) -> None:
-        while (name := self._queue.get()) is not None:
-            while not self._closed.is_set():
-                try:
-                    self._send(*name)
-                    break
-                except OSError:  # the process is gone, and a new one can't be started now
-                    self._closed.wait(_PAUSE_SECONDS)
+        while (notice := self._queue.get()) is not None:
+            parent, name, answer_to = notice
+            with answer_to or nullcontext():
+                while not self._closed.is_set():
+                    try:
+                        self._send(_PARENT.pack(parent) + name, [answer_to.fileno()] if answer_to else [])
+                        break
+                    except OSError:  # the process is gone, and a new one can't be started now
+                        self._closed.wait(_PAUSE_SECONDS)
 
-    def _ask(self, parent: int, name: bytes) -> bool:
-        here, there = socket.socketpair()
-        with here:
-            with there:
-                self._send(parent, name, there.fileno())
-            return here.recv(1) != b""
-
-    def _send(self, parent: int, name: bytes, *answer_to: int) -> None:
-        message = _PARENT.pack(parent) + name
+    def _send(self, message: bytes, answer_to: list[int]) -> None:
         with self._lock:
             try:
-                socket.send_fds(self._channel, [message], list(answer_to))
+                socket.send_fds(self._channel, [message], answer_to)
             except OSError:  # the process was killed
                 if self._closed.is_set():
                     raise
                 self._channel.close()
                 self._channel = self._start()
-                socket.send_fds(self._channel, [message], list(answer_to))
+                socket.send_fds(self._channel, [message], answer_to)
 
     def _start(self) -> socket.socket:
+        self.starts += 1
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         descriptors = (there.fileno(), self._device)
         with there:
@@ -120,30 +129,81 @@ def prune_notice(ids: bytes) -> bytes:
     return _PRUNE_NOTICE.pack(_PRUNE_NOTICE.size + len(ids), _PRUNE, 0, count, 0, 0) + ids
 
 
-def _work(device: int, queue: SimpleQueue[tuple[bytes, list[int]]]) -> None:
-    while True:
-        message, answer_to = queue.get()
+class _Writing:
+    """Writes messages to the mount's descriptor: those about one directory one after the other, by one thread at a time."""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._changed = threading.Condition()
+        self._left: dict[int, dict[tuple[bytes, int | None], None]] = {}
+        """By directory, what is to be written and who waits for it, in order; also while a thread is at the last of it."""
+        self._free: deque[int] = deque()
+        """The directories among them that no thread is at."""
+        self._threads = self._idle = 0
+
+    def add(self, message: bytes, answer_to: int | None) -> None:
+        """Write a message soon, and then a byte to the descriptor ``answer_to``."""
+        (directory,) = _PARENT.unpack_from(message)
+        with self._changed:
+            if directory in self._left:
+                self._left[directory][message, answer_to] = None
+                return
+            self._left[directory] = {(message, answer_to): None}
+            self._free.append(directory)
+            if len(self._free) > self._idle and self._threads < _MOST_THREADS:
+                with suppress(RuntimeError):  # the system has no more: others will have the time
+                    threading.Thread(target=self._run, daemon=True).start()
+                    self._threads += 1
+                    self._idle += 1
+            self._changed.notify()
+
+    def _run(self) -> None:
+        is_wanted = True
+        while is_wanted:
+            with self._changed:
+                self._changed.wait_for(lambda: self._free)
+                self._idle -= 1
+                directory = self._free.popleft()
+            while notice := self._next(directory):
+                self._write(*notice)
+            with self._changed:
+                is_wanted = self._idle < _THREADS_KEPT
+                if is_wanted:
+                    self._idle += 1
+                else:
+                    self._threads -= 1
+
+    def _next(self, directory: int) -> tuple[bytes, int | None] | None:
+        with self._changed:
+            left = self._left[directory]
+            if not left:
+                del self._left[directory]
+                return None
+            notice = next(iter(left))
+            del left[notice]
+            return notice
+
+    def _write(self, message: bytes, answer_to: int | None) -> None:
         (parent,) = _PARENT.unpack_from(message)
         what = message[_PARENT.size :]
         with suppress(OSError):  # the kernel does not know the name, or the mount is gone
-            os.write(device, prune_notice(what) if parent == _NO_PARENT else notice(parent, what))
-        for fd in answer_to:
-            with suppress(BrokenPipeError):
-                os.write(fd, b"1")
-            os.close(fd)
+            os.write(self._device, prune_notice(what) if parent == _NO_PARENT else notice(parent, what))
+        if answer_to is not None:
+            with suppress(BrokenPipeError):  # nobody waits any more
+                os.write(answer_to, b"1")
+            os.close(answer_to)
 
 
 def main() -> None:
     """Run until the daemon ends."""
     channel, device = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    queue: SimpleQueue[tuple[bytes, list[int]]] = SimpleQueue()
-    for _ in range(_THREADS):
-        threading.Thread(target=_work, args=(device, queue), daemon=True).start()
+    threading.stack_size(_STACK_BYTES)
+    writing = _Writing(device)
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1)
         if not message:
             os._exit(0)
-        queue.put((message, list(descriptors)))
+        writing.add(message, descriptors[0] if descriptors else None)
 
 
 if __name__ == "__main__":

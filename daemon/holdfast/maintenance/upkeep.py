@@ -9,13 +9,16 @@ import trio
 
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.restoring.cloning import Clones
+from holdfast.checkpoints.restoring.originals import Originals
 from holdfast.checkpoints.restoring.rewinding import Rewinds
+from holdfast.checkpoints.restoring.undoing import Undoing
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.errors import ConfigurationError
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
 from holdfast.maintenance.unconfigured_zones import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
@@ -30,20 +33,20 @@ class Upkeep:
     Raises ``ConfigurationError`` if ``[sweep]`` names a zone that can't be swept.
     """
 
-    def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
+    def __init__(self, base: Foundation, workdirs: Workdirs, hints: CreateHints) -> None:
         parts = base.parts
         self.plan_store = PlanStore(parts.store.path / "plans")
         self._stores = {name: remote.access for name, remote in parts.remotes.items()}
         self._parts = parts
         self._settings = parts.config.sweep
         self._events = parts.events
-        local = DeletedObjects(
-            parts.remotes, base.nodes, parts.store.tree, parts.index, base.copies, base.fetcher, base.invalidation
-        )
+        tree, index = parts.store.tree, parts.index
+        local = DeletedObjects(parts.remotes, base.nodes, tree, index, base.copies, base.fetcher, base.invalidation, hints)
         self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
         self.verification = StoreVerification(self._stores)
-        self.clones = Clones(self._stores, self.verification, local)
+        self.clones = Clones(self._stores, Originals(self._stores, self.verification), local)
         self.rewinds = Rewinds(self.verification, self.sweeps)
+        self.undoing = Undoing(self._stores, local)
         self.workdirs = WorkdirSweeps(base, workdirs, self.plan_store)
         self.sweepers: dict[str, Sweeper] = {
             **dict.fromkeys(self.workdirs.zones, self.workdirs),

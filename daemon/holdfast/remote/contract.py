@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.digest import Checksum
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError
 from holdfast.remote.keys import PRIVATE
 
@@ -106,6 +107,8 @@ class RemoteStore(abc.ABC):
     url: str
     """The store's URL, without credentials."""
     capabilities: Capabilities
+    has_checksums = False
+    """Whether ``checksum`` may ask the store."""
 
     @abc.abstractmethod
     def probe(self) -> None:
@@ -114,6 +117,10 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def head(self, key: str) -> ObjectInfo:
         """Return the info of ``key``, with metadata. Raises ``ObjectMissingError``."""
+
+    def checksum(self, info: ObjectInfo) -> Checksum | None:
+        """Return the store's own checksum of the whole version ``info``; None if there is none, or after an error."""
+        return None
 
     @abc.abstractmethod
     def list_directory(self, prefix: str) -> DirectoryListing:

@@ -11,6 +11,7 @@ from typing import Any
 import obstore
 from obstore.store import GCSStore, ObjectStore
 
+from holdfast.digest import Checksum
 from holdfast.errors import (
     NameNotStorableError,
     ObjectChangedError,
@@ -42,6 +43,7 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.obstore_errors import translated
+from holdfast.remote.s3_checksums import S3Checksums
 
 _BUFFER_BYTES = 2**20
 _SMALLEST_PART_BYTES = 16 * 2**20
@@ -63,11 +65,21 @@ class ObstoreStore(RemoteStore):
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
 
-    def __init__(self, url: str, store: ObjectStore, secrets: Iterable[str] = (), *, hyphen: str = "-") -> None:
+    def __init__(
+        self,
+        url: str,
+        store: ObjectStore,
+        secrets: Iterable[str] = (),
+        *,
+        hyphen: str = "-",
+        checksums: S3Checksums | None = None,
+    ) -> None:
         """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers."""
         self.url = url
         self._store = store
         self._hyphen = hyphen
+        self._checksums = checksums
+        self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
         self._large_create = LargeCreate(self)
         self._is_authorized = False
@@ -79,6 +91,9 @@ class ObstoreStore(RemoteStore):
 
     def head(self, key: str) -> ObjectInfo:
         return self._head(checked(key), "")
+
+    def checksum(self, info: ObjectInfo) -> Checksum | None:
+        return self._checksums.of(info) if self._checksums is not None else None
 
     def list_directory(self, prefix: str) -> DirectoryListing:
         with self._request(f"LIST {prefix}/"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from obstore.store import MemoryStore, from_url
+from obstore.store import MemoryStore, S3Store, from_url
 
 from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
@@ -18,6 +18,7 @@ from holdfast.remote.fsspec_store import FsspecStore
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
+from holdfast.remote.s3_checksums import S3Checksums, keys_of
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _AZURE = {"az", "abfs", "abfss"}
@@ -99,6 +100,7 @@ def _cloud_store(
         raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
     variables = {name: value for name, value in environment.items() if name.startswith(_CLOUD_VARIABLES)}
     settings = _s3_settings(options, environment) if _CLOUDS[scheme] == "s3" else dict(options)
+    keys = keys_of(settings, variables)
     keywords: dict[str, Any] = {}
     if "credential_provider" in settings:
         keywords["credential_provider"] = settings.pop("credential_provider")
@@ -122,7 +124,16 @@ def _cloud_store(
         if not isinstance(problem, Exception) and not is_panic(problem):
             raise
         raise ConfigurationError(f"{shown}: {brief(problem, secrets)}") from None
-    return ObstoreStore(shown, store, secrets, hyphen="_" if scheme in _AZURE else "-")
+    checksums = None
+    if isinstance(store, S3Store) and store.config.get("skip_signature") is None:
+        checksums = S3Checksums(
+            store,
+            keys,
+            secrets,
+            request_timeout_seconds=request_timeout_seconds,
+            connect_timeout_seconds=connect_timeout_seconds,
+        )
+    return ObstoreStore(shown, store, secrets, hyphen="_" if scheme in _AZURE else "-", checksums=checksums)
 
 
 def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

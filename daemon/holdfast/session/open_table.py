@@ -9,6 +9,9 @@ of them leaves a consistent table:
 - the backing id, two flags, and a mark of the version that was read;
 - the user whose limit of open files it counts against.
 
+The place of the first slot has the format, and the number of the request that was counted last. Of all that are counted,
+this one alone may be unanswered when the daemon is killed.
+
 A new slot gets its node's id, and last its first handle. A slot that has a node and no handles belongs to a file whose last
 handle was released, but whose release is not complete. A store takes about 0.1 µs, a record in LMDB 4.
 
@@ -32,6 +35,8 @@ _WORD_BYTES = 8
 _WORDS = 4
 _WORDS_WITHOUT_USERS = 3
 _SLOT_BYTES = _WORDS * _WORD_BYTES
+_COUNTED_LAST = 1
+"""The word with the number of the request that was counted last; 0 in a table of an earlier version."""
 _FIRST_SLOTS = 1024
 _NUMBER_BITS = 40
 NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -52,6 +57,7 @@ class OpenRecord:
     The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
     ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
     while it was arriving, else 0. ``uid``: for whom it counts (``OpenFile.charged_uid``), 0 if for nobody.
+    ``may_be_unanswered``: of the request that changed the slot last, it is not known that it was answered.
     """
 
     slot: int
@@ -62,6 +68,7 @@ class OpenRecord:
     exclusive: bool
     version: int = 0
     uid: int = 0
+    may_be_unanswered: bool = False
 
 
 def version_mark(etag: str) -> int:
@@ -122,7 +129,15 @@ class OpenTable:
     def count(self, slot: int, change: int, number: int) -> None:
         """Change the number of handles by ``change``, because of the request ``number``."""
         at = slot * _WORDS + 1
+        self._words[_COUNTED_LAST] = number & NUMBER_MASK
         self._words[at] = (self._words[at] >> _NUMBER_BITS) + change << _NUMBER_BITS | number & NUMBER_MASK
+
+    def clear(self, slot: int) -> int:
+        """Set the number of handles to 0; return what it was."""
+        at = slot * _WORDS + 1
+        handles = self._words[at] >> _NUMBER_BITS
+        self._words[at] &= NUMBER_MASK
+        return handles
 
     def note_writes(self, slot: int) -> None:
         """Record that a handle that may write is about to be handed out."""
@@ -139,13 +154,16 @@ class OpenTable:
 
     def records(self) -> Iterator[OpenRecord]:
         """Yield all slots that are in use."""
-        words = self._words
+        words, last = self._words, self._words[_COUNTED_LAST]
         for slot in range(1, self._slots + 1):
             node_id, counted, told, uid = words[slot * _WORDS : slot * _WORDS + _WORDS]
             if node_id:
                 writes, exclusive = bool(told & _WRITES), bool(told & _EXCLUSIVE)
                 handles, backing_id = counted >> _NUMBER_BITS, told & _ID_MASK
-                yield OpenRecord(slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT, uid)
+                unanswered = last in (0, counted & NUMBER_MASK)
+                yield OpenRecord(
+                    slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT, uid, unanswered
+                )
 
     def numbers(self) -> set[int]:
         """Return the numbers of the requests that last changed each slot, including free ones."""

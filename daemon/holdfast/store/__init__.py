@@ -5,7 +5,7 @@ from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.descent import descend
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
-from holdfast.store.noted_digests import note_digest, noted_digest, renew_noted_digest
+from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import free_bytes
 from holdfast.store.staging import Orphanage, Staging, Trash
@@ -36,6 +36,7 @@ __all__ = [
     "Trash",
     "Tree",
     "descend",
+    "digest_when_placed",
     "free_bytes",
     "holds_for",
     "is_copy",

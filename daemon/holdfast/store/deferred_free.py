@@ -12,6 +12,7 @@ import os
 import threading
 from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
+from typing import NamedTuple
 
 _LARGEST = 128 * 1024
 """Bytes on the disk. Times ``_MOST_WAITING``, this is the most space that is deleted and not yet free."""
@@ -22,26 +23,46 @@ _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FREED_AT_ONCE = nullcontext()
 
 
+class Space(NamedTuple):
+    """What files take of a disk: inodes, and bytes of blocks."""
+
+    files: int
+    size_bytes: int
+
+    def and_another(self, size_bytes: int) -> Space:
+        """Return this and one file more."""
+        return Space(self.files + 1, self.size_bytes + size_bytes)
+
+
 class Freeing:
     """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[int | threading.Event | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        """Descriptors and what their files take of the disk in bytes."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
+        self._held, self._freed = Space(0, 0), Space(0, 0)
+        """All so far: the first is counted by who deletes, the second by the thread."""
+
+    def space(self) -> Space:
+        """Return what has been deleted and is not free yet."""
+        held, freed = self._held, self._freed
+        return Space(held.files - freed.files, held.size_bytes - freed.size_bytes)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
-        if stat.st_nlink > 1 or stat.st_blocks * 512 > _LARGEST or self._waiting.qsize() >= _MOST_WAITING:
+        size_bytes = stat.st_blocks * 512
+        if stat.st_nlink > 1 or size_bytes > _LARGEST or self._waiting.qsize() >= _MOST_WAITING:
             return _FREED_AT_ONCE
         try:
             fd = os.open(name, _HOLD, dir_fd=directory_fd)
         except OSError:  # for example, too many open files
             return _FREED_AT_ONCE
-        return _Held(self, fd)
+        return _Held(self, fd, size_bytes)
 
-    def close_later(self, fd: int) -> None:
-        """Let the thread close the descriptor."""
+    def close_later(self, fd: int, size_bytes: int) -> None:
+        """Let the thread close the descriptor of a file that takes so much of the disk."""
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
@@ -50,15 +71,8 @@ class Freeing:
                 os.close(fd)
                 return
             self._thread = thread
-        self._waiting.put(fd)
-
-    def catch_up(self) -> None:
-        """Wait until the space of all files deleted so far is free."""
-        if self._thread is not None:
-            reached = threading.Event()
-            self._waiting.put(reached)
-            self._hurry.set()
-            reached.wait()
+        self._held = self._held.and_another(size_bytes)
+        self._waiting.put((fd, size_bytes))
 
     def end(self) -> None:
         """Free the waiting files, and end the thread."""
@@ -70,12 +84,10 @@ class Freeing:
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            if isinstance(next_one, int):
-                with suppress(OSError):  # it is closed all the same (close(2)); waiting callers must not hang
-                    os.close(next_one)
-            else:
-                self._hurry.clear()
-                next_one.set()
+            fd, size_bytes = next_one
+            with suppress(OSError):  # it is closed all the same (close(2))
+                os.close(fd)
+            self._freed = self._freed.and_another(size_bytes)
             if self._waiting.empty():
                 self._hurry.wait(_PAUSE_SECONDS)
 
@@ -83,14 +95,15 @@ class Freeing:
 class _Held:
     """A file that is held while its last name is removed."""
 
-    __slots__ = ("_fd", "_freeing")
+    __slots__ = ("_fd", "_freeing", "_size_bytes")
 
-    def __init__(self, freeing: Freeing, fd: int) -> None:
+    def __init__(self, freeing: Freeing, fd: int, size_bytes: int) -> None:
         self._freeing = freeing
         self._fd = fd
+        self._size_bytes = size_bytes
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *problem: object) -> None:
-        self._freeing.close_later(self._fd)
+        self._freeing.close_later(self._fd, self._size_bytes)

@@ -10,11 +10,17 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from typing import NamedTuple
 
 from holdfast.digest import DIGEST_BYTES
 
 _ATTRIBUTE = "user.holdfast.digest"
 _NOTED = struct.Struct(f"<q{DIGEST_BYTES}s")
+
+
+class _Note(NamedTuple):
+    mtime_ns: int
+    digest: bytes
 
 
 def note_digest(fd: int, digest: bytes) -> None:
@@ -33,10 +39,23 @@ def renew_noted_digest(fd: int, mtime_ns: int, digest: bytes) -> None:
 
 def noted_digest(fd: int) -> bytes | None:
     """Return the noted digest if it is of the file as it is now, by its time of modification. Raises ``OSError``."""
+    noted = _noted(fd)
+    return noted.digest if noted is not None and noted.mtime_ns == os.fstat(fd).st_mtime_ns else None
+
+
+def digest_when_placed(file: bytes) -> bytes | None:
+    """Return the digest that was noted on the file at this path, even if it was changed since; None if there is none.
+
+    A symbolic link is not followed. Raises ``OSError``.
+    """
+    noted = _noted(file)
+    return noted.digest if noted is not None else None
+
+
+def _noted(file: int | bytes) -> _Note | None:
     try:
-        mtime_ns, digest = _NOTED.unpack(os.getxattr(fd, _ATTRIBUTE))
+        return _Note(*_NOTED.unpack(os.getxattr(file, _ATTRIBUTE, follow_symlinks=isinstance(file, int))))
     except (OSError, struct.error) as problem:
         if isinstance(problem, struct.error) or problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
             return None
         raise
-    return bytes(digest) if mtime_ns == os.fstat(fd).st_mtime_ns else None

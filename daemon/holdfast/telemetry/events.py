@@ -21,6 +21,7 @@ import trio
 from holdfast.telemetry.flood_guard import SUMMARY_SECONDS, FloodGuard, Subject
 from holdfast.telemetry.private_files import MODE, withdraw
 from holdfast.text import printable
+from holdfast.wakeups import sleep_within
 
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000
@@ -73,7 +74,7 @@ class EventLog:
         """Record the summaries of events that were only counted, until cancelled; then those that are left."""
         try:
             while True:
-                await trio.sleep(SUMMARY_SECONDS / 2)
+                await sleep_within(SUMMARY_SECONDS / 2)
                 self._sum_up()
         finally:
             self._sum_up(all_of_it=True)

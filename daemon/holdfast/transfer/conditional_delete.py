@@ -90,7 +90,7 @@ class _Try:
             if len(keys) > 1:
                 await self._check(keys)
                 keys = [key for key in keys if key in self._found]
-            problems |= dict.fromkeys(keys, problem)
+            self._failed(keys, problem)
 
     def _may_delete(self, key: str) -> bool:
         info = self._found.get(key)
@@ -125,14 +125,14 @@ class _Try:
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
-            self.outcome.problems[key] = problem
+            self._failed([key], problem)
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
             listing = await self._access.list_directory(directory, insist=False)
         except HoldfastError as problem:
             if problem.transient:
-                self.outcome.problems |= dict.fromkeys(keys, problem)
+                self._failed(keys, problem)
             else:  # another object in the directory may be the reason
                 await self._head_each(keys)
             return
@@ -142,3 +142,7 @@ class _Try:
 
     def _is_expected(self, key: str) -> bool:
         return _is_version(self._access.store, self._found[key], self._versions[key])
+
+    def _failed(self, keys: list[str], problem: HoldfastError) -> None:
+        """Note a problem, without its traceback, which refers to this."""
+        self.outcome.problems |= dict.fromkeys(keys, problem.with_traceback(None))

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar, cast
 
 import trio
 
+from holdfast.digest import Checksum
 from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import OBSERVED, Counters, EventLog
@@ -18,6 +19,7 @@ from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.pace import Pace
 from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
+from holdfast.transfer.thread_call import call_in_thread
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -82,6 +84,12 @@ class RemoteAccess:
         """``RemoteStore.head``, with retries if ``insist``."""
         ask = self._insist if insist else self._once
         return await ask("HEAD", self._questions, self.store.head, key)
+
+    async def checksum(self, info: ObjectInfo) -> Checksum | None:
+        """``RemoteStore.checksum``, asked once; no request to a store that has none."""
+        if not self.store.has_checksums:
+            return None
+        return await self._counted("HEAD", self._questions, partial(self.store.checksum, info))
 
     async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
         """``RemoteStore.list_directory``, with retries if ``insist``."""
@@ -154,10 +162,8 @@ class RemoteAccess:
     async def _once(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        await self.requests.take(1)
-        self._counters.requests[kind] += 1
         try:
-            result = await self._timed(kind, slots, partial(function, *args, **kwargs))
+            result = await self._counted(kind, slots, partial(function, *args, **kwargs))
         except (RemoteUnavailableError, RemoteRefusedError) as problem:
             self._note(False, str(problem))
             raise
@@ -167,8 +173,13 @@ class RemoteAccess:
         self._note(True)
         return result
 
+    async def _counted(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
+        await self.requests.take(1)
+        self._counters.requests[kind] += 1
+        return await self._timed(kind, slots, function)
+
     async def _timed(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
-        began_ns, problem = 0, None
+        began_ns = 0
 
         def call() -> _T:
             nonlocal began_ns
@@ -176,15 +187,18 @@ class RemoteAccess:
             return function()
 
         try:
-            return await trio.to_thread.run_sync(call, limiter=cast(trio.CapacityLimiter, slots), abandon_on_cancel=True)
-        except BaseException as error:
-            problem = error
+            result = await call_in_thread(call, cast(trio.CapacityLimiter, slots))
+        except BaseException as problem:
+            self._ended(kind, began_ns, problem)
             raise
-        finally:
-            seconds = self.request_times.ended(kind, began_ns, problem)
-            if (notes := OBSERVED.get()) is not None:
-                notes.store_requests += 1
-                notes.store_seconds += seconds
+        self._ended(kind, began_ns, None)
+        return result
+
+    def _ended(self, kind: str, began_ns: int, problem: BaseException | None) -> None:
+        seconds = self.request_times.ended(kind, began_ns, problem)
+        if (notes := OBSERVED.get()) is not None:
+            notes.store_requests += 1
+            notes.store_seconds += seconds
 
     def _note(self, up: bool, problem: str = "") -> None:
         if up == self.health.up:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.errors import ForeignWorkdirError
@@ -41,39 +40,55 @@ def strangers(fd: int, *uids: int) -> list[bytes]:
     return [name for name in SKELETON if all(_problem_of(fd, name, uid) is not None for uid in uids)]
 
 
-def give(fd: int, before: int, uid: int, gid: int) -> Given:
-    """Give all of the user ``before`` in the directory open as ``fd``, and itself, to another user.
+def files_of(path: bytes, fd: int, before: int, uid: int) -> list[int]:
+    """Return the inode numbers of the regular files that ``uid`` would have after ``give``. Raises as that does."""
+    return [stat.st_ino for _, stat in _all_in(path, fd, before) if _is_file_of(stat, before, uid)]
 
-    What belongs to third users stays theirs. Nobody but the new owner may write then, and no set-id bit stays. Each entry
-    is opened first and judged as what was opened, whatever gets its name meanwhile. Takes time: call it in a thread.
-    Raises ``OSError``.
+
+def give(path: bytes, fd: int, before: int, uid: int, gid: int) -> Given:
+    """Give all of the user ``before`` in the directory at ``path``, open as ``fd``, and itself, to another user.
+
+    What belongs to third users stays theirs. Nobody but the new owner may write then, and no set-id bit stays on a file.
+    Each entry is opened first and judged as what was opened, whatever gets its name meanwhile. Call it in a thread.
+    Raises ``OSError``, and ``ForeignWorkdirError`` at a FIFO or socket of ``before``: the kernel passes on what is sent
+    through those without a look at the daemon, so nobody here knows who has one open.
     """
     given = Given([], [])
-    for _, directory_fd, entries in descend(fd):
-        _give_one(directory_fd, before, uid, gid, given)
-        for entry in entries:
-            if not entry.is_directory:
-                with suppress(FileNotFoundError):  # its owner was faster
-                    _give_entry(directory_fd, entry.name, before, uid, gid, given)
+    for opened_fd, stat in _all_in(path, fd, before):
+        if _is_file_of(stat, before, uid):
+            given.files.append(stat.st_ino)
+        if stat.st_uid == before:
+            given.inodes.append(stat.st_ino)
+            _give_one(opened_fd, stat, uid, gid)
     return given
 
 
-def _give_entry(directory_fd: int, name: bytes, before: int, uid: int, gid: int, given: Given) -> None:
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
-    try:
-        _give_one(fd, before, uid, gid, given)
-    finally:
-        os.close(fd)
+def _all_in(path: bytes, fd: int, before: int) -> Iterator[tuple[int, os.stat_result]]:
+    """Yield the directory and all in it, each open without being read or followed (``O_PATH``) until the next step."""
+    for trail, directory_fd, entries in descend(fd):
+        yield directory_fd, os.stat(directory_fd)
+        for entry in entries:
+            if entry.is_directory or (not trail and entry.name in SKELETON):  # the latter is in place of a directory
+                continue
+            try:
+                entry_fd = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+            except FileNotFoundError:  # its owner was faster
+                continue
+            try:
+                stat = os.stat(entry_fd)
+                if stat.st_uid == before and (stat_module.S_ISFIFO(stat.st_mode) or stat_module.S_ISSOCK(stat.st_mode)):
+                    name = os.fsdecode(b"/".join([path, *trail, entry.name]))
+                    raise ForeignWorkdirError(f"{name} is a FIFO or socket, which others may have open; remove it")
+                yield entry_fd, stat
+            finally:
+                os.close(entry_fd)
 
 
-def _give_one(fd: int, before: int, uid: int, gid: int, given: Given) -> None:
-    """Give what is open as ``fd``, without reading or following it (``O_PATH``)."""
-    stat = os.stat(fd)
-    if stat_module.S_ISREG(stat.st_mode) and stat.st_uid in (before, uid):
-        given.files.append(stat.st_ino)
-    if stat.st_uid != before:
-        return
-    given.inodes.append(stat.st_ino)
+def _is_file_of(stat: os.stat_result, *uids: int) -> bool:
+    return stat_module.S_ISREG(stat.st_mode) and stat.st_uid in uids
+
+
+def _give_one(fd: int, stat: os.stat_result, uid: int, gid: int) -> None:
     opened = f"/proc/self/fd/{fd}"
     os.chown(opened, uid, gid)
     if not stat_module.S_ISLNK(stat.st_mode):

@@ -1,15 +1,11 @@
-"""Acquiring, holding, releasing and, much later, removing working directories.
+"""Acquiring and releasing working directories, by request or by what happens in the mount.
 
-A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
-its children inherit the descriptor, and the kernel closes it with the last of them. After that the directory is kept for the
-retention time of its role. Every step is one record (``workdirs.records``), so a restarted daemon knows all holders, with or
-without its index. Holders that ended meanwhile count as released at the restart.
+A directory is held by one process at a time (``workdirs.holding``). After that it is kept for the retention time of its role
+(``workdirs.retention``).
 """
 
 from __future__ import annotations
 
-import logging
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -19,9 +15,9 @@ import trio
 
 from holdfast.config import Config
 from holdfast.errors import (
+    DirectoryBusyError,
     ForeignWorkdirError,
     HoldfastError,
-    IndexUnwritableError,
     LeaseHeldError,
     NoSuchEntryError,
     WithheldError,
@@ -32,22 +28,15 @@ from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.processes import boot_id
-from holdfast.workdirs.holders import Process, number_here
+from holdfast.workdirs.holder_process import Process, number_here
+from holdfast.workdirs.holding import Holding, process_of
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
+from holdfast.workdirs.retention import Retention
 from holdfast.workdirs.tree import WorkdirTree
 from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
-_RETRY_SECONDS = 5.0
-_SLICE_SECONDS = 0.01
-"""How long many directories are dealt with before others have their turn."""
-_LEASE_CHECK_SECONDS = 60.0
-"""How often a lease file that keeps a directory is looked at: its last close is not seen under another name."""
-_TOLD_AT_ONCE = 3
-_TRANSIENT = (OSError, IndexUnwritableError)
-"""Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
-_log = logging.getLogger("holdfast.workdirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +60,21 @@ class Workdirs:
         parts = base.parts
         self._config = parts.config
         self._events = parts.events
-        self._nodes = base.nodes
         self._records = Records(parts.index.workdirs, parts.store.tree, boot_id())
         self._tree = WorkdirTree(base)
-        self._nursery: trio.Nursery | None = None
-        self._watched: dict[Process, trio.CancelScope] = {}
-        self._removed: list[tuple[bytes, int]] = []
-        """Paths of removed directories that the kernel may still know, and the uids of their owners."""
-        self._not_removed: set[bytes] = set()
-        """Paths of directories that are due, whose removal fails."""
+        self._holding = Holding(self._records, self._tree, base.nodes, self._events, released=self._wake)
+        self._retention = Retention(self._records, self._tree, self._holding, self._events, self._retain_seconds)
         self._changed = trio.Event()
+        self._new = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch holders and retention until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            self._restore_holders()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._holding.run)
             task_status.started()
             while True:
                 changed = self._changed
-                due = await self._expire_due()
+                due = await self._retention.expire_due()
                 with trio.move_on_after(min(_LONGEST_PAUSE_SECONDS, max(0.0, due - time.time()))):
                     await changed.wait()
 
@@ -108,10 +93,11 @@ class Workdirs:
 
         ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) has the directory: -1 stands for the user
         of the process. ``asked_by`` is the uid of who asks; only root (0) may name a process of another user.
-        ``namespace`` is the process namespace of ``pid`` (``holders.number_here``). On return, the process sees the emptied
-        directories. Raises ``WithheldError`` for a process of another user, ``LeaseHeldError`` while another process holds
-        the directory, ``ForeignWorkdirError`` if it exists and is not the owner's (with ``adopts``, it is given to the
-        owner), and ``ConfigurationError`` for a bad name or pid.
+        ``namespace`` is the process namespace of ``pid`` (``number_here``). On return, the process sees the emptied
+        directories; ``DirectoryBusyError`` says that it may not yet, and it may call again. Raises ``WithheldError`` for a
+        process of another user, ``LeaseHeldError`` while another process holds the directory, ``ForeignWorkdirError`` if it
+        exists and is not the owner's (with ``adopts``, it is given to the owner), and ``ConfigurationError`` for a bad name
+        or pid.
         """
         name = WorkdirName.checked(role, resource_id)
         pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
@@ -125,21 +111,22 @@ class Workdirs:
         if held is None and adopts:
             await self._tree.adopt(path, owner)
             held = self._held_by(path, process)  # somebody else may have been faster
-        if held is not None:
-            return held
-        self._prepare(path, owner)
-        workdir = self._hold(path, name, process)
-        self._wake()
-        await self._tree.invalidate_kernel()
-        return workdir
+        if held is None:
+            self._prepare(path, owner)
+            held = self._describe(path, self._holding.hold(path, name, process))
+            self._new.set()
+            self._wake()
+        if not await self._tree.invalidate_kernel(path):
+            raise DirectoryBusyError(f"a process holds the lock of {os.fsdecode(path)}: end what hangs there, and try again")
+        return held
 
     def _held_by(self, path: bytes, process: Process) -> Workdir | None:
         """Return the directory if the process holds it, None if nobody does. Raises ``LeaseHeldError``."""
-        record = self._record_of_existing(path)
-        holder = self._holder(path, record)
+        record = self._retention.record_of_existing(path)
+        holder = self._holding.holder(path, record)
         if holder is None or record is None:
             return None
-        if _process_of(record) == process:
+        if process_of(record) == process:
             return self._describe(path, record)
         self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=process.pid)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
@@ -160,11 +147,11 @@ class Workdirs:
         While its lease file is open it is still held; the retention time begins when that is closed.
         """
         path = self._path_of(WorkdirName.checked(role, resource_id))
-        record = self._record_of_existing(path)
+        record = self._retention.record_of_existing(path)
         if record is None:
             raise NoSuchEntryError(f"there is no working directory {os.fsdecode(path)}")
         if record.pid or not record.released_seconds:
-            self._process_gone(path, record)
+            self._holding.process_gone(path, record)
         return self._describe(path, record)
 
     def owner(self, role: str, resource_id: str) -> int:
@@ -188,113 +175,13 @@ class Workdirs:
     def configure(self, config: Config) -> None:
         """Use these retention times and limits from now on."""
         self._config = config
+        self._new.set()
         self._wake()
 
-    # --- holders -----------------------------------------------------------------------------------------------------
-
-    def _hold(self, path: bytes, name: WorkdirName, process: Process) -> Workdir:
-        now = time.time()
-        old = self._records.get(path)
-        record = WorkdirRecord(
-            name.role,
-            name.resource_id,
-            created_seconds=old.created_seconds if old else now,
-            acquired_seconds=now,
-            pid=process.pid,
-            pid_started_ticks=process.started_ticks,
-            command=process.command,
-            acquisitions=old.acquisitions + 1 if old else 1,
-        )
-        self._records.put(path, record)
-        self._events.emit(
-            "workdir-acquired",
-            path=os.fsdecode(path),
-            pid=process.pid,
-            command=process.command,
-            uid=self._tree.owner(path),
-        )
-        self._watch(process)
-        return self._describe(path, record)
-
-    def _watch(self, process: Process) -> None:
-        """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
-        assert self._nursery is not None, "the working directories are not being watched over"
-        if process not in self._watched:
-            scope = self._watched[process] = trio.CancelScope()
-            self._nursery.start_soon(self._wait_for_end, process, scope)
-
-    def _unwatch_others(self) -> None:
-        """Stop waiting for processes that hold nothing any more."""
-        holders = {_process_of(record) for _, record in self._records.all()}
-        for process in self._watched.keys() - holders:
-            self._watched.pop(process).cancel()
-
-    async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
-        with scope:
-            await process.wait_end()
-            while problems := await self._note_end(process):
-                _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
-                await trio.sleep(_RETRY_SECONDS)
-        if self._watched.get(process) is scope:
-            del self._watched[process]
-
-    async def _note_end(self, process: Process) -> list[str]:
-        """Record for all directories of an ended process that it is gone; return the first errors."""
-        problems = []
-        until = time.monotonic() + _SLICE_SECONDS
-        for path in [path for path, record in self._records.all() if _process_of(record) == process]:
-            if time.monotonic() > until:
-                await trio.lowlevel.checkpoint()
-                until = time.monotonic() + _SLICE_SECONDS
-            record = self._records.get(path)
-            try:
-                if record is not None and _process_of(record) == process:
-                    self._process_gone(path, record)
-            except _TRANSIENT as problem:
-                problems.append(f"{os.fsdecode(path)}: {problem}")
-        return problems[:_TOLD_AT_ONCE]
-
-    def _process_gone(self, path: bytes, record: WorkdirRecord) -> None:
-        """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
-
-        After an error nothing is recorded.
-        """
-        if self._lease_is_open(path):
-            record.pid = 0
-            self._records.put(path, record)
-        else:
-            self._released(path, record)
-
-    def _released(self, path: bytes, record: WorkdirRecord) -> None:
-        record.pid = 0
-        record.released_seconds = time.time()
-        self._records.put(path, record)
-        self._events.emit("workdir-released", path=os.fsdecode(path), uid=self._tree.owner(path))
-        self._wake()
-
-    def _record_of_existing(self, path: bytes) -> WorkdirRecord | None:
-        """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
-        record = self._records.get(path)
-        if record is not None and not self._tree.exists(path):
-            self._discard(path)
-            return None
-        return record
-
-    def _holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
-        if record is None:
-            return None
-        if record.pid and _process_of(record).is_alive():
-            return f"pid {record.pid} ({record.command})"
-        if self._lease_is_open(path):
-            return f"a process that {record.command} started (it has {LEASE_FILE.decode()} open)"
-        return None
-
-    def _lease_is_open(self, path: bytes) -> bool:
-        inode = self._tree.lease_inode(path)
-        node = self._nodes.of_backing(inode) if inode else None
-        return node is not None and node.opened is not None
-
-    # --- what happens in the mount -----------------------------------------------------------------------------------
+    async def wait_new(self) -> None:
+        """Return when a directory was acquired, or limits may be others, since this returned last. One task may wait."""
+        await self._new.wait()
+        self._new = trio.Event()
 
     def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
         """Refuse a working directory to a process that can't be watched, because it has no number here (fuse(4))."""
@@ -314,7 +201,8 @@ class Workdirs:
             return
         try:
             self._tree.prepare(place.path, (caller.uid, caller.gid), is_found=False)
-            self._hold(place.path, name, Process.find(caller.pid))
+            self._holding.hold(place.path, name, Process.find(caller.pid))
+            self._new.set()
         except (OSError, HoldfastError):
             self._records.restore(place.path, name)
             self._wake()
@@ -331,99 +219,8 @@ class Workdirs:
             return
         path = path_of(node.parent)
         record = self._records.get(path) if path else None
-        if path and record is not None and not record.released_seconds and self._holder(path, record) is None:
-            self._released(path, record)
-
-    # --- retention ---------------------------------------------------------------------------------------------------
-
-    def _restore_holders(self) -> None:
-        """After a start: watch holders that still live, count the others as released now, restore missing records."""
-        for path in self._tree.existing():
-            name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
-            assert name is not None
-            self._records.restore(path, name)
-        for path, record in self._records.all():
-            if not self._tree.exists(path):
-                self._records.discard(path)
-            elif self._holder(path, record) is not None:
-                if record.pid:
-                    self._watch(_process_of(record))
-            elif not record.released_seconds:
-                self._released(path, record)
-
-    async def _expire_due(self) -> float:
-        """Remove everything that is due; return the time of the next removal."""
-        now, due = time.time(), math.inf
-        left = [path for path, _ in self._records.all()]
-        while left:
-            due = min(due, self._expire_some(left, now))
-            await trio.lowlevel.checkpoint()
-        self._unwatch_others()
-        try:
-            await self._tree.invalidate_kernel()
-            while self._removed:
-                removed, uid = self._removed.pop(0)
-                self._events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
-            await self._tree.empty_trash()
-        except OSError as problem:
-            _log.warning("can't delete yet what working directories have left: %s", problem)
-            return now + _RETRY_SECONDS
-        return due
-
-    def _expire_some(self, left: list[bytes], now: float) -> float:
-        """Take paths from the end of ``left``, for a moment; remove what is due, return when the next one is.
-
-        A user can have thousands of directories, which are all due at once.
-        """
-        until, due = time.monotonic() + _SLICE_SECONDS, math.inf
-        with self._tree.one_step():
-            while left and time.monotonic() < until:
-                path = left.pop()
-                record = self._records.get(path)
-                if record is not None:
-                    due = min(due, self._expire(path, record, now))
-        return due
-
-    def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
-        """Remove a directory after its retention time; return when it must be checked again."""
-        try:
-            if not self._tree.exists(path):
-                self._discard(path)
-                return math.inf
-            if record.pid and not record.released_seconds:
-                return math.inf
-            if self._holder(path, record) is not None:
-                return now + _LEASE_CHECK_SECONDS
-            if not record.released_seconds:  # its lease file was closed under another name
-                self._released(path, record)
-                return math.inf
-            expires = record.released_seconds + self._retain_seconds(record.role)
-            if expires > now:
-                return expires
-            self._remove(path)
-        except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
-            self._tell_once(path, problem)
-            return now + _RETRY_SECONDS
-        return math.inf
-
-    def _remove(self, path: bytes) -> None:
-        owner = self._tree.owner(path)
-        self._tree.remove(path)
-        self._removed.append((path, owner))
-        self._discard(path)
-
-    def _discard(self, path: bytes) -> None:
-        """Forget a directory that is gone."""
-        self._records.discard(path)
-        self._not_removed.discard(path)
-
-    def _tell_once(self, path: bytes, problem: Exception) -> None:
-        """Tell of a directory that is due and can't be removed. It is tried again, silently."""
-        if path not in self._not_removed:
-            self._not_removed.add(path)
-            is_fault = not isinstance(problem, _TRANSIENT)
-            _log.warning("can't remove %s yet: %s", os.fsdecode(path), problem, exc_info=problem if is_fault else None)
-            self._events.emit("not-deleted", path=os.fsdecode(path), problem=str(problem) or repr(problem))
+        if path and record is not None and not record.released_seconds and self._holding.holder(path, record) is None:
+            self._holding.released(path, record)
 
     def _retain_seconds(self, role: str) -> float:
         return self._config.role(role).retain_seconds
@@ -432,7 +229,7 @@ class Workdirs:
         return self._config.role(name.role).base.encode() + b"/" + name.encoded()
 
     def _describe(self, path: bytes, record: WorkdirRecord) -> Workdir:
-        holder = self._holder(path, record)
+        holder = self._holding.holder(path, record)
         released = record.released_seconds if holder is None else 0.0
         expires = released + self._retain_seconds(record.role) if released else None
         return Workdir(path, record, holder, expires, int(self._config.role(record.role).max_bytes))
@@ -440,8 +237,3 @@ class Workdirs:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-def _process_of(record: WorkdirRecord) -> Process:
-    """Return the process that a record names as holder. The number 0 stands for none."""
-    return Process(record.pid, record.pid_started_ticks, record.command)

@@ -6,6 +6,7 @@ import os
 import stat as stat_module
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import trio
 
@@ -13,12 +14,23 @@ from holdfast.errors import ForeignWorkdirError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.workdirs import ownership
-from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind
+from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind, is_at_or_below
 
 _MAKE_LEASE = os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_PASSES = 10
 _IN_ONE_GO = 100
 _OPEN_LEASE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _StaleName(NamedTuple):
+    """A name that the kernel may know wrongly, in the directory with the node id ``parent``.
+
+    ``path`` is its path if a caller of ``invalidate_kernel`` may ask for it.
+    """
+
+    path: bytes
+    parent: int
+    name: bytes
 
 
 class WorkdirTree:
@@ -35,27 +47,28 @@ class WorkdirTree:
         self._copies = base.copies
         self._invalidation = base.invalidation
         self._is_root = os.geteuid() == 0
-        self._pending: list[tuple[int, bytes]] = []
+        self._pending: list[_StaleName] = []
         self._half_trashed: list[Node] = []
         """Files with one name in the trash and another in the tree."""
         self._has_removed = False
         """Directories were removed in this step, and names in them are not forgotten yet."""
 
-    async def invalidate_kernel(self) -> None:
-        """Return when the kernel has dropped everything that the changes so far have made wrong.
+    async def invalidate_kernel(self, path: bytes = b"") -> bool:
+        """Wait until the kernel has dropped the names at or below ``path`` that the changes so far have made wrong.
 
-        Raises ``OSError``; invalidations that failed are left for the next call.
+        Returns whether it has. Those that it keeps, because a process holds the lock of their directory, are left for later.
         """
-        pending, self._pending = self._pending, []
+        chosen = {stale for stale in self._pending if is_at_or_below(stale.path, path)}
+        self._pending = [stale for stale in self._pending if stale not in chosen]
+        kept = {(stale.parent, stale.name) for stale in chosen}
         try:
-            while pending:
-                await trio.to_thread.run_sync(self._invalidation.invalidate_now, *pending[0])
-                del pending[0]
+            kept = set(await self._invalidation.invalidate_now(list(kept)))
         finally:
-            self._pending += pending
+            self._pending += [stale for stale in chosen if (stale.parent, stale.name) in kept]
+        return not kept
 
-    async def empty_trash(self) -> None:
-        """Delete the trash. On return the kernel knows that linked files have one name less.
+    async def empty_trash(self) -> bool:
+        """Delete the trash. On return the kernel knows that linked files have one name less, if it returns true.
 
         Raises ``OSError``; the next call continues.
         """
@@ -64,8 +77,8 @@ class WorkdirTree:
         for failure in self._trash.take_failures():
             self._events.emit("not-deleted", problem=failure)
         linked, self._half_trashed = self._half_trashed[:count], self._half_trashed[count:]
-        self._pending += [(parent.id, name) for node in linked for parent, name in node.names()]
-        await self.invalidate_kernel()
+        self._pending += [_StaleName(b"", parent.id, name) for node in linked for parent, name in node.names()]
+        return await self.invalidate_kernel()
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
@@ -110,14 +123,16 @@ class WorkdirTree:
         """Give the directory at ``path``, if there is one, to ``owner`` (uid, gid), whoever has it.
 
         What is in place of Holdfast's own directories goes to the trash. On return nobody else can write there, by any
-        descriptor or other name either. Raises ``ForeignWorkdirError`` if a file in it is open or somebody goes on moving
-        things about, and ``OSError``; it is not acquired then, and can be adopted again.
+        descriptor or other name either. Raises ``ForeignWorkdirError`` if a file in it is open or there is a FIFO or socket,
+        usually before anything has changed, and if somebody goes on moving things about; and ``OSError``. It is not acquired
+        then, and can be adopted again.
         """
         if not self.exists(path):
             return
         fd = self._tree.open_directory(path)
         try:
             before = os.stat(fd).st_uid
+            self._check_closed(path, await trio.to_thread.run_sync(ownership.files_of, path, fd, before, owner[0]))
             with self.one_step():
                 for name in ownership.strangers(fd, before, owner[0]):
                     self._invalidate_later(path, name)
@@ -139,7 +154,7 @@ class WorkdirTree:
         After each pass the kernel knows the new owners one level further down at least.
         """
         for _ in range(_MOST_PASSES):
-            given = await trio.to_thread.run_sync(ownership.give, fd, before, *owner)
+            given = await trio.to_thread.run_sync(ownership.give, path, fd, before, *owner)
             for number, inode in enumerate(given.inodes):
                 self._attributes_changed(inode)
                 if number % _IN_ONE_GO == _IN_ONE_GO - 1:
@@ -148,7 +163,10 @@ class WorkdirTree:
                 break
         else:
             raise ForeignWorkdirError(f"{os.fsdecode(path)} is being changed all the time; end the processes that use it")
-        if any(self._invalidation.is_open(inode) for inode in given.files):
+        self._check_closed(path, given.files)
+
+    def _check_closed(self, path: bytes, inodes: list[int]) -> None:
+        if any(self._invalidation.is_open(inode) for inode in inodes):
             raise ForeignWorkdirError(f"files in {os.fsdecode(path)} are open; end the processes that use them")
 
     def _attributes_changed(self, inode: int) -> None:
@@ -282,7 +300,7 @@ class WorkdirTree:
         """Queue an invalidation of a name, which the kernel may know as missing or as another entry."""
         node = self._node_at(parent)
         if node is not None:
-            self._pending.append((node.id, name))
+            self._pending.append(_StaleName(parent + b"/" + name, node.id, name))
 
     def _node_at(self, path: bytes) -> Node | None:
         return self._nodes.of_backing(self._tree.stat(path).st_ino)

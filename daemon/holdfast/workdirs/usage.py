@@ -1,27 +1,42 @@
 """What each working directory takes of the disk, found by walking through it again and again, slowly.
 
-Files may grow without the daemon hearing of it (passthrough, mappings), so nothing but a look at their blocks tells. A walk
-takes a tenth of the time at most. Directories with a limit are walked through every few seconds, the others once in a while.
+Files may grow without the daemon hearing of it (passthrough, mappings), so nothing but a look at their blocks tells. The
+walks take a tenth of the time at most. Directories with a limit are walked through every second, the others once in a while;
+where none is due, nothing is done.
+
+The walks of different users take turns, one of each at a time: nobody has to wait for the end of a walk through another's
+directories, which that user can make as long as it likes. Who is above the limit is found before the walk is over.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import trio
 
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.quotas import Usage
-from holdfast.store import Tree, descend, is_copy
 from holdfast.workdirs.service import Workdirs
+from holdfast.workdirs.usage_walk import UsageWalk
 
 _LIMITED_EVERY_SECONDS = 1.0
 _OTHERS_EVERY_SECONDS = 60.0
+_TURN_SECONDS = 0.02
 _PAUSES_PER_WORK = 9
 _LONGEST_PAUSE_SECONDS = 1.0
-_BLOCK_BYTES = 512
+
+
+@dataclass(slots=True)
+class _User:
+    """The directories of one user that are due, and the walk through one more."""
+
+    due: deque[bytes] = field(default_factory=deque)
+    walk: UsageWalk | None = None
 
 
 class UsageWalks:
@@ -29,68 +44,95 @@ class UsageWalks:
 
     def __init__(self, base: Foundation, workdirs: Workdirs) -> None:
         self._tree = base.parts.store.tree
+        self._entries = base.parts.index.entries
         self._events = base.parts.events
         self._quotas = base.quotas
         self._workdirs = workdirs
+        self._limits: dict[bytes, int] = {}
         self._due: dict[bytes, float] = {}
+        """By path: the trio time of the next walk; infinite from when it is due to its end."""
+        self._users: dict[int, _User] = {}
+        """By uid: those with directories that are due."""
 
     async def run(self) -> None:
         """Walk through all working directories by turns, until cancelled."""
-        while True:
-            limits = self._workdirs.limits()
-            self._quotas.keep_only(set(limits))
-            self._due = {path: due for path, due in self._due.items() if path in limits}
-            for path, limit_bytes in limits.items():
-                if limit_bytes != self._limit_of(path) or self._due.get(path, 0.0) <= trio.current_time():
-                    await self._measure(path, limit_bytes)
-            await trio.sleep(_LIMITED_EVERY_SECONDS)
+        try:
+            while True:
+                until = trio.current_time() + _LIMITED_EVERY_SECONDS
+                await self._look_for_due()
+                while self._users and trio.current_time() < until:
+                    for uid, user in list(self._users.items()):
+                        await self._take_turn(user)
+                        if user.walk is None and not user.due:
+                            del self._users[uid]
+                await trio.sleep_until(until)
+                if not self._users:
+                    with trio.move_on_at(min(self._due.values(), default=math.inf)):
+                        await self._workdirs.wait_new()
+        finally:
+            for user in self._users.values():
+                if user.walk is not None:
+                    user.walk.close()
+
+    async def _look_for_due(self) -> None:
+        limits = self._limits = self._workdirs.limits()
+        self._quotas.keep_only(set(limits))
+        now = trio.current_time()
+        before, self._due = self._due, {}
+        due = []
+        for path, limit_bytes in limits.items():
+            at = before.get(path, now)
+            if at <= now or (at < math.inf and limit_bytes != self._limit_of(path)):
+                due.append(path)
+                at = math.inf
+            self._due[path] = at
+        if due:
+            await self._give_to_users(due)
+
+    async def _give_to_users(self, due: list[bytes]) -> None:
+        found = await trio.to_thread.run_sync(self._owners, due)
+        for path in {*due} - {path for path, _ in found}:
+            self._due[path] = trio.current_time() + self._every_seconds(path)
+        for path, uid in found:
+            self._users.setdefault(uid, _User()).due.append(path)
+
+    def _every_seconds(self, path: bytes) -> float:
+        return _LIMITED_EVERY_SECONDS if self._limits.get(path) else _OTHERS_EVERY_SECONDS
+
+    def _owners(self, paths: list[bytes]) -> list[tuple[bytes, int]]:
+        """Return the directories that are there, each with its owner's uid."""
+        found = []
+        for path in paths:
+            with suppress(OSError):
+                found.append((path, self._tree.stat(path).st_uid))
+        return found
 
     def _limit_of(self, path: bytes) -> int:
         usage = self._quotas.of(path)
         return usage.limit_bytes if usage else 0
 
-    async def _measure(self, path: bytes, limit_bytes: int) -> None:
-        every_seconds = _LIMITED_EVERY_SECONDS if limit_bytes else _OTHERS_EVERY_SECONDS
-        try:
-            used = await trio.to_thread.run_sync(used_bytes, self._tree, path, abandon_on_cancel=True)
-        except OSError:  # it has just gone, or its disk has
-            return
-        self._due[path] = trio.current_time() + every_seconds
-        if not self._quotas.found(path, Usage(used, limit_bytes)):
-            return
-        facts: dict[str, str | int] = {"path": os.fsdecode(path), "used_bytes": used, "limit_bytes": limit_bytes}
-        if used > limit_bytes:
-            self._events.emit("quota-reached", **facts)
-        else:
-            self._events.emit("quota-below-again", **facts)
-
-
-def used_bytes(tree: Tree, path: bytes) -> int:
-    """Return what the directory at ``path`` takes, each file once however many names it has there.
-
-    Copies of objects do not count: they make room by themselves. Symbolic links are not followed. Call it in a thread; it
-    pauses for most of the time. Raises ``OSError``.
-    """
-    used = 0
-    linked: set[int] = set()
-    top_fd = tree.open_directory(path)
-    try:
+    async def _take_turn(self, user: _User) -> None:
+        walk = user.walk = user.walk or UsageWalk(self._tree, self._entries, user.due.popleft())
         began = time.monotonic()
-        for trail, fd, entries in descend(top_fd):
-            may_have_copies = bool(trail) and trail[0] in (b"localState", b"blobStorage")
-            used += os.fstat(fd).st_blocks * _BLOCK_BYTES
-            for entry in entries:
-                if entry.is_directory:
-                    continue
-                with suppress(OSError):  # it has just gone
-                    stat = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
-                    if stat.st_ino in linked or (may_have_copies and is_copy(b"/proc/self/fd/%d/%s" % (fd, entry.name))):
-                        continue
-                    if stat.st_nlink > 1:
-                        linked.add(stat.st_ino)
-                    used += stat.st_blocks * _BLOCK_BYTES
-            time.sleep(min(_LONGEST_PAUSE_SECONDS, _PAUSES_PER_WORK * (time.monotonic() - began)))
-            began = time.monotonic()
-    finally:
-        os.close(top_fd)
-    return used
+        is_over = True
+        with suppress(OSError):  # the directory has just gone, or its disk has
+            is_over = not await trio.to_thread.run_sync(walk.go_on, _TURN_SECONDS)
+            self._note(walk, is_over=is_over)
+        if is_over:
+            user.walk = None
+            self._due[walk.path] = trio.current_time() + self._every_seconds(walk.path)
+        await trio.sleep(min(_LONGEST_PAUSE_SECONDS, _PAUSES_PER_WORK * (time.monotonic() - began)))
+
+    def _note(self, walk: UsageWalk, *, is_over: bool) -> None:
+        """Record what was found; before the end of a walk only if it is too much already."""
+        path, before = walk.path, self._quotas.of(walk.path)
+        usage = Usage(walk.used_bytes, self._limits.get(path, 0))
+        if path not in self._limits or not (is_over or (usage.is_exceeded and not (before and before.is_exceeded))):
+            return
+        if not self._quotas.found(path, usage):
+            return
+        name, used, limit = os.fsdecode(path), usage.used_bytes, usage.limit_bytes
+        if usage.is_exceeded:
+            self._events.emit("quota-reached", path=name, used_bytes=used, limit_bytes=limit)
+        else:
+            self._events.emit("quota-below-again", path=name, used_bytes=used, limit_bytes=limit)

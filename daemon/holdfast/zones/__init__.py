@@ -3,7 +3,7 @@
 from holdfast.zones.name_kinds import KindPolicy, NameKind
 from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
-from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath
+from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath, is_at_or_below
 
 __all__ = [
     "SKELETON",
@@ -17,6 +17,7 @@ __all__ = [
     "ZoneKind",
     "ZoneMap",
     "ZonePath",
+    "is_at_or_below",
     "sidecar_of",
     "sidecar_owner",
 ]

@@ -149,5 +149,10 @@ class ZoneMap:
         return None
 
 
+def is_at_or_below(path: bytes, directory: bytes) -> bool:
+    """Say whether ``path`` is ``directory`` or lies below it, at any depth; both relative to the mount, b"" its root."""
+    return not directory or path == directory or path.startswith(directory + b"/")
+
+
 def _last(path: bytes) -> bytes:
     return path.rsplit(b"/", 1)[-1]

@@ -89,7 +89,7 @@ class Stage:
     def flip_a_byte(self) -> Path:
         """Damage a cached file that the next start will read: the newest changelog of the state."""
         state = self.store / "tree" / "checkpoints" / NAME / "state" / "0"
-        newest = max(state.glob("*/*.changelog"), key=lambda path: (int(path.stem), path.parent.name))
+        newest = max(state.glob("*/*.changelog"), key=lambda path: (int(path.stem.partition("_")[0]), path.parent.name))
         with newest.open("r+b") as file:
             file.seek(newest.stat().st_size // 2)
             byte = file.read(1)[0]

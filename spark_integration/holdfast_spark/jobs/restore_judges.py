@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.checkpoints.examination import Asking, Examination, Wanted
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import Restore
-from holdfast.checkpoints.manifests import Unreadable
+from holdfast.checkpoints.manifests import Unreadable, WholeLength
 from holdfast.checkpoints.plans import Kept
 from holdfast.checkpoints.reachability import Listed
 from holdfast.checkpoints.references import ReferenceKind
@@ -41,9 +41,15 @@ NEEDED = Form(
     component="string",
     is_directory="boolean",
     least_bytes="bigint",
+    length="string",
     because="string",
 )
-"""Something that a manifest of a tree refers to, by its last component; or ``because``, why it can't be told."""
+"""Something that a manifest of a tree refers to, by its last component; or ``because``, why it can't be told.
+
+``length`` names the kind of file whose ``least_bytes`` are those before compression (``Formats.compressed``)."""
+
+FOUND = NEEDED.with_columns(least="bigint", spoilt="boolean", file="string")
+"""The same with the smallest file of that last component: its size, and its name."""
 
 
 class RestoreJudge:
@@ -77,23 +83,50 @@ class RestoreJudge:
 
         yield from NEEDED.batches(each for found in in_parallel(one, rows) for each in found)
 
+    def lengths(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Put in place of a compressed file's size the one before compression (``FOUND`` in and out)."""
+        read = reader_below(self._address, self._root)
+
+        def one(row: tuple[Any, ...]) -> tuple[Any, ...]:
+            *needed, least_bytes, length, because, least, spoilt, file = row
+            if length is not None and least not in (None, least_bytes):
+                found = read(Wanted(file.encode(), self.formats.compressed[length], least))
+                because = f"{file}: {found}" if isinstance(found, Unreadable) else None
+                least = found.size_bytes if isinstance(found, WholeLength) else least
+            return (*needed, least_bytes, length, because, least, spoilt, file)
+
+        for batch in batches:
+            if batch.column("length").null_count == batch.num_rows:  # none of them may be compressed, as mostly
+                yield batch
+            else:
+                yield from FOUND.batches(in_parallel(one, FOUND.rows(batch)))
+
     def _of_manifest(self, listed: Listed, layout: int) -> Asking[list[tuple[Any, ...]]]:
         tree = self.formats.trees[layout]
         name = tree.parse(listed)
-        retained = None if name is None else tree.restorable(name)
-        if name is None or retained is None:
+        if name is None:
             return []
         answers = yield [Wanted(listed.name, self.formats.manifests[layout], listed.size_bytes)]
         manifest = answers[listed.name]
+        retained = tree.restorable(name, manifest)
+        if retained is None:
+            return []
         called = retained.name.decode(), retained.what
         references = tree.references_of(name, manifest)
         if listed.name in self.spoilt or isinstance(manifest, Unreadable) or isinstance(references, Kept):
             why = "its bytes are not those that its digest was made of" if listed.name in self.spoilt else str(manifest)
-            return [(*called, None, False, 0, f"{listed.name.decode()}: {why}")]
+            return [(*called, None, False, 0, None, f"{listed.name.decode()}: {why}")]
         return [
-            (*called, text_of(each.last_component), each.kind is ReferenceKind.DIRECTORY, each.least_bytes, None)
+            (
+                *called,
+                text_of(each.last_component),
+                each.kind is ReferenceKind.DIRECTORY,
+                each.least_bytes,
+                each.length.name if each.length else None,
+                None,
+            )
             for each in references
-        ] or [(*called, None, False, 0, None)]
+        ] or [(*called, None, False, 0, None, None)]
 
 
 def _verdict(restore: Restore) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from holdfast_spark.jobs.computed_once import holding
 from holdfast_spark.jobs.formatting import table
 from holdfast_spark.jobs.job_command import add_store_and_inventory, parser_of, run, store_and_inventory
 from holdfast_spark.jobs.progress import Progress
-from holdfast_spark.jobs.restore_judges import NEEDED, VERDICT, RestoreJudge
+from holdfast_spark.jobs.restore_judges import FOUND, NEEDED, VERDICT, RestoreJudge
 from holdfast_spark.jobs.scrub import results
 
 SOME_CANNOT = 3
@@ -62,7 +62,9 @@ def _of_trees(outside: DataFrame, judge: RestoreJudge) -> DataFrame:
     needed = manifests.select(*columns).repartition(tasks).mapInArrow(judge.needed, NEEDED.ddl)
     files = outside.where("not is_directory").withColumn("component", f.substring_index("name", "/", -1))
     spoilt = f.col("name").isin([each.decode() for each in judge.spoilt])
-    there = files.groupBy("component").agg(f.min("size_bytes").alias("least"), f.max(spoilt).alias("spoilt"))
+    there = files.groupBy("component").agg(
+        f.min("size_bytes").alias("least"), f.max(spoilt).alias("spoilt"), f.min_by("name", "size_bytes").alias("file")
+    )
     why = (
         f.when(f.col("because").isNotNull(), f.col("because"))
         .when(f.col("component").isNull() | f.col("is_directory"), None)
@@ -73,7 +75,8 @@ def _of_trees(outside: DataFrame, judge: RestoreJudge) -> DataFrame:
             f.concat("component", f.lit(": it has "), "least", f.lit(" bytes instead of "), "least_bytes"),
         )
     )
-    judged = needed.join(there, "component", "left").withColumn("why", why)
+    found = needed.join(there, "component", "left").select(*FOUND.columns)
+    judged = found.mapInArrow(judge.lengths, FOUND.ddl).withColumn("why", why)
     newest = manifests.groupBy("layout", "unit").agg(f.max("completes").alias("newest"))
     return (
         judged.groupBy("layout", "unit", "number", "name", "what")

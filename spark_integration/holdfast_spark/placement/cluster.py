@@ -95,11 +95,18 @@ class Cluster:
         return (now - started) / 1000
 
     def executors(self) -> list[Executor]:
-        """Return the executors that can run tasks now."""
+        """Return the executors that get tasks now.
+
+        Not those that are being decommissioned, though they are active; nor those that have registered, but not yet their
+        block manager: Spark does not tell where they are.
+        """
         found = []
+        scheduler = self._context._jsc.sc().taskScheduler()
         for summary in _each(self._context._jsc.sc().statusStore().executorList(True)):
-            if summary.id() != "driver" and summary.isActive() and summary.totalCores() > 0:
-                host = summary.hostPort().rpartition(":")[0].strip("[]")
+            is_leaving = scheduler.getExecutorDecommissionState(summary.id()).isDefined()
+            host = summary.hostPort().rpartition(":")[0].strip("[]")
+            is_executor = summary.id() != "driver" and summary.isActive() and summary.totalCores() > 0
+            if is_executor and host and not is_leaving:
                 found.append(Executor(summary.id(), host, summary.totalCores()))
         return found
 
@@ -118,6 +125,10 @@ class Cluster:
     def shuffle_partitions(self) -> int:
         """Return how many partitions the state of a new query gets."""
         return int(self._spark.conf.get("spark.sql.shuffle.partitions"))
+
+    def has_jobs(self, run_id: str) -> bool:
+        """Say whether Spark has had anything to do for a run of a query."""
+        return bool(self._context.statusTracker().getJobIdsForGroup(run_id))
 
     def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Tell the coordinator of state stores where each one is; return how many were told."""

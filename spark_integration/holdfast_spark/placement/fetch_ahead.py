@@ -1,8 +1,9 @@
 """State fetched to a node before its partitions go there: a Spark job whose tasks read through the mount on that
 node.
 
-So it takes no port, no right that the job does not have, and nothing to be left in a store for others to find. The
-tasks need Holdfast in the executors' Python; without it the partitions fetch their state with their first task.
+So it takes no port, no right that the job does not have, and nothing to be left in a store for others to find. There is
+one task for each node: a second one would go to any node with a free core, where nobody wants the state. The tasks
+need Holdfast in the executors' Python; without it the partitions fetch their state with their first task.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from holdfast.checkpoints.formats.interface import FinishedBatch, StatePartition
 from holdfast.checkpoints.plans import Listed
 
 if TYPE_CHECKING:
+    from pyspark.core.rdd import RDD
     from pyspark.sql import SparkSession
 
 _PARALLEL = 4
@@ -28,21 +30,24 @@ _DESCRIPTION = "holdfast: fetching state for nodes that have come"
 
 def fetch_ahead(spark: SparkSession, location: Path, by_host: Mapping[str, Sequence[int]]) -> int:
     """Let each host read what its partitions of the query at ``location`` need; return the bytes read. Waits for it."""
+    context: Any = spark.sparkContext
+    context.setJobDescription(_DESCRIPTION)  # of this thread's jobs alone
+    wishes = [((str(location), tuple(partitions)), host) for host, partitions in by_host.items()]
+    rdd: Any = on_hosts(spark, wishes)
+    return sum(rdd.mapPartitions(_read).collect())
+
+
+def on_hosts(spark: SparkSession, items: Sequence[tuple[object, str]]) -> RDD[Any]:
+    """Return an RDD with a partition for each item, which Spark runs on the item's host if it can."""
     from pyspark.core.rdd import RDD
     from pyspark.serializers import CPickleSerializer
 
     context: Any = spark.sparkContext
     jvm = context._jvm
     scala = jvm.org.apache.spark.api.python.PythonUtils
-    wishes = [
-        jvm.scala.Tuple2(pickle.dumps((str(location), partition)), scala.toSeq([host]))
-        for host, partitions in by_host.items()
-        for partition in partitions
-    ]
-    made = context._jsc.sc().makeRDD(scala.toSeq(wishes), jvm.scala.reflect.ClassTag.AnyRef())
-    context.setJobDescription(_DESCRIPTION)  # of this thread's jobs alone
-    rdd: Any = RDD(made.toJavaRDD(), context, CPickleSerializer())
-    return sum(rdd.mapPartitions(_read).collect())
+    pinned = [jvm.scala.Tuple2(pickle.dumps(item), scala.toSeq([host])) for item, host in items]
+    made = context._jsc.sc().makeRDD(scala.toSeq(pinned), jvm.scala.reflect.ClassTag.AnyRef())
+    return RDD(made.toJavaRDD(), context, CPickleSerializer())
 
 
 def read_state(location: Path, partition: int) -> int:
@@ -63,9 +68,10 @@ def read_state(location: Path, partition: int) -> int:
         return sum(threads.map(_bytes_of, [location / name.decode() for name in needed]))
 
 
-def _read(wishes: Iterator[tuple[str, int]]) -> Iterator[int]:
-    for location, partition in wishes:
-        yield read_state(Path(location), partition)
+def _read(wishes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[int]:
+    for location, partitions in wishes:
+        for partition in partitions:
+            yield read_state(Path(location), partition)
 
 
 def _bytes_of(file: Path) -> int:

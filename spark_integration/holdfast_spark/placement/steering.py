@@ -55,7 +55,10 @@ class Steering:
         self._lock = threading.Lock()
 
     def begin(self, query_id: str, run_id: str, deadline: float) -> None:
-        """Tell Spark where the partitions of a query belong that is about to start, if that is before ``deadline``."""
+        """Tell Spark where the partitions of a query belong that is about to start.
+
+        After ``deadline`` the query may have begun: then only if it has no jobs yet, for its state would move once more.
+        """
         query = self._cluster.query(query_id)
         path = path_of(query.location) if query is not None else None
         if query is None or path is None:
@@ -75,7 +78,7 @@ class Steering:
         held = self._place(run, nodes, {})
         with self._lock:
             self._runs[run_id] = run
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and self._cluster.has_jobs(run_id):
             run.placed = {}
             _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
             return

@@ -41,6 +41,8 @@ class Formats:
         self.trees: tuple[TreeLayout[Any], ...] = _each_once(each.tree for each in formats)
         self.manifests = tuple(self._manifests_of(tree) for tree in self.trees)
         """How to read the manifests of each tree."""
+        self.compressed = {kind.name: kind for kind in _each_once(each.compressed for each in formats)}
+        """How to read the length of what may be compressed, by the names of the kinds."""
         self._temporary_names = _each_once(pattern for each in formats for pattern in each.temporary_names)
         self._logs = _each_once(pattern for each in formats for pattern in each.logs)
         self._read_ahead = _each_once(each.read_ahead for each in formats)

@@ -11,10 +11,12 @@ from holdfast.checkpoints.plans import Kept, Listed, Phase, Plan, PlanBuilder, P
 from holdfast.checkpoints.reachability.census import census
 from holdfast.checkpoints.reachability.drop import checkpoints_to_drop, drop, root_of_drop, up_to
 from holdfast.checkpoints.reachability.restores import Place, places_of, restores
-from holdfast.checkpoints.reachability.rewind import location_at_root, rewind
+from holdfast.checkpoints.reachability.rewind import NOTE, PutBack, SetAside, location_at_root, put_back, rewind, set_aside
+from holdfast.checkpoints.reachability.self_contained import self_contained
 from holdfast.checkpoints.reachability.sweep import sweep
 
 __all__ = [
+    "NOTE",
     "Examination",
     "Found",
     "Kept",
@@ -25,7 +27,9 @@ __all__ = [
     "PlanBuilder",
     "PlanEntry",
     "Policy",
+    "PutBack",
     "Reason",
+    "SetAside",
     "Wanted",
     "census",
     "checkpoints_to_drop",
@@ -34,9 +38,12 @@ __all__ = [
     "location_at_root",
     "missing",
     "places_of",
+    "put_back",
     "restores",
     "rewind",
     "root_of_drop",
+    "self_contained",
+    "set_aside",
     "sweep",
     "up_to",
 ]

@@ -84,7 +84,7 @@ class LocationListing(NamedTuple):
 
 
 class Division:
-    """A listing, divided: ``locations`` by name, ``groups`` by layout and name, a tree for each tree layout.
+    """A listing, divided: ``locations`` by name, ``groups`` by layout and name, a tree for each tree layout, and the rest.
 
     With ``damaged`` a location is one that has its layout's ``lasting_marks``, whatever else it has lost.
     """
@@ -97,6 +97,7 @@ class Division:
             Tree(layout, kind) for layout, kind in zip(formats.trees, formats.manifests, strict=True)
         ]
         self.staged: list[Listed] = []
+        self.unknown: list[Listed] = []
         self._above: dict[bytes, LocationListing | None] = {}
         for listed in listing:
             location = self._location_above(listed.name.rpartition(b"/")[0])
@@ -124,6 +125,8 @@ class Division:
             self.groups.setdefault((placed.layout, placed.group), []).append(listed)
         elif placed.part is Part.STAGED:
             self.staged.append(listed)
+        elif not listed.is_directory:
+            self.unknown.append(listed)
 
 
 def _locations(listing: Sequence[Listed], formats: Formats, *, damaged: bool) -> dict[bytes, LocationListing]:

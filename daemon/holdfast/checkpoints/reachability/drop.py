@@ -13,6 +13,7 @@ from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.sweep import plan_empty_directories
 from holdfast.checkpoints.reachability.tree import Tree, drop_from_tree
 from holdfast.errors import PlanError
+from holdfast.text import shown
 
 
 class _Named(NamedTuple):
@@ -35,7 +36,7 @@ def root_of_drop(name: bytes, root: bytes | None, formats: Formats = FORMATS) ->
     if root is None:
         return checkpoint.job.rpartition(b"/")[0]
     if root and not name.startswith(root + b"/"):
-        raise PlanError(f"{_text(name)} does not lie below {_text(root)}")
+        raise PlanError(f"{shown(name)} does not lie below {shown(root)}")
     return root
 
 
@@ -51,7 +52,7 @@ def checkpoints_to_drop(
         return formats.locations[layout].batches_to_drop(listing, checkpoint.number, all_before=all_before)
     found = up_to(listing, name, formats)
     if name not in found:
-        raise PlanError(f"there is no checkpoint {_text(name)}: nothing of it is in the store")
+        raise PlanError(f"there is no checkpoint {shown(name)}: nothing of it is in the store")
     return tuple(sorted(found)) if all_before else (name,)
 
 
@@ -86,7 +87,7 @@ def drop(
         return Examination(_drop(listing, division.trees[layout], frozenset(checkpoints), builder))
     location = division.locations.get(first.location)
     if location is None or location.layout != layout:
-        raise PlanError(f"there is no {formats.locations[layout].title} at {_text(first.location) or '.'}")
+        raise PlanError(f"there is no {formats.locations[layout].title} at {shown(first.location) or '.'}")
     builder = PlanBuilder(Policy(grace_ns=0, abandoned_ns=0), now_ns)
     batches = formats.locations[layout].drop(first.location, location.listing, first.number, builder)
     return Examination(_planned(batches, builder))
@@ -102,7 +103,7 @@ def _named(name: bytes, formats: Formats) -> _Named:
         if manifest is not None:
             return _Named(position, manifest)
     raise PlanError(
-        f"{_text(name) or 'the store'} is no checkpoint: name {formats.named_by} "
+        f"{shown(name) or 'the store'} is no checkpoint: name {formats.named_by} "
         "('holdfast checkpoint ls' shows what there is)"
     )
 
@@ -117,7 +118,3 @@ def _drop(listing: list[Listed], tree: Tree[TreeName], checkpoints: frozenset[by
 def _planned(asking: Asking[None], builder: PlanBuilder) -> Asking[Plan]:
     yield from asking
     return builder.plan()
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")

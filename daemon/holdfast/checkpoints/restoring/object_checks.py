@@ -1,4 +1,4 @@
-"""An object read whole, and compared with the digest that was stored with it. Blocks; Spark's executors run it too."""
+"""An object read whole; and compared with the digest that was stored with it. Blocks; Spark's executors run it too."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class Outcome(enum.Enum):
     GONE = "gone since"
     REFUSED = "refused"
     """The store does not let us read it."""
+
+
+def content(store: RemoteStore, key: str, most_bytes: int) -> bytes:
+    """Return the first bytes of an object, all of a small one. Raises ``RemoteError``."""
+    return b"".join(store.read(key, 0, most_bytes, "").buffers)
 
 
 def checked(

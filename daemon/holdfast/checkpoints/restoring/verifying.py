@@ -7,8 +7,9 @@ wrong is looked at a second time, with another listing, before it is told.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -18,11 +19,13 @@ from holdfast.checkpoints.reachability import Examination, Listed, Place, places
 from holdfast.checkpoints.restoring.object_checks import Outcome, checked
 from holdfast.checkpoints.sweeps.manifest_reads import read_all
 from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
-from holdfast.errors import PlanError, RemoteError
+from holdfast.checkpoints.sweeps.several_at_once import for_each
+from holdfast.errors import PlanError
 from holdfast.remote import key_below
+from holdfast.text import shown
 from holdfast.transfer import RemoteAccess
 
-_PARALLEL = 4
+_AT_ONCE = 4
 _STEP = 50
 """Objects checked between two steps that are told."""
 
@@ -62,7 +65,7 @@ class StoreVerification:
                     continue
                 if each.faults:
                     fault = each.faults[0]
-                    raise PlanError(f"{_text(each.name)} can't be restored: {_text(fault.name)}: {fault.why}")
+                    raise PlanError(f"{shown(each.name)} can't be restored: {shown(fault.name)}: {fault.why}")
                 return each
         raise PlanError(
             f"there is no query with a batch to restore at {location or 'the root'}; "
@@ -131,26 +134,10 @@ class _Verification:
         """Read objects and note what came out; yield how many are done, now and then. Raises ``RemoteError``."""
         there = [each for each in listed.listing if each.name in names]
         for first in range(0, len(there), _STEP):
-            problems: list[RemoteError] = []
-            waiting = iter(there[first : first + _STEP])
-            async with trio.open_nursery() as nursery:
-                for _ in range(_PARALLEL):
-                    nursery.start_soon(self._work, waiting, listed.etags, problems)
-            if problems:
-                raise problems[0]
+            await for_each(there[first : first + _STEP], partial(self._check_object, listed.etags), _AT_ONCE)
             yield min(first + _STEP, len(there))
 
-    async def _work(self, waiting: Iterator[Listed], etags: Mapping[bytes, str], problems: list[RemoteError]) -> None:
-        try:
-            for each in waiting:
-                await self._access.downloads.take(each.size_bytes)
-                key, etag = key_below(self._root, each.name.decode()), etags.get(each.name, "")
-                self._outcomes[each.name], _ = await self._access.read(
-                    checked, self._access.store, key, each.size_bytes, etag
-                )
-        except RemoteError as problem:
-            problems.append(problem)
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")
+    async def _check_object(self, etags: Mapping[bytes, str], each: Listed) -> None:
+        await self._access.downloads.take(each.size_bytes)
+        key, etag = key_below(self._root, each.name.decode()), etags.get(each.name, "")
+        self._outcomes[each.name], _ = await self._access.read(checked, self._access.store, key, each.size_bytes, etag)

@@ -1,9 +1,10 @@
 """Plans carried out: in bulk, manifests first, and only what is still as it was when the plan was made.
 
 An execution lists the root once more and makes the plan anew. What has gone meanwhile was taken by another node, or by an
-earlier execution that was cut off, and does not matter. If anything is still there but would not go any more, or is another
-version, the store has changed and nothing is touched. A plan that was made a moment ago by this daemon may be carried
-out without a second listing (``at_once``): its listing is as new as a second one would be when a large plan is half done.
+earlier execution that was cut off, and does not matter, except to a rewind: it could not be undone. If anything is still
+there but would not go any more, or is another version, the store has changed and nothing is touched. A plan that was made a
+moment ago by this daemon may be carried out without a second listing (``at_once``): its listing is as new as a second one
+would be when a large plan is half done.
 
 Two executions side by side delete the same things twice, which no store minds. An execution that is cut off leaves what it
 has not come to; of what it had begun, the manifests are gone first, so that nothing looks whole and is not.
@@ -25,7 +26,7 @@ from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.checkpoints.sweeps.planning import Question, make, make_drop, stored, take_census
 from holdfast.checkpoints.sweeps.revalidation import Execution, Step, check_nothing_new, confirmed
 from holdfast.checkpoints.sweeps.root_listing import RootListing
-from holdfast.checkpoints.sweeps.setting_aside import set_aside
+from holdfast.checkpoints.sweeps.setting_aside import check_nothing_lost, set_aside
 from holdfast.errors import PlanError
 from holdfast.remote import key_below
 from holdfast.telemetry import Counters, EventLog
@@ -45,6 +46,10 @@ class LocalCopies(Protocol):
 
     async def gone(self, zone: str, keys: list[str]) -> None:
         """The store has deleted these objects."""
+        ...
+
+    async def directory_made(self, zone: str, key: str) -> None:
+        """The store has a directory ``key`` now, with objects that this node has not written."""
         ...
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
@@ -141,7 +146,10 @@ class StoreSweeps:
             raise PlanError(f"{in_use} is being written on this node: stop the query first")
         layout, below = location_at_root(listed.listing, self._formats)
         sizes_bytes = {each.name.decode(errors="replace"): each.size_bytes for each in below}
-        await set_aside(self._stores[header.zone], header, items, layout.set_aside.decode(), sizes_bytes)
+        directory = layout.set_aside.decode()
+        check_nothing_lost(plan, items, directory, sizes_bytes)
+        made = await set_aside(self._stores[header.zone], header, items, directory, sizes_bytes)
+        await self._local.directory_made(header.zone, made)
         return items
 
     async def _delete(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:

@@ -20,6 +20,8 @@ DROP = "drop"
 REWIND = "rewind"
 WORKDIRS = "workdirs"
 _LONGEST_LINE_BYTES = 2**20
+_DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NONE = "this is no plan of Holdfast's, or a damaged one"
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
@@ -141,17 +143,25 @@ def kept_of(kept: Iterable[Kept]) -> list[StoredKept]:
 
 def read_plan(stream: BinaryIO) -> StoredPlan:
     """Read a stored plan. Raises ``PlanError`` for what is none, or is cut off."""
-    first = stream.readline(_LONGEST_LINE_BYTES)
+    header = read_header(stream.readline(_LONGEST_LINE_BYTES))
     try:
-        header = _decode_header(first)
-        if header.holdfast_plan != FORMAT:
-            raise PlanError(f"this plan has format {header.holdfast_plan}, this Holdfast reads format {FORMAT}")
         items = tuple(_checked(_decode_item(line)) for line in iter(lambda: stream.readline(_LONGEST_LINE_BYTES), b""))
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError) as problem:
-        raise PlanError(f"this is no plan of Holdfast's, or a damaged one: {problem}") from None
+    except (*_DAMAGED, KeyError) as problem:
+        raise PlanError(f"{_NONE}: {problem}") from None
     if len(items) != header.count:
         raise PlanError(f"the plan {header.id} is cut off: {len(items)} of {header.count} entries are there")
     return StoredPlan(header, items)
+
+
+def read_header(line: bytes) -> Header:
+    """Read the first line of a stored plan. Raises ``PlanError`` for what is none."""
+    try:
+        header = _decode_header(line)
+    except _DAMAGED as problem:
+        raise PlanError(f"{_NONE}: {problem}") from None
+    if header.holdfast_plan != FORMAT:
+        raise PlanError(f"this plan has format {header.holdfast_plan}, this Holdfast reads format {FORMAT}")
+    return header
 
 
 def _checked(item: Item) -> Item:

@@ -109,13 +109,13 @@ def _judge(question: Question, listed: RootListing, formats: Formats) -> Callabl
     if question.kind == SWEEP:
         return lambda: sweep(listing, question.policy, now_ns, formats)
     if question.kind == REWIND:
-        batch = _batch_named(question.checkpoints, formats)
+        batch = batch_named(question.checkpoints, formats)
         return lambda: Examination(_at_once(rewind(listing, batch, question.policy, now_ns, formats)))
     names = [name.encode() for name in question.checkpoints]
     return lambda: drop(listing, names, now_ns, formats)
 
 
-def _batch_named(names: tuple[str, ...], formats: Formats) -> int:
+def batch_named(names: tuple[str, ...], formats: Formats) -> int:
     """Return the batch that the plan of a rewind names. Raises ``PlanError``."""
     for layout in formats.locations if len(names) == 1 else ():
         batch = layout.batch_of(names[0].encode())

@@ -84,7 +84,8 @@ class Committer:
             async with self._locks.of(opened.node):
                 await self._commit(opened, wait_for_store)
         except WriteOnceError:
-            await trio.to_thread.run_sync(self._forget, names)  # without the lock: the invalidation may wait for its holder
+            # Who gets the error then sees the other writer's file. Without the lock, for whose holder the kernel may wait.
+            await self._invalidation.invalidate_now([(parent.id, name) for parent, name in names])
             raise
 
     async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
@@ -95,12 +96,6 @@ class Committer:
             await self._leave_to_queue(opened, names)
         else:
             await self._send_all(opened, names)
-
-    def _forget(self, names: Names) -> None:
-        """Return when the kernel has dropped the names: a process that gets the error then sees the other writer's file."""
-        for parent, name in names:
-            with suppress(OSError):
-                self._invalidation.invalidate_now(parent.id, name)
 
     async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
         """fsync(2), fdatasync(2)."""

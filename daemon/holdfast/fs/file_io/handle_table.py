@@ -54,6 +54,10 @@ class HandleTable:
         if opened.slot:
             self._table.count(opened.slot, -1, request)
 
+    def lost(self, opened: OpenFile) -> int:
+        """The kernel has none of the handles that are counted; return how many these were."""
+        return self._table.clear(opened.slot) if opened.slot else 0
+
     def closed(self, opened: OpenFile) -> None:
         """The last release has been processed: free the slot."""
         if opened.slot:

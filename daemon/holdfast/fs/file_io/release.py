@@ -17,7 +17,7 @@ from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.node import path_of
+from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.telemetry import EventLog
 
@@ -48,6 +48,18 @@ class Releasing:
         """The kernel drops a handle by ``request``."""
         self._handles.released(opened, request)
         self.finish(opened)
+
+    def forgotten(self, node: Node) -> None:
+        """Release the handles of an open node that the kernel no longer has: it has none of them, or it would have the node.
+
+        An earlier daemon died after it had counted an open and before it had answered, and the process that waited was
+        killed before this daemon could answer.
+        """
+        opened = node.opened
+        if opened is None or self._invalidation.kernel_has(node.id):
+            return
+        for _ in range(self._handles.lost(opened)):
+            self.finish(opened)
 
     def finish(self, opened: OpenFile) -> None:
         """Account for the bytes written through a released handle. Closes the file with the last one.

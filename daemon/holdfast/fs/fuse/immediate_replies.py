@@ -24,10 +24,12 @@ from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
+from holdfast.fs.fuse.operation_times import name_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.caller import NOBODY, Caller
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
@@ -40,6 +42,7 @@ _OPEN_FLAGS = {
     (True, True): int(OpenFlag.PASSTHROUGH),
 }
 """By whether the file is served by passthrough and whether the kernel is to send FLUSH."""
+_NodeMethod = Callable[[Node, bytes, Caller], Answer]
 _Method = Callable[[int, bytes, Caller], Answer]
 
 
@@ -53,6 +56,7 @@ class ImmediateReplies:
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
+        self._losing = base.unlinks.losing.candidates
         self._counters = base.parts.counters
         self._request = 0
         self._caller = NOBODY
@@ -61,10 +65,8 @@ class ImmediateReplies:
         self._times = observer.times
         self._syncs = Syncs(connection.reply, partial(observer.times.hand_over, Opcode.FSYNC))
         self._listings = ReaddirReplies(base, files, connection, turns.names, observer)
-        self._methods: dict[int, _Method] = {
+        self._about_nodes: dict[int, _NodeMethod] = {
             Opcode.LOOKUP: self._lookup,
-            Opcode.FORGET: self._forget,
-            Opcode.BATCH_FORGET: self._batch_forget,
             Opcode.GETATTR: self._getattr,
             Opcode.SETATTR: self._setattr,
             Opcode.STATFS: self._statfs,
@@ -72,14 +74,18 @@ class ImmediateReplies:
             Opcode.OPEN: self._open,
             Opcode.CREATE: self._create,
             Opcode.MKDIR: self._mkdir,
-            Opcode.FLUSH: self._flush,
-            Opcode.FSYNC: self._fsync,
-            Opcode.RELEASE: self._release,
             Opcode.UNLINK: self._unlink,
             Opcode.LINK: self._link,
             Opcode.RENAME: self._rename,
             Opcode.RENAME2: self._rename2,
             Opcode.OPENDIR: self._opendir,
+        }
+        self._others: dict[int, _Method] = {
+            Opcode.FORGET: self._forget,
+            Opcode.BATCH_FORGET: self._batch_forget,
+            Opcode.FLUSH: self._flush,
+            Opcode.FSYNC: self._fsync,
+            Opcode.RELEASE: self._release,
             Opcode.READDIR: self._readdir,
             Opcode.READDIRPLUS: self._readdirplus,
             Opcode.RELEASEDIR: self._releasedir,
@@ -88,109 +94,113 @@ class ImmediateReplies:
     @property
     def opcodes(self) -> list[Opcode]:
         """The opcodes that may be answered here."""
-        return [Opcode(opcode) for opcode in self._methods]
+        return [Opcode(opcode) for opcode in (*self._about_nodes, *self._others)]
 
     def answer(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
         """Return the body of the reply, an errno (0 for success), or None if the request must take the usual way."""
-        method = self._methods[opcode]
         self._request = unique
         if self._caller != (uid, gid, pid):  # mostly it is the same as before
             self._caller = Caller(uid, gid, pid)
         node = self._known(node_id)
         self._zone[0] = node.zone if node is not None else 0
         try:
-            return method(node_id, body, self._caller)
+            method = self._about_nodes.get(opcode)
+            if method is None:
+                return self._others[opcode](node_id, body, self._caller)
+            if node is None or not node.lookups:  # an earlier daemon gave it to the kernel
+                node = self._nodes.get(node_id)
+            return method(node, body, self._caller)
         except trio.WouldBlock:
             return None
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            return errno_of(problem, method.__name__, self._counters)
+            return errno_of(problem, name_of(Opcode(opcode)), self._counters)
 
     # --- names -------------------------------------------------------------------------------------------------------
 
-    def _lookup(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        directory, name = self._nodes.get(node_id), body[:-1]
+    def _lookup(self, directory: Node, body: bytes, caller: Caller) -> Answer:
+        name = body[:-1]
         if name in (b".", b".."):
             return None
         found = self._files.lookup.find_nowait(directory, name, caller)
         if found is not None:
-            self._invalidation.before_attributes(found.node)
+            if found.node.backing in self._losing:
+                self._invalidation.before_attributes(found.node)
             return _entry(found)
         seconds = self._files.lookup.missing_seconds(directory, name)
         return wire_format.no_entry(seconds) if seconds else errno.ENOENT
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        self._nodes.forget(node_id, wire_format.NODE.unpack_from(body)[0])
+        self._files.forget(node_id, wire_format.NODE.unpack_from(body)[0])
         return 0
 
     def _batch_forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         for forgotten, lookups in wire_format.forgotten(body):
-            self._nodes.forget(forgotten, lookups)
+            self._files.forget(forgotten, lookups)
         return 0
 
-    def _create(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+    def _create(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         flags, mode, _, _ = wire_format.CREATE.unpack_from(body)
-        parent, name = self._nodes.get(node_id), body[wire_format.CREATE.size : -1]
-        made = self._files.creation.file_nowait(parent, name, mode, flags, self._request, caller)
+        name = body[wire_format.CREATE.size : -1]
+        made = self._files.creation.file_nowait(directory, name, mode, flags, self._request, caller)
         return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle, reads_only=False)
 
-    def _mkdir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+    def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
-        parent, name = self._nodes.get(node_id), body[wire_format.MKDIR.size : -1]
-        node, stat = self._files.making.directory(parent, name, mode, caller)
+        name = body[wire_format.MKDIR.size : -1]
+        node, stat = self._files.making.directory(directory, name, mode, caller)
         return _entry(self._files.lookup.new(node, stat))
 
-    def _unlink(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        directory, name = self._nodes.get(node_id), body[:-1]
+    def _unlink(self, directory: Node, body: bytes, caller: Caller) -> Answer:
+        name = body[:-1]
         if self._files.lookup.is_unknown(directory, name):
             raise trio.WouldBlock
         self._files.unlinking.unlink(directory, name)
         return 0
 
-    def _link(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+    def _link(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire_format.NODE.unpack_from(body)[0])
-        stat = self._files.linking.link_nowait(node, self._nodes.get(node_id), body[wire_format.NODE.size : -1])
+        stat = self._files.linking.link_nowait(node, directory, body[wire_format.NODE.size : -1])
         return _entry(self._files.lookup.new(node, stat))
 
-    def _rename(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return self._move(node_id, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1], caller)
+    def _rename(self, directory: Node, body: bytes, caller: Caller) -> Answer:
+        return self._move(directory, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1], caller)
 
-    def _rename2(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+    def _rename2(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         target_id, flags = wire_format.RENAME2.unpack_from(body)
-        return self._move(node_id, target_id, flags, body[wire_format.RENAME2.size : -1], caller)
+        return self._move(directory, target_id, flags, body[wire_format.RENAME2.size : -1], caller)
 
-    def _move(self, source_id: int, target_id: int, flags: int, names: bytes, caller: Caller) -> Answer:
-        source, target = self._nodes.get(source_id), self._nodes.get(target_id)
+    def _move(self, source: Node, target_id: int, flags: int, names: bytes, caller: Caller) -> Answer:
+        target = self._nodes.get(target_id)
         old, _, new = names.partition(b"\0")
         self._files.renaming.rename_nowait(source, old, target, new, flags, caller)
         return 0
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def _getattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node = self._nodes.get(node_id)
+    def _getattr(self, node: Node, body: bytes, caller: Caller) -> Answer:
         if self._files.attrs.is_unknown(node):
             raise trio.WouldBlock
-        self._invalidation.before_attributes(node)
-        return wire_format.attributes(node_id, self._files.attrs.get(node), self._directories.seconds(node))
+        if node.backing in self._losing:
+            self._invalidation.before_attributes(node)
+        return wire_format.attributes(node.id, self._files.attrs.get(node), self._directories.seconds(node))
 
-    def _setattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node, changes = self._nodes.get(node_id), wire_format.changes(body)
+    def _setattr(self, node: Node, body: bytes, caller: Caller) -> Answer:
+        changes = wire_format.changes(body)
         if changes is None:
             return None
-        return wire_format.attributes(node_id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
+        return wire_format.attributes(node.id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
 
-    def _statfs(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        return wire_format.file_system(self._files.attrs.file_system(self._nodes.get(node_id)))
+    def _statfs(self, node: Node, body: bytes, caller: Caller) -> Answer:
+        return wire_format.file_system(self._files.attrs.file_system(node, caller))
 
-    def _getxattr(self, node_id: int, body: bytes, caller: Caller) -> Answer:
+    def _getxattr(self, node: Node, body: bytes, caller: Caller) -> Answer:
         size_bytes = wire_format.GETXATTR.unpack_from(body)[0]
-        value = self._files.xattrs.get(self._nodes.get(node_id), body[wire_format.GETXATTR.size : -1])
+        value = self._files.xattrs.get(node, body[wire_format.GETXATTR.size : -1])
         if size_bytes == 0:
             return wire_format.GETXATTR.pack(len(value))
         return value if len(value) <= size_bytes else errno.ERANGE
 
-    def _open(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node = self._nodes.get(node_id)
+    def _open(self, node: Node, body: bytes, caller: Caller) -> Answer:
         if node.cache_is_stale:
             return None
         flags = wire_format.OPEN.unpack_from(body)[0]
@@ -219,8 +229,7 @@ class ImmediateReplies:
 
     # --- directories -------------------------------------------------------------------------------------------------
 
-    def _opendir(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        node = self._nodes.get(node_id)
+    def _opendir(self, node: Node, body: bytes, caller: Caller) -> Answer:
         if caller.uid:
             self._files.guard.check_list(node, caller)
         return self._listings.open(node)

@@ -15,12 +15,15 @@ import pyfuse3
 import trio
 
 from holdfast.fs.foundation import Kernel
+from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS, NameDrops
 from holdfast.kernel import Connection, Invalidator, Machine
 
 _INODE_NOTICE = struct.Struct("=IiQQqq")
 """``fuse_out_header`` and ``fuse_notify_inval_inode_out`` (linux/fuse.h)."""
 _INVALIDATE_INODE = 2
 _ATTRIBUTES_ONLY = -1
+_THREADS = 8
+"""So many of this process's can wait for the locks of directories, where no process of its own does."""
 _CATCHING_UP_SECONDS = 1.0
 """Far more than the requests waiting at one time take. If new ones arrive without end, those have been read by then."""
 
@@ -33,6 +36,8 @@ class KernelNotifier:
         self._is_mounted = False
         self._device: int | None = None
         self._invalidator: Invalidator | None = None
+        self._drops: NameDrops | None = None
+        self._threads = trio.CapacityLimiter(_THREADS)
 
     def for_file_system(self) -> Kernel:
         """Return the kernel's interfaces for the file system."""
@@ -47,11 +52,14 @@ class KernelNotifier:
         self._device = device
         if device is not None:
             self._invalidator = Invalidator(device)
+            self._drops = NameDrops(self._invalidator)
 
     def close(self) -> None:
         """The mount ends, or another daemon takes it over."""
         if self._invalidator is not None:
             self._invalidator.close()
+        if self._drops is not None:
+            self._drops.close()
         self.connection.close()
 
     def attributes_changed(self, node_id: int) -> None:
@@ -79,14 +87,30 @@ class KernelNotifier:
         elif self._is_mounted:
             pyfuse3.invalidate_entry_async(parent, name, ignore_enoent=True)
 
-    def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Invalidate a name, and return when the kernel has dropped it and the directory's cached listing."""
-        if self._invalidator is not None:
-            self._invalidator.invalidate_now(parent, name)
+    async def invalidate_now(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Invalidate names, and return when the kernel has dropped them and the cached listings of their directories.
+
+        Returns those that it has not dropped in time, because a process holds the lock of the directory.
+        """
+        kept: list[tuple[int, bytes]] = []
+        if self._drops is not None:
+            kept = await self._drops.drop(names)
         elif self._is_mounted:
-            with suppress(FileNotFoundError):  # the kernel did not know the name
-                pyfuse3.invalidate_entry(parent, name)
-        self.attributes_changed(parent)
+            kept = await self._invalidate_by_libfuse(names)
+        for parent in {parent for parent, _ in names}:
+            self.attributes_changed(parent)
+        return kept
+
+    async def _invalidate_by_libfuse(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        left = list(names)
+        with trio.move_on_after(PATIENCE_SECONDS):
+            while left:
+                with suppress(FileNotFoundError):  # the kernel did not know the name
+                    await trio.to_thread.run_sync(
+                        pyfuse3.invalidate_entry, *left[0], limiter=self._threads, abandon_on_cancel=True
+                    )
+                del left[0]
+        return left
 
     def prune(self, nodes: Sequence[int]) -> bool:
         """Ask the kernel to forget those of ``nodes`` that nobody uses; return whether it can be asked."""

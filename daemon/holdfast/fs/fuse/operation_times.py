@@ -37,7 +37,8 @@ class OperationTimes:
 
     def __init__(self, zones: Mapping[bytes, int]) -> None:
         self._names = [_ROOT_ZONE, *(name.decode() for name in zones)]
-        self._latencies = Latencies(OPCODE_LIMIT * len(self._names), _BOUNDS_NS)
+        self._rows = range(OPCODE_LIMIT * len(self._names))
+        self._latencies = Latencies(len(self._rows), _BOUNDS_NS)
         self.zone = array("I", [0])
         """The number of the zone of the request that is being answered at once."""
 
@@ -72,6 +73,11 @@ class OperationTimes:
                 durations = self._latencies.histogram(*rows)
                 if durations is not None:
                     yield OperationTime(operation, name, durations)
+
+    def together(self) -> Histogram | None:
+        """Return what was counted, all kinds and zones together; None if that is nothing."""
+        self.take_over()
+        return self._latencies.histogram(*self._rows)
 
 
 def name_of(opcode: Opcode) -> str:

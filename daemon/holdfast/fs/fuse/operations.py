@@ -67,7 +67,7 @@ class Operations(pyfuse3.Operations):
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for inode, lookups in inode_list:
-            self._nodes.forget(inode, lookups)
+            self._files.forget(inode, lookups)
 
     @replies
     async def create(
@@ -173,7 +173,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        stats = self._files.attrs.file_system(self._nodes.root)
+        stats = self._files.attrs.file_system(self._nodes.root, _caller(ctx))
         data = StatvfsData()
         for field in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail"):
             setattr(data, field, getattr(stats, field))

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from holdfast.processes import supplementary_groups
+
+
+class Asker(Protocol):
+    """Whoever asks for something, as far as rights depend on it."""
+
+    @property
+    def uid(self) -> int:
+        """The user."""
+
+    @property
+    def gid(self) -> int:
+        """The primary group."""
+
+    def supplementary_groups(self) -> frozenset[int]:
+        """Return the other groups. May be slow: only ask if they matter."""
 
 
 class Caller(NamedTuple):
@@ -11,6 +28,10 @@ class Caller(NamedTuple):
     uid: int
     gid: int
     pid: int
+
+    def supplementary_groups(self) -> frozenset[int]:
+        """Return the groups that the thread has now."""
+        return supplementary_groups(self.pid, self.uid, self.gid)
 
 
 NOBODY = Caller(0, 0, 0)

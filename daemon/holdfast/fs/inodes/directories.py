@@ -15,6 +15,7 @@ import trio
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.drain import Drain
+from holdfast.fs.inodes.growth import Growth
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
@@ -59,6 +60,7 @@ class Directories:
         self._quotas = quotas
         self._owners = owners
         self._epoch = 0
+        self.growth = Growth()
 
     def place(self, node: Node) -> ZonePath:
         """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed."""
@@ -129,6 +131,8 @@ class Directories:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
+        if self.growth.is_watched:
+            self.growth.note(self.place(node).path)
         return self.descriptor(node)
 
     def descriptor_for_new(self, node: Node) -> int:

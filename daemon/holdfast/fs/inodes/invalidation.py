@@ -26,10 +26,10 @@ class KernelNotifications(Protocol):
     def invalidate(self, parent: int, name: bytes) -> None:
         """Invalidate a name in the directory with node id ``parent``. Returns at once; the kernel follows soon."""
 
-    def invalidate_now(self, parent: int, name: bytes) -> None:
-        """Invalidate a name and return when the kernel has dropped it. Raises ``OSError``.
+    async def invalidate_now(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Invalidate names, given with the node ids of their directories; return when the kernel has dropped them.
 
-        Never call this on the event loop: the kernel may first need replies to its requests.
+        Returns those that it has not dropped in time, because a process holds the lock of the directory.
         """
 
     def prune(self, nodes: Sequence[int]) -> bool:
@@ -60,6 +60,8 @@ class Invalidation:
         self.invalidate = kernel.invalidate
         self.invalidate_now = kernel.invalidate_now
         self.caught_up = kernel.caught_up
+        self.kernel_has = kernel.knows
+        self.prune = kernel.prune
 
     def before_attributes(self, node: Node) -> None:
         """Call before replying with attributes: the kernel then does not cache a link count that may be wrong."""
@@ -73,15 +75,15 @@ class Invalidation:
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` got a backing file, and its parent directories exist too."""
-        if self._nodes.of_path(path) is None:
+        node = self._nodes.of_path(path)
+        if node is None:
             self._nodes.begin(stat.st_ino)
-        while path:
-            node = self._nodes.of_path(path)
-            if node is None:
-                return
+        else:
             self._nodes.bind(node, path, stat.st_ino)
-            path = path.rpartition(b"/")[0]
-            stat = self._tree.stat(path)
+        while path := path.rpartition(b"/")[0]:  # the kernel may know directories of a file that it does not know
+            node = self._nodes.of_path(path)
+            if node is not None:
+                self._nodes.bind(node, path, self._tree.stat(path).st_ino)
 
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
         """A name lost its backing file, or a directory that nothing implies any more was removed."""

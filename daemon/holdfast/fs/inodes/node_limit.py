@@ -12,7 +12,7 @@ from holdfast.fs.inodes.invalidation import KernelNotifications
 from holdfast.fs.inodes.node import ROOT_ID, Node
 from holdfast.fs.inodes.node_table import NodeTable
 
-_CHECK_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _NODES_AT_ONCE = 1000
 """Looked at in one step of the loop: about a millisecond."""
@@ -28,15 +28,14 @@ class NodeLimit:
         self._asked_for: list[int] = []
 
     async def run(self) -> None:
-        """Check each second, and less often while the kernel forgets nothing, until cancelled."""
-        pause = _CHECK_SECONDS
+        """Shrink the table when it has too many, each second, or less often while the kernel forgets nothing."""
+        pause = _PAUSE_SECONDS
         while True:
-            await trio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) if self._was_in_vain() else _CHECK_SECONDS
+            await self._nodes.wait_above(self._most)
             self._asked_for = []
-            excess = len(self._nodes) - self._most
-            if excess > 0:
-                await self.shrink(excess + self._most // 8)
+            await self.shrink(len(self._nodes) - self._most + self._most // 8)
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) if self._was_in_vain() else _PAUSE_SECONDS
 
     async def shrink(self, count: int) -> None:
         """Ask the kernel to forget the ``count`` oldest nodes."""

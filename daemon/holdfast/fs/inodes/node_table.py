@@ -22,10 +22,13 @@ from __future__ import annotations
 import itertools
 import logging
 import stat as stat_module
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Protocol
+
+import trio
 
 from holdfast.digest import position_of
 from holdfast.errors import SessionFullError, StaleNodeError
@@ -122,6 +125,8 @@ class NodeTable:
         self.moved = {root_inode: ROOT_ID}
         """By inode number of the backing file: the id of each node whose id is another number."""
         self._by_path: dict[bytes, Node] = {}
+        self._awaited_count = sys.maxsize
+        self._has_more = trio.Event()
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self._left = left
         self._keeper: NodeKeeper = keeper or _NothingKept()
@@ -142,6 +147,15 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+    async def wait_above(self, count: int) -> None:
+        """Return when there are more than ``count`` nodes, of which some were made by this daemon. One task may wait."""
+        self._awaited_count, self._has_more = count, trio.Event()
+        try:
+            if len(self._nodes) <= count:
+                await self._has_more.wait()
+        finally:
+            self._awaited_count = sys.maxsize
 
     def get(self, node_id: int) -> Node:
         """Return the node with this id. Raises ``StaleNodeError`` if the kernel never got it.
@@ -201,6 +215,8 @@ class NodeTable:
             if parent is self.root:
                 node.zone = self._zones.get(name, 0)
             parent.children += 1
+            if len(self._nodes) > self._awaited_count:
+                self._has_more.set()
             if node_id != inode:
                 self.moved[inode] = node.id
                 self._keeper.keep(node)
@@ -220,6 +236,8 @@ class NodeTable:
             if parent is self.root:
                 node.zone = self._zones.get(name, 0)
             parent.children += 1
+            if len(self._nodes) > self._awaited_count:
+                self._has_more.set()
             self._keeper.keep(node)
         return node
 
@@ -308,14 +326,18 @@ class NodeTable:
             self._abandoned(parent)
         return node
 
-    def forget(self, node_id: int, lookups: int) -> None:
-        """Drop ``lookups`` kernel references, which may include those counted by an earlier daemon."""
+    def forget(self, node_id: int, lookups: int) -> Node | None:
+        """Drop ``lookups`` kernel references, which may include those counted by an earlier daemon.
+
+        Returns the node if that was the last one although the node is open.
+        """
         node = self._nodes.get(node_id)
-        if node is not None:
-            node.lookups = max(0, node.lookups - lookups)
-            self.release(node)
-        else:
+        if node is None:
             self._reserved.discard(node_id)
+            return None
+        node.lookups = max(0, node.lookups - lookups)
+        self.release(node)
+        return node if node.opened is not None and not node.lookups else None
 
     def hold(self, node: Node) -> None:
         """Keep a node in the table across awaits, whatever the kernel forgets; end with ``let_go``."""

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast.fs.inodes.caller import Caller
-from holdfast.processes import supplementary_groups
+from holdfast.fs.inodes.caller import Asker
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import ZonePath
@@ -49,25 +48,25 @@ class ObjectRights:
         self._tree = tree
         self._owners = owners
 
-    def may_search(self, place: ZonePath, caller: Caller) -> bool:
+    def may_search(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may look up names in the store's directory behind ``place``."""
         return caller.uid == 0 or _Asking(caller).may_search(self._directories(place))
 
-    def may_list(self, place: ZonePath, caller: Caller) -> bool:
+    def may_list(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may list the store's directory behind ``place``."""
         if caller.uid == 0:
             return True
         asking, directories = _Asking(caller), self._directories(place)
         return asking.may_search(directories) and asking.may(directories[-1], READ)
 
-    def may_access(self, place: ZonePath, name: bytes, wanted: int, caller: Caller) -> bool:
+    def may_access(self, place: ZonePath, name: bytes, wanted: int, caller: Asker) -> bool:
         """Say whether the caller may do what is ``wanted`` (``READ | WRITE``) with the object of this name."""
         if caller.uid == 0:
             return True
         asking, directories = _Asking(caller), self._directories(place)
         return asking.may_search(directories) and asking.may(self._object(place, name, directories[-1]), wanted)
 
-    def may_put(self, place: ZonePath, name: bytes, caller: Caller) -> bool:
+    def may_put(self, place: ZonePath, name: bytes, caller: Asker) -> bool:
         """Say whether the caller may create or replace the object of this name.
 
         If its directory is not in the local tree, both the directory that the store would show and the nearest one that
@@ -131,12 +130,12 @@ def _implied_directory(ownership: Ownership, above: _Owned | os.stat_result) -> 
 class _Asking:
     """The caller, for the time of one question: its supplementary groups are read once, and only if they matter."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Asker) -> None:
         self._caller = caller
 
     @cached_property
     def _groups(self) -> frozenset[int]:
-        return supplementary_groups(self._caller.pid, self._caller.uid, self._caller.gid) | {self._caller.gid}
+        return self._caller.supplementary_groups() | {self._caller.gid}
 
     def may_search(self, directories: list[_Owned]) -> bool:
         return all(self.may(directory, SEARCH) for directory in directories)

@@ -37,11 +37,6 @@ class Quotas:
         """Return the usage of the working directory at this path; None if it is not known yet."""
         return self._usages.get(workdir)
 
-    def of_zone(self, zone: Zone) -> Usage | None:
-        """Return the usage of the working directory that the zone belongs to; None if there is none, or it is not known."""
-        workdir = _workdir_of(zone)
-        return self._usages.get(workdir) if workdir is not None else None
-
     def found(self, workdir: bytes, usage: Usage) -> bool:
         """Record the usage of a working directory; say whether it has reached its limit, or is below it again."""
         before = workdir in self._exceeded
@@ -62,8 +57,8 @@ class Quotas:
 
         A move from another of its zones, ``moved_from``, takes nothing more.
         """
-        workdir = _workdir_of(zone)
-        if moved_from is not None and workdir == _workdir_of(moved_from):
+        workdir = workdir_of(zone)
+        if moved_from is not None and workdir == workdir_of(moved_from):
             return
         if workdir in self._exceeded:
             used, limit = self._usages[workdir]
@@ -72,7 +67,7 @@ class Quotas:
             )
 
 
-def _workdir_of(zone: Zone) -> bytes | None:
+def workdir_of(zone: Zone) -> bytes | None:
     """Return the path of the working directory that a zone belongs to."""
     if zone.kind is ZoneKind.PRIVATE:
         return zone.prefix

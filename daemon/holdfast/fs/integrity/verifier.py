@@ -245,7 +245,7 @@ class Verifier:
             self._updates.mark_dirty(os.fstat(fd), path)
             return True
         fingerprint, stat = hashed
-        match await self._hashing.run(partial(proof, found=fingerprint, info=info), fd):
+        match await proof(fd, fingerprint, info, target.remote.access, self._hashing):
             case Proof.DIFFERENT:
                 self._copies.quarantine(path, stat.st_ino, {"why": "differs from the store, and the index does not know it"})
                 return False

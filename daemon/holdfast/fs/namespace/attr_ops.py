@@ -19,11 +19,12 @@ from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.file_io.read_write import ReadWrite
 from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import without_privileges
-from holdfast.fs.inodes.quotas import Quotas
+from holdfast.fs.inodes.quotas import Quotas, Usage, workdir_of
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import StoreDirectory
@@ -149,22 +150,38 @@ class AttrOps:
             raise StaleNodeError("the link was removed")
         return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
-    def file_system(self, node: Node) -> os.statvfs_result:
-        """statfs(2) of the disk of the local store. Reserved space is not free.
+    def file_system(self, node: Node, caller: Caller) -> os.statvfs_result:
+        """statfs(2) of the disk of the local store. Reserved space is not free, the space of what has been deleted is.
 
-        In a working directory with a limit, that is the size of the file system, and no more is free than is left of it.
+        In a working directory with a limit, that is the size of the file system, and no more is free than is left of it; but
+        only for its owner and root, because it tells what is in there, and the kernel asks for no right to the directory.
         """
-        self._store.freeing.catch_up()
-        disk = os.fstatvfs(self._store.tree.root_fd)
-        usage = None
-        directory = node if node.is_directory else node.parent
-        with suppress(NoSuchEntryError):  # it was removed
-            usage = directory and self._quotas.of_zone(self._directories.place(directory).zone)
-        if not usage or not usage.limit_bytes:
+        disk = self._disk()
+        usage = self._usage_told(node, caller)
+        if usage is None or not usage.limit_bytes:
             return disk
         left = max(0, usage.limit_bytes - usage.used_bytes) // disk.f_frsize
         size, free, available = usage.limit_bytes // disk.f_frsize, min(left, disk.f_bfree), min(left, disk.f_bavail)
         return os.statvfs_result((*disk[:2], size, free, available, *disk[5:], disk.f_fsid))
+
+    def _disk(self) -> os.statvfs_result:
+        """Return statfs(2) of the disk, once everything deleted so far is free: nobody waits until it is."""
+        disk, deleted = os.fstatvfs(self._store.tree.root_fd), self._store.freeing.space()
+        blocks, inodes = deleted.size_bytes // disk.f_frsize, deleted.files
+        free = disk.f_bfree + blocks, disk.f_bavail + blocks
+        free_files = disk.f_ffree + inodes, disk.f_favail + inodes
+        return os.statvfs_result((*disk[:3], *free, disk.f_files, *free_files, *disk[8:], disk.f_fsid))
+
+    def _usage_told(self, node: Node, caller: Caller) -> Usage | None:
+        """Return what is known of the working directory that the node is in, if it may be told to the caller."""
+        directory = node if node.is_directory else node.parent
+        if directory is None:
+            return None
+        with suppress(NoSuchEntryError, FileNotFoundError):  # it was removed
+            workdir = workdir_of(self._directories.place(directory).zone)
+            if workdir is not None and caller.uid in (0, self._store.tree.stat(workdir).st_uid):
+                return self._quotas.of(workdir)
+        return None
 
     async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
         opened = await self._opening.acquire(node, os.O_WRONLY)

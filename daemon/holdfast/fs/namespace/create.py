@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import WriteOnceError
+from holdfast.errors import StaleNodeError, WriteOnceError
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.inodes.caller import Caller
@@ -112,7 +112,7 @@ class Creation:
         attempt: Attempt,
     ) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
-        fd, is_new = self._open_new(directory, name, mode, exclusive and not attempt.resent)
+        fd, is_new = self._open_new(directory, name, mode, exclusive=exclusive, resent=attempt.resent)
         try:
             stat = self._owned(fd, directory, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
@@ -168,15 +168,21 @@ class Creation:
         self._copies.drop_sidecar(path)
         return True
 
-    def _open_new(self, directory: Node, name: bytes, mode: int, exclusive: bool) -> tuple[int, bool]:
-        """Return a descriptor, and whether the file was newly created."""
+    def _open_new(self, directory: Node, name: bytes, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
+        """Return a descriptor, and whether the file was newly created; one that is there is that of a resent request.
+
+        Otherwise it came after the kernel's look at the name. Raises ``StaleNodeError`` then, so that the kernel looks again
+        and checks who may open it; if ``exclusive``, ``FileExistsError``.
+        """
         directory_fd = self._directories.descriptor_for_new(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
         except FileExistsError:
-            if exclusive:
+            if not resent and exclusive:
                 raise
+            if not resent:
+                raise StaleNodeError("another file has this name by now") from None
             return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
     def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:

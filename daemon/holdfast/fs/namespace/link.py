@@ -7,7 +7,7 @@ import stat as stat_module
 
 import trio
 
-from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
+from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
@@ -19,10 +19,12 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.fs.namespace.zone_roots import check_not_root
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
+from holdfast.zones import ZonePath
 
 
 class Linking:
@@ -68,8 +70,8 @@ class Linking:
         self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         _directory_of(node)
         sent = None
+        self._check_storable(node, place)
         if self._policy.sends(place, name):
-            self._check_regular(node)
             is_hidden = self._marks.is_whited_out(place.child_path(name))
             sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
         return self._add_name(node, directory, name, sent, attempt)
@@ -82,12 +84,13 @@ class Linking:
             raise trio.WouldBlock
         if self._policy.sends(place, name):
             raise trio.WouldBlock
+        self._check_storable(node, place)
         return self._add_name(node, directory, name, None, FIRST)
 
-    def _check_regular(self, node: Node) -> None:
-        stat = self._directories.stat(_directory_of(node), node.name)
-        if stat is not None and not stat_module.S_ISREG(stat.st_mode):
-            raise ZoneNotPermittedError("object stores can't keep special files and symbolic links")
+    def _check_storable(self, node: Node, place: ZonePath) -> None:
+        stat = self._directories.stat(_directory_of(node), node.name) if place.zone.sends else None
+        if stat is not None:
+            check_storable(place, stat.st_mode)
 
     def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
         source_fd = self._directories.descriptor(_directory_of(node))

@@ -16,7 +16,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.namespace.new_entries import NewEntries
+from holdfast.fs.namespace.new_entries import NewEntries, check_storable
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
@@ -91,8 +91,7 @@ class Making:
     ) -> tuple[Node, os.stat_result]:
         """mknod(2): regular files; FIFOs, sockets and devices only in zones that send nothing."""
         place = self._new.place_for(directory, name)
-        if place.zone.sends and not stat_module.S_ISREG(mode):
-            raise ZoneNotPermittedError("object stores can't keep special files")
+        check_storable(place, mode)
         self._guard.check_put(place, name, caller)
         fd = self._directories.descriptor_for_new(directory)
         attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
@@ -103,8 +102,7 @@ class Making:
     ) -> tuple[Node, os.stat_result]:
         """symlink(2), only in zones that send nothing."""
         place = self._new.place_for(directory, name)
-        if place.zone.sends:
-            raise ZoneNotPermittedError("object stores can't keep symbolic links")
+        check_storable(place, stat_module.S_IFLNK)
         attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.descriptor_for_new(directory)))
         return self._adopt_new(directory, place, name, None, caller, attempt)
 

@@ -44,6 +44,15 @@ class NewEntries:
             os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
 
 
+def check_storable(place: ZonePath, mode: int) -> None:
+    """Raise ``ZoneNotPermittedError`` if an entry of this file type may not come into the directory at ``place``.
+
+    A link or special file may not come into a zone that sends even under a temporary name: the directory may lose that name.
+    """
+    if place.zone.sends and not (stat_module.S_ISREG(mode) or stat_module.S_ISDIR(mode)):
+        raise ZoneNotPermittedError("object stores can't keep symbolic links and special files")
+
+
 def group_of_new(above: os.stat_result, caller: Caller) -> int:
     """Return the group of a new entry of ``caller`` in a directory with the attributes ``above`` (inode(7), S_ISGID)."""
     return above.st_gid if above.st_mode & stat_module.S_ISGID else caller.gid

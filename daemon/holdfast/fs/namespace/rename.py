@@ -14,7 +14,7 @@ import stat as stat_module
 
 import trio
 
-from holdfast.errors import HoldsObjectsError, NoSuchEntryError
+from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.caller import Caller
@@ -25,6 +25,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.file_move import FileMove, FileMoves
 from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
@@ -81,6 +82,7 @@ class Renaming:
             raise trio.WouldBlock
         if self._policy.sends(here, old) or self._policy.sends(there, new):
             raise trio.WouldBlock
+        check_storable(there, stat.st_mode)
         if caller.uid and here.zone.remote is not None:
             self._guard.check_take(source, old, stat, caller)
         self._directories.check_takes_new(target, source)
@@ -119,6 +121,7 @@ class Renaming:
         stat = self._directories.stat(source, old)
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        check_storable(there, stat.st_mode)
         move = FileMove(source, old, target, new, flags, here, there, stat)
         if self._moves.is_done(move):
             return
@@ -139,8 +142,6 @@ class Renaming:
         """Store the object of the new name. Returns None if it has none or is sent later. Raises ``RemoteError``."""
         if not self._policy.sends(move.there, move.new):
             return None
-        if not stat_module.S_ISREG(move.stat.st_mode):
-            raise HoldsObjectsError("object stores can't keep special files")
         node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
         others = [name for name in node.names() if name != (move.source, move.old)]
         create_only = bool(move.flags & RENAME_NOREPLACE)

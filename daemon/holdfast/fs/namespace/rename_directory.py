@@ -18,6 +18,9 @@ from holdfast.index import NameMarks
 from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.zones import NameTable, ZoneMap, ZonePath
 
+_WALKS = 5
+"""So often a directory is gone through while files are being made in it."""
+
 
 class DirectoryRenames:
     """renameat2(2) of directories."""
@@ -50,6 +53,8 @@ class DirectoryRenames:
         assert moved is not None
         assert goal is not None
         left = await self._check(moved, goal)
+        if moved.zone.sends:
+            await self._check_files(moved.path, goal)
         stat = self._directories.stat(source, old)
         if stat is None and self._nodes.of_path(moved.path) is not None:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
@@ -83,18 +88,29 @@ class DirectoryRenames:
             key = self._view.listing(moved).key
             if await self._view.remote_of(moved.zone).access.holds_any(key):
                 raise HoldsObjectsError(f"{key} holds objects; mv copies them")
-        if moved.zone.sends and await trio.to_thread.run_sync(self._would_send, moved.path, goal):
-            raise HoldsObjectsError(f"files in {os.fsdecode(moved.path)} are to be sent; mv copies them, which sends them")
         if not moved.zone.is_store:
             return Left.NOTHING
         if await self._whiteouts.left_of(goal, trio.current_time()) is Left.CONTENT:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         return await self._whiteouts.left_of(moved, trio.current_time())
 
-    def _would_send(self, directory: bytes, goal: ZonePath) -> bool:
-        """Say whether a file in ``directory`` would get a name that is sent. Renaming the directory would not send it."""
+    async def _check_files(self, directory: bytes, goal: ZonePath) -> None:
+        """Raise ``HoldsObjectsError`` if not all of ``directory`` may become ``goal``'s. Holds until the next await."""
+        for _ in range(_WALKS):
+            with self._directories.growth.watch(directory) as watch:
+                if await trio.to_thread.run_sync(self._holds_others, directory, goal):
+                    raise HoldsObjectsError(f"files in {os.fsdecode(directory)} are to be sent; mv copies, which sends them")
+            if not watch.has_grown:
+                return
+        raise HoldsObjectsError(f"files are being made in {os.fsdecode(directory)}; mv copies those that it finds")
+
+    def _holds_others(self, directory: bytes, goal: ZonePath) -> bool:
+        """Say whether ``directory`` holds anything but files that are not sent under their names in ``goal`` either.
+
+        Renaming the directory would not send them. Links and special files are of a time when the zone sent nothing.
+        """
         return any(
-            not self._names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])).policy.stays_here
+            not stat_module.S_ISREG(stat.st_mode)
+            or not self._names.kind_of(goal.zone.key_of(goal.path + path[len(directory) :])).policy.stays_here
             for path, stat in self._tree.walk(directory)
-            if stat_module.S_ISREG(stat.st_mode)
         )

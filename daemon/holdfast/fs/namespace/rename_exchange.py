@@ -12,6 +12,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import Attempt
+from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.session import SessionRecords
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from holdfast.zones import ZoneMap, ZonePath
@@ -46,7 +47,7 @@ class Exchange:
         involves_store = any(place.zone.is_store or place.zone.sends for place in (here, there))
         pairs = []
         before: dict[int, os.stat_result] = {}
-        for directory, name, place in ((source, old, here), (target, new, there)):
+        for directory, name, place, goal in ((source, old, here, there), (target, new, there, here)):
             stat = self._directories.stat(directory, name)
             if stat is None:
                 raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
@@ -57,6 +58,7 @@ class Exchange:
                 raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
             if (is_directory and involves_store) or self._policy.sends(place, name):
                 raise UnsupportedError("objects can't be exchanged in one step")
+            check_storable(goal, stat.st_mode)
             before[stat.st_ino] = stat
             pairs.append((directory, name, self._nodes.local(directory, name, stat.st_ino, stat.st_mode)))
         note = b"%d %d" % (pairs[0][2].backing, pairs[1][2].backing)

@@ -52,7 +52,8 @@ class ExtendedAttributes:
         return [name for name in map(os.fsencode, found) if not name.startswith(hidden)]
 
     async def set(self, node: Node, name: bytes, value: bytes, attempt: Attempt = FIRST) -> None:
-        """Set an attribute, creating or replacing it."""
+        """Set an attribute, creating or replacing it. Raises ``QuotaExceededError``: attributes take blocks too."""
+        self._directories.check_may_grow(node)
         file, follow = await self._file_to_change(node, name)
         before = os.stat(file, follow_symlinks=follow)
         if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):

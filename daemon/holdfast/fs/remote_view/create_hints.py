@@ -57,6 +57,9 @@ class _Recent(Generic[_K]):
     def forget(self, key: _K) -> None:
         self._what.pop(key, None)
 
+    def clear(self) -> None:
+        self._what.clear()
+
     def is_recent(self, key: _K, thread: int, seconds: float) -> bool:
         who, when = self._what.get(key, (0, 0.0))
         return thread > 0 and who == thread and self._clock() - when < seconds
@@ -96,6 +99,11 @@ class CreateHints:
         """The directory was removed: drop the hints of the threads that created names in it."""
         for kind in NameKind:
             self._authors.forget((directory, kind))
+
+    def objects_appeared(self) -> None:
+        """The store got objects that no thread here has created: whoever creates names has to show it again."""
+        for recent in (self._temporaries, self._authors, self._drivers, self._missing, self._asked):
+            recent.clear()
 
     def answered_missing(self, directory: bytes, name: bytes, thread: int) -> None:
         """``thread`` got the answer that ``name`` does not exist, straight from the store."""

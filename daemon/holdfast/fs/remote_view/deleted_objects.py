@@ -1,4 +1,4 @@
-"""Follow-up to deletions in the store by this daemon's sweeps: cached copies and listings are dropped.
+"""Follow-up to what this daemon's sweeps delete in the store, and clones and undone rewinds copy there.
 
 Copies are dropped as by an eviction, but are not fetched again; open files stay readable. The kernel's names are
 invalidated. The cached listings record the deletions, so that a LIST under way does not bring a name back.
@@ -6,12 +6,13 @@ invalidated. The cached listings record the deletions, so that a LIST under way 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import trio
 
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
 from holdfast.transfer import CachedCopies, Fetcher, Remote
@@ -31,6 +32,7 @@ class DeletedObjects:
         copies: CachedCopies,
         fetcher: Fetcher,
         invalidation: Invalidation,
+        hints: CreateHints,
     ) -> None:
         self._remotes = remotes
         self._nodes = nodes
@@ -39,6 +41,7 @@ class DeletedObjects:
         self._copies = copies
         self._fetcher = fetcher
         self._invalidation = invalidation
+        self._hints = hints
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""
@@ -58,7 +61,7 @@ class DeletedObjects:
             self._forget(zone, key, to_invalidate)
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
-        await trio.to_thread.run_sync(self._invalidate, to_invalidate)
+        await self._invalidation.invalidate_now(to_invalidate)
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
         """Drop the cached listings of a directory that the store may have removed.
@@ -76,23 +79,39 @@ class DeletedObjects:
         await trio.lowlevel.checkpoint()
 
     async def directory_made(self, zone: str, key: str) -> None:
-        """Note that the store has objects below ``key`` that this node has not written; the kernel is told."""
-        to_invalidate: list[tuple[int, bytes]] = []
+        """Note that the store has objects below ``key`` that this node has not written. On return any thread sees them."""
+        await self._appeared(self._seen_directory(zone, key))
+
+    async def objects_made(self, zone: str, keys: Sequence[str]) -> None:
+        """Note that the store has these objects, which this node has not written. On return any thread sees them."""
+        names = [
+            name for directory in {key.rpartition("/")[0] for key in keys} for name in self._seen_directory(zone, directory)
+        ]
+        names += [name for key in keys for name in self._known_to_kernel(zone, key)]
+        await self._appeared(names)
+
+    def _seen_directory(self, zone: str, key: str) -> list[tuple[int, bytes]]:
+        """Drop what the listings have of a directory and of those above it; return their names as the kernel has them."""
+        names: list[tuple[int, bytes]] = []
         while key:
             self._remotes[zone].directories.seen_directory(key)
-            parent, _, name = _path(zone, key).rpartition(b"/")
-            directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
-            if directory is not None:
-                to_invalidate.append((directory.id, name))
+            names += self._known_to_kernel(zone, key)
             key = key.rpartition("/")[0]
-        await trio.to_thread.run_sync(self._invalidate, to_invalidate)
+        return names
+
+    async def _appeared(self, names: list[tuple[int, bytes]]) -> None:
+        """Make the kernel drop ``names``, then drop all hints.
+
+        In this order: the kernel first waits for lookups that are under way in the directories, which may leave hints.
+        """
+        await self._invalidation.invalidate_now(names)
+        self._hints.objects_appeared()
 
     def _forget(self, zone: str, key: str, to_invalidate: list[tuple[int, bytes]]) -> None:
         if self.in_use(zone, key):  # it is being written again
             return
         path = _path(zone, key)
-        parent, _, name = path.rpartition(b"/")
-        directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
+        known = self._known_to_kernel(zone, key)
         self._remotes[zone].directories.deleted(key)
         self._fetcher.detach(path)
         self._drop_copy(path)
@@ -100,12 +119,13 @@ class DeletedObjects:
         node = self._nodes.of_path(path)
         if node is not None and not node.is_directory:
             self._nodes.drop_path(path)
-        if directory is not None:
-            to_invalidate.append((directory.id, name))
+        to_invalidate += known
 
-    def _invalidate(self, to_invalidate: list[tuple[int, bytes]]) -> None:
-        for directory, name in to_invalidate:
-            self._invalidation.invalidate_now(directory, name)
+    def _known_to_kernel(self, zone: str, key: str) -> list[tuple[int, bytes]]:
+        """Return a name with the id of its directory, if the kernel may know the directory."""
+        parent, _, name = _path(zone, key).rpartition(b"/")
+        directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
+        return [] if directory is None else [(directory.id, name)]
 
     def _drop_copy(self, path: bytes) -> None:
         inode = self._tree.inode(path)

@@ -1,8 +1,8 @@
 """Takeover of nodes and open files that the kernel still uses from an earlier daemon.
 
 An open file is reopened and keeps its backing id, which the kernel uses. A file that was still being fetched is fetched
-again. A file whose last handle was released, but whose release was not finished, is finished now. Bytes written meanwhile
-are detected by size and time as usual (``passthrough_writes``).
+again. A file whose last handle was released, but whose release was not finished, is finished now, and so is one that the
+kernel no longer has. Bytes written meanwhile are detected by size and time as usual (``passthrough_writes``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _log = logging.getLogger("holdfast.fs")
 
 
 class Takeover:
-    """Runs once, before the first request is read. ``run`` needs the fetcher, ``finish`` all background work."""
+    """Runs once: ``run`` and ``finish`` before the first request is read, ``prune`` after that.
+
+    ``run`` needs the fetcher, ``finish`` all background work.
+    """
 
     def __init__(self, base: Foundation, files: FileSystem) -> None:
         self._nodes = base.nodes
@@ -35,10 +38,12 @@ class Takeover:
         self._open_table = base.parts.session.opens
         self._opening = files.opening
         self._releasing = files.releasing
+        self._invalidation = base.invalidation
         self._writes = files.passthrough_writes
         self._limits = files.open_limits
         self._revalidation = files.revalidation
         self._released: list[OpenFile] = []
+        self._inherited: list[int] = []
 
     async def run(self) -> int:
         """Find the nodes and reopen the files; return the number of open files."""
@@ -49,8 +54,9 @@ class Takeover:
         self._recovery.load(self._nodes, names, in_use)
         for record in records:
             opened = await self._opened(record)
+            handles = self._handles(record)
             opened.resume(
-                handles=max(1, record.handles),
+                handles=max(1, handles),
                 slot=record.slot,
                 exclusive=record.exclusive,
                 writes=record.writes,
@@ -61,8 +67,9 @@ class Takeover:
                 self._limits.resume(opened, record.uid)
             if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
-            if not record.handles:
+            if not handles:
                 self._released.append(opened)
+            self._inherited.append(record.node_id)
         self._free_orphans()
         return len(records)
 
@@ -70,6 +77,25 @@ class Takeover:
         """Finish the releases that the earlier daemon had begun."""
         for opened in self._released:
             self._releasing.finish(opened)
+
+    async def prune(self) -> None:
+        """Let the kernel forget those of the open files that nobody uses, so that their handles are released.
+
+        A process may be killed while its open waits for this daemon. If an earlier one had counted that open, the kernel
+        has no handle of it, and takes the request back as long as it has not been read.
+        """
+        if self._inherited:
+            await self._invalidation.caught_up()
+            self._invalidation.prune(self._inherited)
+
+    def _handles(self, record: OpenRecord) -> int:
+        """Return how many handles the kernel has.
+
+        It has none of a node that it does not have, unless it is about to learn of the node by the answer to a CREATE.
+        """
+        if record.may_be_unanswered or self._invalidation.kernel_has(record.node_id):
+            return record.handles
+        return 0
 
     def _free_orphans(self) -> None:
         """Release nameless files that are not open, so that their inode numbers can be reused."""

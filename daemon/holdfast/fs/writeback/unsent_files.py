@@ -13,7 +13,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import UNSENT, Entries, Entry, EntryState
 from holdfast.store import Tree
-from holdfast.zones import ZoneMap
+from holdfast.zones import ZoneMap, is_at_or_below
 
 _PAUSE_SECONDS = 0.05
 _UNDER_WAY = "it is being sent, which takes longer than the time given"
@@ -51,7 +51,7 @@ class UnsentFiles:
         Reads the whole index, so call it in a thread.
         """
         found = (entry.path for _, entry in self._entries.scan(UNSENT) if _is_unsent(entry))
-        return [path for path in found if _is_below(path, wanted) and self._is_to_be_sent(path)]
+        return [path for path in found if is_at_or_below(path, wanted) and self._is_to_be_sent(path)]
 
     def totals(self) -> Unsent:
         """Return how much is unsent. Reads the whole index, so call it in a thread."""
@@ -87,7 +87,7 @@ class UnsentFiles:
         """Carry out the deletions at or below ``wanted`` that are held back; return those that were not, and why."""
         failed = []
         for deletions in self._view.deletions():
-            paths = [path for path in deletions.paths() if _is_below(path, wanted)]
+            paths = [path for path in deletions.paths() if is_at_or_below(path, wanted)]
             problem = _UNDER_WAY
             with trio.move_on_at(deadline):
                 try:
@@ -113,7 +113,3 @@ class UnsentFiles:
 def _is_unsent(entry: Entry) -> bool:
     """Say whether no store has the bytes; with a digest, the file was sent and is only open."""
     return entry.state in UNSENT and not entry.digest
-
-
-def _is_below(path: bytes, wanted: bytes) -> bool:
-    return not wanted or path == wanted or path.startswith(wanted + b"/")

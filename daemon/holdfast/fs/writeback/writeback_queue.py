@@ -1,8 +1,9 @@
 """The writeback queue: files that are durable and marked here, and are sent in the background.
 
 They are the files of ``async`` zones, and those whose send has failed at a close or fsync. A file is sent under the name
-that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. No crash, power cut or lost index
-loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
+that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. Each store has a queue of its own:
+one that does not answer, or is slow, keeps no file from being sent to another. No crash, power cut or lost index loses a
+file from the queue: the mark is on the file itself (``store.unsent_marks``).
 
 The writer of a file whose send failed was told so, and may write it again or elsewhere. So its file is sent only while it is
 as it was then, and replaces only the version of the object that it was made from.
@@ -13,7 +14,8 @@ from __future__ import annotations
 import math
 import os
 import stat as stat_module
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
+from itertools import takewhile
 
 import trio
 
@@ -43,7 +45,7 @@ _PAUSE_SECONDS = 5.0
 
 
 class WritebackQueue:
-    """Paths of the files to send, oldest first. ``run`` sends them."""
+    """Paths of the files to send, oldest first, by store. ``run`` sends them."""
 
     def __init__(
         self,
@@ -64,20 +66,23 @@ class WritebackQueue:
         self._entries = entries
         self._copies = copies
         self._events = events
-        self._paths: OrderedDict[bytes, None] = OrderedDict()
+        self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
+        """By the name of the store; None: one that is not configured."""
         self._due: dict[bytes, float] = {}
-        """By path: the trio time of the next try, for those that have failed."""
+        """By path: the trio time of the next try, for those that have failed; the first one first."""
         self._problems: dict[bytes, str] = {}
         """Why the last try of each of those failed."""
-        self._under_way: bytes | None = None
+        self._under_way: dict[str | None, bytes] = {}
+        """By store: the path of the file that is being sent."""
         self._changed = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._paths) + len(self._due)
+        return sum(map(len, self._paths.values())) + len(self._due)
 
     def holds(self, path: bytes) -> bool:
         """Say whether the file at ``path`` is queued, or being sent."""
-        return path in self._paths or path in self._due or path == self._under_way
+        store = self._store_of(path)
+        return path in self._paths[store] or path in self._due or path == self._under_way.get(store)
 
     def problem(self, path: bytes) -> str | None:
         """Return why the last try to send the file at ``path`` failed; None if it has not."""
@@ -85,9 +90,10 @@ class WritebackQueue:
 
     def hurry(self, path: bytes) -> None:
         """Send the file at ``path`` before all others, if it is queued."""
-        if path in self._paths or path in self._due:
+        paths = self._paths[self._store_of(path)]
+        if path in paths or path in self._due:
             self.add(path)
-            self._paths.move_to_end(path, last=False)
+            paths.move_to_end(path, last=False)
 
     def takes(self, place: ZonePath) -> bool:
         """Say whether files written at ``place`` are sent later."""
@@ -123,14 +129,22 @@ class WritebackQueue:
         if stamp_of(os.fstat(fd)) == before:
             mark_not_accepted(fd)
             for path in paths:
-                self._due[path] = trio.current_time() + _PAUSE_SECONDS
+                self._try_again(path)
             self._wake()
 
     def add(self, path: bytes) -> None:
         """Queue the file at ``path``."""
         self._due.pop(path, None)
-        self._paths[path] = None
+        self._paths[self._store_of(path)][path] = None
         self._wake()
+
+    def _try_again(self, path: bytes) -> None:
+        self._due.pop(path, None)
+        self._due[path] = trio.current_time() + _PAUSE_SECONDS
+
+    def _due_now(self) -> list[bytes]:
+        now = trio.current_time()
+        return [path for path, _ in takewhile(lambda each: each[1] <= now, self._due.items())]
 
     def _wake(self) -> None:
         self._changed.set()
@@ -141,20 +155,28 @@ class WritebackQueue:
         IN_BACKGROUND.set(True)
         for path in await trio.to_thread.run_sync(self._left_over):
             self.add(path)
-        while True:
-            changed = self._changed
-            while self._paths:
-                path = next(iter(self._paths))
-                del self._paths[path]
-                self._under_way = path
-                self._problems.pop(path, None)
-                if not await self._send(path):
-                    self._due[path] = trio.current_time() + _PAUSE_SECONDS
-            self._under_way = None
-            with trio.move_on_at(min(self._due.values(), default=math.inf)):
-                await changed.wait()
-            for path in [path for path, due in self._due.items() if due <= trio.current_time()]:
-                self.add(path)
+        async with trio.open_nursery() as nursery:
+            while True:
+                changed = self._changed
+                for store in [store for store, paths in self._paths.items() if paths and store not in self._under_way]:
+                    self._under_way[store] = next(iter(self._paths[store]))
+                    nursery.start_soon(self._send_all, store)
+                with trio.move_on_at(next(iter(self._due.values()), math.inf)):
+                    await changed.wait()
+                for path in self._due_now():
+                    self.add(path)
+
+    async def _send_all(self, store: str | None) -> None:
+        """Send the files of one store, one after the other, until none is left."""
+        paths = self._paths[store]
+        while paths:
+            path = self._under_way[store] = next(iter(paths))
+            del paths[path]
+            self._problems.pop(path, None)
+            if not await self._send(path):
+                self._try_again(path)
+        del self._under_way[store]
+        self._wake()
 
     async def _send(self, path: bytes) -> bool:
         """Send one file; False when it must be tried again."""
@@ -197,7 +219,7 @@ class WritebackQueue:
         """
         inode = os.fstat(fd).st_ino
         names = self._names_of(inode, path)
-        reachable = [name for name in names if self._has_store(name)]
+        reachable = [name for name in names if self._store_of(name) is not None]
         sents = []
         for name in reachable:
             try:
@@ -220,9 +242,10 @@ class WritebackQueue:
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
 
-    def _has_store(self, path: bytes) -> bool:
+    def _store_of(self, path: bytes) -> str | None:
+        """Return the name of the store that the file at ``path`` is sent to; None if that is not configured."""
         place = self._zones.place_of(path.rpartition(b"/")[0])
-        return place is not None and place.zone.remote is not None
+        return place.zone.remote if place is not None else None
 
     async def _send_as(self, path: bytes, fd: int, inode: int, *, if_unchanged: bool) -> Sent | None:
         parent, _, name = path.rpartition(b"/")

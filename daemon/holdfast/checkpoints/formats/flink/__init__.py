@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.checkpoints.formats.flink.changelog_file import CHANGELOG_FILE
 from holdfast.checkpoints.formats.flink.metadata import MAGIC, FlinkMetadata, read_flink_metadata
 from holdfast.checkpoints.formats.flink_layout import LAYOUT
 from holdfast.checkpoints.formats.interface import Format
@@ -30,6 +31,7 @@ FORMAT = Format(
     temporary_names=(re.compile(rb"\.(.+)\.inprogress\..+", re.DOTALL),),
     tree=LAYOUT,
     metadata=MetadataReader(MAGIC, read_flink_metadata),
+    compressed=CHANGELOG_FILE,
 )
 
 __all__ = ["FORMAT", "FlinkMetadata", "read_flink_metadata"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 
+from holdfast.checkpoints.formats.flink.changelog_file import CHANGELOG_FILE
 from holdfast.checkpoints.formats.flink.java_input import JavaInput
 from holdfast.checkpoints.manifests import BrokenError, Trouble
 from holdfast.checkpoints.references import ReferenceKind, References
@@ -18,6 +19,10 @@ _DEEPEST = 8
 """A changelog's handle holds an incremental one, that holds stream handles: three."""
 _SHORTEST_HANDLE_BYTES = 1
 _SHORTEST_NAMED_HANDLE_BYTES = 3
+_UNREAD = b"OPTIONS-"
+"""RocksDB's record of its settings: Flink fetches it with the rest, so it has to be there, but opens the database with its
+own settings. Cut short or empty it is no obstacle, in a file of its own and in a merged one
+(``tests/histories/flink_restarts.py``)."""
 
 
 class Tag(enum.IntEnum):
@@ -59,23 +64,27 @@ class Handles:
         self._data = data
         self._references = references
 
-    def stream(self, depth: int = 0) -> None:
-        """Read where some bytes are."""
+    def stream(self, depth: int = 0, *, is_read: bool = True, is_changelog: bool = False) -> None:
+        """Read where some bytes are. Unless ``is_read``, nobody minds how many there are.
+
+        A changelog's file begins with a byte that its size does not count, and may be compressed.
+        """
         data = self._data
         tag = self._tag("stream", depth)
         if tag == Tag.INLINE:  # its name looks like a path, but no such file exists
             data.skip_text()
             data.skip(data.count(1))
         elif tag == Tag.FILE:
-            size_bytes = data.int64()
-            self._references.add(ReferenceKind.FILE, data.text(), size_bytes)
+            size_bytes = data.int64() + is_changelog
+            length = CHANGELOG_FILE if is_changelog else None
+            self._references.add(ReferenceKind.FILE, data.text(), size_bytes if is_read else 0, length)
         elif tag == Tag.RELATIVE_FILE:
-            path = data.text()
-            self._references.add(ReferenceKind.RELATIVE, path, data.int64())
+            path, size_bytes = data.text(), data.int64()
+            self._references.add(ReferenceKind.RELATIVE, path, size_bytes if is_read else 0)
         elif tag == Tag.SEGMENT:
-            least_bytes = data.int64() + data.int64()  # start, size
+            end_bytes = data.int64() + data.int64()  # start, size
             data.skip(4)  # scope
-            self._references.add(ReferenceKind.SEGMENT, data.text(), least_bytes)
+            self._references.add(ReferenceKind.SEGMENT, data.text(), end_bytes if is_read else 0)
             data.skip_text()
         elif tag == Tag.KEY_GROUPS:
             self._key_groups(depth)
@@ -153,8 +162,8 @@ class Handles:
         self.stream(depth + 1)
         for _ in range(2):  # shared, private
             for _ in data.items(_SHORTEST_NAMED_HANDLE_BYTES):
-                data.skip_text()
-                self.stream(depth + 1)
+                name = data.text()
+                self.stream(depth + 1, is_read=not name.startswith(_UNREAD))
         if tag == Tag.INCREMENTAL_2:
             data.skip_text()  # handle id
 
@@ -182,7 +191,7 @@ class Handles:
         data.skip(4 + 4)  # key groups
         for _ in data.items(8 + _SHORTEST_HANDLE_BYTES):
             data.skip(8)  # offset
-            self.stream(depth + 1)
+            self.stream(depth + 1, is_changelog=True)
         data.skip(8 + 8)  # sizes
         data.skip_text()  # handle id
         if tag == Tag.CHANGELOG_FILES_2:

@@ -6,6 +6,9 @@ their last component, a UUID: metadata holds absolute URIs, and the root may be 
 now. After a CLAIM restore from a native savepoint, names that were meant relative to the savepoint are read as relative to
 the checkpoint (FLINK-39964, to Flink 2.3).
 
+Savepoints can be copied and moved, and so can checkpoints that share no files with others: they name their files relative to
+the metadata (Flink's documentation, "Savepoints"; tried in ``tests/conformance/test_flink_verify.py``).
+
 Never judged: ``taskowned/`` and ``dstl/``, savepoints, unknown names, and anything outside a job's directory.
 """
 
@@ -27,6 +30,7 @@ from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Count
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder, Reason
 from holdfast.checkpoints.references import Reference, Referring
+from holdfast.text import shown
 
 _JOB_ID = re.compile(rb"(?:.*/)?[0-9a-f]{32}", re.DOTALL)
 _PURPOSES = {
@@ -46,6 +50,7 @@ class FlinkLayout(TreeLayout[FlinkName]):
 
     named_by = "the directory chk-<n> of a job (savepoints are never touched)"
     manifest = "checkpoint metadata"
+    can_be_copied = "take a savepoint, which can be copied"
     purposes = tuple(dict.fromkeys(_PURPOSES.values()))
 
     def parse(self, listed: Listed) -> FlinkName | None:
@@ -101,20 +106,23 @@ class FlinkLayout(TreeLayout[FlinkName]):
         is_over = name.checkpoint is not None and completions.after(listed, above=name.checkpoint)
         return is_over or builder.is_abandoned(listed)
 
-    def restorable(self, name: FlinkName) -> Retained | None:
-        """Return the checkpoint or savepoint that metadata describes, by its directory."""
+    def restorable(self, name: FlinkName, manifest: Manifest | None) -> Retained | None:
+        """Return the checkpoint or savepoint that metadata describes, by its directory. A copy may have any name."""
         if name.kind is FlinkKind.METADATA:
             return Retained(name.checkpoint_name, "checkpoint")
+        is_foreign = isinstance(manifest, Unreadable) and manifest.trouble is Trouble.FOREIGN
         directory = name.name.rpartition(b"/")[0]
-        return Retained(directory, "savepoint") if name.kind is FlinkKind.SAVEPOINT_METADATA else None
+        if not directory or (is_foreign and name.kind is FlinkKind.OTHER_METADATA):
+            return None
+        return Retained(directory, "savepoint")
 
     def about(self, name: FlinkName) -> str:
         """Say for people what a name belongs to."""
-        job = name.job.decode("utf-8", "backslashreplace")
+        job = shown(name.job)
         where = f" of {job}" if job else ""
         if name.checkpoint is not None:
             return f"checkpoint {name.checkpoint}{where}"
-        return f"{name.directory.decode('utf-8', 'backslashreplace')}{where}"
+        return f"{shown(name.directory)}{where}"
 
     def census(self, files: Iterable[tuple[Listed, FlinkName]]) -> Iterable[Counted]:
         """Count checkpoints, savepoints, and what they share."""

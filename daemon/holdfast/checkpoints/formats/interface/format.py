@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 from holdfast.checkpoints.formats.interface.locations import GroupLayout, LocationLayout
 from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator
 from holdfast.checkpoints.formats.interface.trees import TreeLayout
-from holdfast.checkpoints.manifests import MetadataReader
+from holdfast.checkpoints.manifests import ManifestKind, MetadataReader
 from holdfast.zones import NameKind
 
 
@@ -45,7 +45,8 @@ class Format:
     - ``read_ahead`` says what an open of a name, by its last component, leads to;
     - ``state_file`` says which state a file belongs to, by its whole name in its store;
     - ``stateful_operator`` reads what a file, by its name in the checkpoint location, says of an operator with state;
-    - ``metadata`` reads the manifests of ``tree``.
+    - ``metadata`` reads the manifests of ``tree``;
+    - ``compressed`` reads how long a file is that may be compressed (``WholeLength``), as references ask for it.
     """
 
     name: str
@@ -59,3 +60,4 @@ class Format:
     groups: GroupLayout | None = None
     tree: TreeLayout[Any] | None = None
     metadata: MetadataReader | None = None
+    compressed: ManifestKind | None = None

@@ -102,6 +102,8 @@ class TreeLayout(ABC, Generic[N]):
     """How users name a checkpoint that is to be dropped."""
     manifest: str
     """What its manifests are called, for people."""
+    can_be_copied: str
+    """What to copy in place of a checkpoint that names files by absolute paths, for people."""
     purposes: tuple[str, ...]
     """What its files may be for, in a report on usage, beside ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
 
@@ -131,8 +133,11 @@ class TreeLayout(ABC, Generic[N]):
         """Whether nothing is going to be written into a directory any more."""
 
     @abstractmethod
-    def restorable(self, name: N) -> Retained | None:
-        """Return what a manifest stands for, to somebody who wants to go on from it; None when nothing does."""
+    def restorable(self, name: N, manifest: Manifest | None) -> Retained | None:
+        """Return what a manifest stands for, to somebody who wants to go on from it; None when it stands for nothing.
+
+        ``manifest`` is what was read of it, if anything was.
+        """
 
     @abstractmethod
     def about(self, name: N) -> str:

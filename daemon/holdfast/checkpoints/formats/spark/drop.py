@@ -18,6 +18,7 @@ from holdfast.checkpoints.formats.spark.state_store import plan_attempts, plan_p
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.plans import Listed, Phase, PlanBuilder, Reason
 from holdfast.errors import PlanError
+from holdfast.text import shown
 
 _NEEDED_TO_START = 2
 _BATCH = re.compile(rb"(?:(?P<location>.*)/)?(?:commits|offsets)/(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)
@@ -76,7 +77,7 @@ def _plan_checksums(query: Query, builder: PlanBuilder) -> None:
     for listed, name in sorted(query.wrapped, key=lambda each: len(each[1].layers)):
         owner = _beside(listed, name.owner)
         if name.layers[0] is not Layer.TEMPORARY and builder.reason_of(owner) is not None:
-            builder.add(listed, Reason.DROPPED, f"of {owner.decode(errors='backslashreplace')}", Phase.CHECKSUM)
+            builder.add(listed, Reason.DROPPED, f"of {shown(owner)}", Phase.CHECKSUM)
 
 
 def _beside(listed: Listed, owner: bytes) -> bytes:

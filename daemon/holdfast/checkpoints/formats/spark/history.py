@@ -20,6 +20,7 @@ from holdfast.checkpoints.formats.spark.small_files import OperatorStores
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.plans import Listed
 from holdfast.errors import PlanError
+from holdfast.text import shown
 
 _METADATA = b"metadata"
 
@@ -32,18 +33,18 @@ def later(location: bytes, listing: Iterable[Listed], batch: int) -> list[list[L
     """
     state: list[Listed] = []
     logs: list[tuple[int, bool, Listed]] = []
-    commits: set[int] = set()
+    batches: set[int] = set()
     for listed, name in _named(location, listing):
-        if name.kind is SparkKind.COMMIT and name.number is not None and not name.layers:
-            commits.add(name.number)
+        if name.kind in (SparkKind.COMMIT, SparkKind.OFFSETS) and name.number is not None and not name.layers:
+            batches.add(name.number)
         if name.is_temporary or not _is_later(name, batch):
             continue
         if name.kind in (SparkKind.COMMIT, SparkKind.OFFSETS):
             logs.append((name.number or 0, name.kind is SparkKind.COMMIT, listed))
         else:
             state.append(listed)
-    if batch not in commits:
-        raise PlanError(f"there is no commits/{batch}: a query goes back to batches that are committed and retained")
+    if batch not in batches:
+        raise PlanError(f"there is no batch {batch}: neither commits/{batch} nor offsets/{batch}")
     return [state, *([listed] for *_, listed in sorted(logs, key=lambda each: each[:2], reverse=True))]
 
 
@@ -65,7 +66,7 @@ def copied(location: bytes, listing: Iterable[Listed], batch: int) -> Asking[lis
     for listed in metadata:
         operator = answers[listed.name]
         if isinstance(operator, OperatorStores) and operator.schema_files:
-            text = listed.name.decode(errors="backslashreplace")
+            text = shown(listed.name)
             raise PlanError(f"{text} names files by absolute paths: no copy would read its own")
     return taken
 

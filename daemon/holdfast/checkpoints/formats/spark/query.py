@@ -26,6 +26,7 @@ from holdfast.checkpoints.formats.spark.state_store import (
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
+from holdfast.text import shown
 
 SET_ASIDE = b"_rewound"
 """The directory in which rewinds keep what they have taken away, each in a directory of its own."""
@@ -93,7 +94,7 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
         for store_id, store in query.stores.items():
             plan_plain_versions(store, oldest, builder)
             plan_attempts(store, oldest, chains.get(store_id), builder)
-        stores = list(query.stores.values())
+        stores = [] if _may_be_undone(query, builder) else list(query.stores.values())
         for first in range(0, len(stores), _STORES_AT_ONCE):
             yield from together([plan_shared(store, builder) for store in stores[first : first + _STORES_AT_ONCE]])
     elif query.stores:
@@ -101,6 +102,12 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
     plan_wrapped(query.wrapped, _final_names(query), builder)
     for rewind, files in query.set_aside.items():
         _plan_set_aside(rewind, files, builder)
+
+
+def _may_be_undone(query: Query, builder: PlanBuilder) -> bool:
+    """Whether a rewind may be undone: then versions that are set aside may need files that no other version shares."""
+    kept = (listed for files in query.set_aside.values() for listed in files if not listed.is_directory)
+    return not all(builder.is_old(listed) for listed in kept)
 
 
 def _plan_set_aside(rewind: bytes, files: Sequence[Listed], builder: PlanBuilder) -> None:
@@ -111,7 +118,7 @@ def _plan_set_aside(rewind: bytes, files: Sequence[Listed], builder: PlanBuilder
     if all(builder.is_old(listed) for listed in files):
         for listed in files:
             if not listed.is_directory:
-                builder.add(listed, Reason.SET_ASIDE, f"rewind {rewind.decode(errors='backslashreplace')}")
+                builder.add(listed, Reason.SET_ASIDE, f"rewind {shown(rewind)}")
 
 
 def _final_names(query: Query) -> set[bytes]:
@@ -173,7 +180,7 @@ def plan_wrapped(wrapped: Sequence[tuple[Listed, SparkName]], present: set[bytes
         owner = listed.name.rpartition(b"/")[0] + b"/" + name.owner.rpartition(b"/")[2]
         owner = owner.removeprefix(b"/")
         reason = builder.reason_of(owner)
-        about = f"of {owner.decode('utf-8', 'backslashreplace')}"
+        about = f"of {shown(owner)}"
         if name.layers[0] is Layer.TEMPORARY:
             if builder.is_old(listed):
                 builder.add(listed, Reason.TEMPORARY, about)

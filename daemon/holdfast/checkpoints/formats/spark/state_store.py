@@ -19,6 +19,7 @@ from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKi
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
+from holdfast.text import shown
 
 _SHARED = (SparkKind.SST, SparkKind.ARCHIVED_LOG)
 _FAMILIES = ((SparkKind.ZIP, SparkKind.CHANGELOG), (SparkKind.SNAPSHOT, SparkKind.DELTA))
@@ -155,17 +156,13 @@ def plan_shared(store: Store, builder: PlanBuilder) -> Asking[None]:
     builder.retain(listed.name for listed in store.shared if listed.name in named)
     for listed in store.shared:
         if listed.name not in named and builder.is_old(listed):
-            builder.add(listed, Reason.UNREFERENCED, f"in no snapshot of {_text(store.directory)}")
+            builder.add(listed, Reason.UNREFERENCED, f"in no snapshot of {shown(store.directory)}")
 
 
 def _add(builder: PlanBuilder, listed: Listed, name: SparkName, reason: Reason) -> None:
     phase = Phase.MANIFEST if name.kind is SparkKind.ZIP else Phase.FILE
-    builder.add(listed, reason, f"version {name.number} of {_text(listed.name.rpartition(b'/')[0])}", phase)
+    builder.add(listed, reason, f"version {name.number} of {shown(listed.name.rpartition(b'/')[0])}", phase)
 
 
 def _number(name: SparkName) -> int:
     return name.number or 0
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")

@@ -29,9 +29,9 @@ export const batches = {
     const query = h("select", { "aria-label": "Query", on: { change: () => show() } });
     const bars = h("div", { class: "bars", role: "img", "aria-label": "How long each of the last batches took; the table below has the figures" });
     const note = h("p", { class: "note" });
-    const rows = table("Batches", [["when", "when"], ["query", ""], ["batch", "number"], ["took", "number"], ["longest parts", "note"], ["rows", "number"],
+    const rows = table("Batches", [["when", "when"], ["query", ""], ["user", "number"], ["batch", "number"], ["took", "number"], ["longest parts", "note"], ["rows", "number"],
       ["hits", "number"], ["misses", "number"], ["fetched", "number"], ["sent", "number"], ["state: load, commit", "number"]],
-    (each) => each.number, (each) => [moment(each.time), each.query, each.batch, latency(each.seconds), longest(each), count(each.rows),
+    (each) => each.number, (each) => [moment(each.time), each.query, each.uid, each.batch, latency(each.seconds), longest(each), count(each.rows),
       count(each.hits), h("span", { class: each.misses ? "kind warn" : "" }, count(each.misses)), size(each.fetched_bytes), size(each.uploaded_bytes),
       `${latency(each.load_seconds)}, ${latency(each.commit_seconds)}`],
     "No driver on this node has reported a batch. Jobs that are set up with holdfast_spark.configure do.");

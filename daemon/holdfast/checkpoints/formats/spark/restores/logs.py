@@ -1,7 +1,8 @@
 """The driver's own files: ``metadata``, and the offsets and commits that it reads when it starts.
 
 It reads the newest offsets and those before them, and the newest commit. If the newest offsets have no commit, it runs that
-batch again. Source: S ``MicroBatchExecution.populateStartOffsets`` (Spark 4.3).
+batch again: after a crash in the middle of a batch, and also from a batch whose commit has been lost. Source: S
+``MicroBatchExecution.populateStartOffsets`` (Spark 4.3).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Logs:
         return sorted(self._commits | {number for number in self._offsets if number < self.newest})
 
     def under_way(self, batch: int) -> int | None:
-        """Return the batch that a restart from ``batch`` runs again, if it is the newest: it has offsets and no commit."""
+        """Return the batch that a restart from ``batch`` runs again, because it has offsets and no commit."""
+        if batch not in self._commits:
+            return batch
         newest = max(self._offsets, default=-1)
         return newest if batch == self.newest and newest > batch else None
 
@@ -45,14 +48,15 @@ class Logs:
         """Read all that a restart from these batches reads."""
         offsets = {number for batch in batches for number in self._offsets_read(batch)}
         self._read.update((yield from self._location.read([_METADATA], QUERY_METADATA)))
-        self._read.update((yield from self._location.read([b"commits/%d" % batch for batch in batches], COMMIT)))
+        commits = dict.fromkeys(name for batch in batches for name in self._commit_read(batch))
+        self._read.update((yield from self._location.read(list(commits), COMMIT)))
         self._read.update((yield from self._location.read([b"offsets/%d" % number for number in sorted(offsets)], OFFSETS)))
 
     def findings(self, batch: int) -> Findings:
         """Say what of these files a restart from ``batch`` reads, and what is wrong with it."""
         offsets = [b"offsets/%d" % number for number in self._offsets_read(batch)]
         found = Findings()
-        for name in (_METADATA, b"commits/%d" % batch, *offsets):
+        for name in (_METADATA, *self._commit_read(batch), *offsets):
             found.reads.append(self._location.whole(name))
             fault = self._location.unreadable(name, self._read[name])
             if fault is not None:
@@ -60,14 +64,20 @@ class Logs:
         return found
 
     def commit(self, batch: int) -> SparkCommit | None:
-        """Return the commit of a batch, if it can be read."""
-        commit = self._read[b"commits/%d" % batch]
+        """Return the commit that a restart from a batch reads, if it can be read."""
+        commit = next((self._read[name] for name in self._commit_read(batch)), None)
         return commit if isinstance(commit, SparkCommit) else None
 
     def offsets(self, batch: int) -> SparkOffsets | None:
         """Return the offsets of a batch, if they were read and can be."""
         offsets = self._read.get(b"offsets/%d" % batch)
         return offsets if isinstance(offsets, SparkOffsets) else None
+
+    def _commit_read(self, batch: int) -> list[bytes]:
+        """Return the name of the newest commit that is not after ``batch``, if there is one."""
+        if batch not in self._commits:
+            batch = max((number for number in self._commits if number < batch), default=-1)
+        return [b"commits/%d" % batch] if batch >= 0 else []
 
     def _offsets_read(self, batch: int) -> list[int]:
         newest = self.under_way(batch)

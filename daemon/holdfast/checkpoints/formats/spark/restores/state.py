@@ -21,6 +21,7 @@ from holdfast.checkpoints.formats.spark.restores.location import Findings, Locat
 from holdfast.checkpoints.formats.spark.small_files import SparkChecksum
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
+from holdfast.text import shown
 
 _MOST_REPLAYED = 500
 """Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
@@ -133,7 +134,7 @@ class StoreFiles:
 
     def _got_by(self, found: Findings) -> Findings:
         """Turn the faults of snapshots into remarks: an older one did, with the changes since."""
-        found.remarks += [f"{fault.name.decode(errors='backslashreplace')}: {fault.why}" for fault in found.faults]
+        found.remarks += [f"{shown(fault.name)}: {fault.why}" for fault in found.faults]
         found.faults.clear()
         return found
 

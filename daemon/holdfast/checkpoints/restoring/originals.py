@@ -1,0 +1,70 @@
+"""What a clone is a copy of: a query as it was after a batch, or a checkpoint of a job that has all its files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.checkpoints.examination import Examination
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.plans import Listed
+from holdfast.checkpoints.reachability import location_at_root, self_contained
+from holdfast.checkpoints.restoring.verifying import StoreVerification
+from holdfast.checkpoints.sweeps.manifest_reads import read_all
+from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
+from holdfast.errors import PlanError
+from holdfast.transfer import RemoteAccess
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """``files`` are to be copied, by their names below ``source``, and then ``entry``, which makes the copy a checkpoint.
+
+    Of a query as it was after ``batch``, ``renewed`` returns what the entry is to be with another id.
+    """
+
+    source: str
+    files: list[Listed]
+    entry: str
+    batch: int | None = None
+    renewed: Callable[[bytes, str], bytes] | None = None
+
+
+class Originals:
+    """Finds out what is to be copied, in some stores, by the names of their zones."""
+
+    def __init__(
+        self, stores: Mapping[str, RemoteAccess], verification: StoreVerification, formats: Formats = FORMATS
+    ) -> None:
+        self._stores = stores
+        self._verification = verification
+        self._formats = formats
+
+    async def at(self, zone: str, source: str, batch: int | None) -> Original:
+        """Return what a copy of ``source`` takes, of a query as it was after ``batch`` or its newest.
+
+        Raises ``PlanError`` when it can't be restored, or not from another place; and ``RemoteError``.
+        """
+        listed = await list_root(self._stores[zone], source)
+        found = await self._examined(zone, source, self_contained(listed.listing, self._formats))
+        if found is None:
+            return await self._query(zone, source, batch, listed)
+        if batch is not None:
+            raise PlanError(f"{source} is a checkpoint of a job, which has no batches")
+        *files, manifest = found
+        return Original(source, files, manifest.name.decode())
+
+    async def _query(self, zone: str, source: str, batch: int | None, listed: RootListing) -> Original:
+        restore = await self._verification.restore(zone, source, batch)
+        number = next(found.number for layout in self._formats.locations if (found := layout.batch_of(restore.name)))
+        layout, below = location_at_root(listed.listing, self._formats)
+        files = await self._examined(zone, source, Examination(layout.copied(b"", below, number)))
+        return Original(source, files, layout.entry.decode(), number, layout.new_entry)
+
+    async def _examined(self, zone: str, source: str, examination: Examination[_T]) -> _T:
+        while examination.wanted:
+            examination.supply(await read_all(self._stores[zone], source, examination.wanted))
+        return examination.result

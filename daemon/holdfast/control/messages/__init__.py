@@ -1,0 +1,90 @@
+"""The messages of the control socket, as JSON. Fields are only added, never removed."""
+
+from holdfast.control.messages.batches import BatchInfo, BatchReport
+from holdfast.control.messages.daemon import EventInfo, PublicStatus, ReloadInfo, RemoteStatus, Sample, Status
+from holdfast.control.messages.entries import (
+    CacheUsage,
+    DrainRequest,
+    EntryInfo,
+    EntryPage,
+    Explanation,
+    FlushRequest,
+    PathRequest,
+    Progress,
+    TransferInfo,
+    UsagePart,
+)
+from holdfast.control.messages.holdings import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast.control.messages.message import Failure, Message
+from holdfast.control.messages.operations import OperationInfo, OperationsInfo
+from holdfast.control.messages.plans import (
+    CheckpointInfo,
+    DropRequest,
+    ExecuteRequest,
+    KeptInfo,
+    PlanInfo,
+    PlanItem,
+    RewindRequest,
+    SweepProgress,
+    SweepRequest,
+)
+from holdfast.control.messages.restores import (
+    CloneProgress,
+    CloneRequest,
+    FaultInfo,
+    RestoreInfo,
+    UndoProgress,
+    UndoRequest,
+    VerifyProgress,
+    VerifyRequest,
+)
+from holdfast.control.messages.workdirs import AcquireRequest, ReleaseRequest, WorkdirInfo
+
+__all__ = [
+    "AcquireRequest",
+    "BatchInfo",
+    "BatchReport",
+    "CacheUsage",
+    "CheckpointInfo",
+    "CloneProgress",
+    "CloneRequest",
+    "DrainRequest",
+    "DropRequest",
+    "EntryInfo",
+    "EntryPage",
+    "EventInfo",
+    "ExecuteRequest",
+    "Explanation",
+    "Failure",
+    "FaultInfo",
+    "FlushRequest",
+    "HeldQueryInfo",
+    "HeldStoreInfo",
+    "HoldingsInfo",
+    "HoldingsReply",
+    "KeptInfo",
+    "Message",
+    "OperationInfo",
+    "OperationsInfo",
+    "PathRequest",
+    "PlanInfo",
+    "PlanItem",
+    "Progress",
+    "PublicStatus",
+    "ReleaseRequest",
+    "ReloadInfo",
+    "RemoteStatus",
+    "RestoreInfo",
+    "RewindRequest",
+    "Sample",
+    "Status",
+    "SweepProgress",
+    "SweepRequest",
+    "TransferInfo",
+    "UndoProgress",
+    "UndoRequest",
+    "UsagePart",
+    "VerifyProgress",
+    "VerifyRequest",
+    "WorkdirInfo",
+]

@@ -1,0 +1,96 @@
+"""The daemon: how it is, what it has done, what of its configuration it has taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.control.messages.message import Message
+
+
+class RemoteStatus(Message, frozen=True):
+    """A store. ``since`` is when ``up`` last changed, in seconds since the epoch; 0 if not since the start."""
+
+    url: str
+    up: bool
+    since: float
+    problem: str
+    pending_deletions: int
+
+
+class PublicStatus(Message, frozen=True):
+    """The daemon and its mount, as told to everybody on ``status.sock``: nothing that comes from what others do in it.
+
+    ``remotes`` has the stores whose zones the caller may search.
+    """
+
+    pid: int
+    version: str
+    mountpoint: str
+    data_mode: str
+    takeover: str
+    uptime_seconds: float
+    remotes: dict[str, RemoteStatus]
+    max_bytes: int
+    free_bytes: int
+    min_free_bytes: int
+    is_public: bool = True
+
+
+class Status(PublicStatus, frozen=True):
+    """The daemon and its mount. ``unsent`` has some of the ``unsent_files``.
+
+    What ``PublicStatus`` does not have is empty if ``is_public``.
+    """
+
+    is_public: bool = False
+    store: str = ""
+    kernel_requests: dict[str, int] = {}
+    """FUSE requests by kind since this daemon started; empty without the C module."""
+    cached_bytes: int = 0
+    cached_files: int = 0
+    known_nodes: int = 0
+    fetching: int = 0
+    unsent: list[str] = []
+    unsent_files: int = 0
+    draining: bool = False
+    """Whether nothing new is taken for the stores (``holdfast drain``)."""
+    quarantined: int = 0
+    counters: dict[str, Any] = {}
+    not_configured: dict[str, int] = {}
+    """Zones that are no longer configured, with the number of their unsent files."""
+
+
+class Sample(Message, frozen=True):
+    """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start.
+
+    ``latencies`` pairs bounds in seconds with how many of the kernel's requests ended within them, from 0 on.
+    """
+
+    time: float
+    hits: int
+    misses: int
+    bytes_fetched: int
+    bytes_uploaded: int
+    requests: int
+    files_evicted: int
+    cached_bytes: int
+    free_bytes: int
+    fetching: int
+    operations: int = 0
+    latencies: list[tuple[float, int]] = []
+
+
+class EventInfo(Message, frozen=True):
+    """An event: see ``docs/operations.md``, "Events"."""
+
+    number: int
+    time: float
+    kind: str
+    fields: dict[str, str | int | float | bool]
+
+
+class ReloadInfo(Message, frozen=True):
+    """The dotted keys that have changed in the configuration: those in force now, and those that need a restart."""
+
+    taken: list[str]
+    needs_restart: list[str]

@@ -1,0 +1,93 @@
+"""Going on from checkpoints: which can be restored, copies of them, and rewinds that are undone."""
+
+from __future__ import annotations
+
+from holdfast.control.messages.message import Message
+
+
+class FaultInfo(Message, frozen=True):
+    """A file that a restart would need, and what is wrong with it; ``path`` as metadata has it if no such file is known."""
+
+    path: str
+    why: str
+
+
+class RestoreInfo(Message, frozen=True):
+    """Whether a batch, checkpoint or savepoint can be restored, and the first of its ``broken`` faults.
+
+    ``expired``: the engine has purged part of it, as of the oldest batches; nothing is wrong. ``newest``: a restart as
+    things are begins here. ``remarks`` say what a restart gets by with.
+    """
+
+    path: str
+    what: str
+    restorable: bool
+    expired: bool
+    newest: bool
+    files: int
+    broken: int
+    faults: list[FaultInfo]
+    remarks: list[str]
+
+
+class VerifyProgress(Message, frozen=True):
+    """How many objects have been read. The last line of a stream has ``finished`` and the ``restores``.
+
+    ``without_digest`` counts the objects that were read and could be compared with nothing.
+    """
+
+    done: int
+    total: int
+    without_digest: int
+    finished: bool = False
+    restores: list[RestoreInfo] = []
+
+
+class VerifyRequest(Message, frozen=True):
+    """What to verify: an absolute path in the mount. ``deep``: also read everything, and compare it with its digest."""
+
+    path: str
+    batch: int | None = None
+    deep: bool = False
+
+
+class CloneRequest(Message, frozen=True):
+    """The query or savepoint to copy and where to, by paths in the mount; ``batch``, of a query: as it was after that one.
+
+    The copy of a query gets an id of its own unless ``keep_id``.
+    """
+
+    path: str
+    to: str
+    batch: int | None = None
+    keep_id: bool = False
+
+
+class CloneProgress(Message, frozen=True):
+    """How many objects have been copied, and bytes in them. The last line of a stream has ``finished``."""
+
+    done: int
+    total: int
+    batch: int | None = None
+    finished: bool = False
+    bytes_done: int = 0
+
+
+class UndoRequest(Message, frozen=True):
+    """The query whose latest rewind is to be undone, by its path in the mount.
+
+    It is refused if anything of the query was written since the rewind, or within the last ``idle_seconds``.
+    """
+
+    path: str
+    idle_seconds: float = 300.0
+
+
+class UndoProgress(Message, frozen=True):
+    """How many objects of the rewind ``plan`` are back, and bytes in them. The last line of a stream has ``finished``."""
+
+    done: int
+    total: int
+    plan: str
+    bytes_done: int = 0
+    finished: bool = False

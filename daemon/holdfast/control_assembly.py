@@ -1,0 +1,96 @@
+"""The server of the control sockets, put together from what a daemon has while it serves a mount."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.config import Reloaded
+from holdfast.control.acquiring import WorkdirRoutes
+from holdfast.control.acting import ActionRoutes
+from holdfast.control.actions import Actions
+from holdfast.control.batches import Batches, BatchRoutes
+from holdfast.control.browsing import BrowsingRoutes
+from holdfast.control.cache_usage import CacheSurvey
+from holdfast.control.copy_rights import CopyRights
+from holdfast.control.history import History
+from holdfast.control.holdings import HoldingsRoutes
+from holdfast.control.inspect import Inspector
+from holdfast.control.metrics import MetricsReport, RequestFigures
+from holdfast.control.observing import ObservingRoutes
+from holdfast.control.paths import Paths
+from holdfast.control.restoring import RestoreRoutes
+from holdfast.control.server import ControlServer, Restartable
+from holdfast.control.status import MountFacts, StatusReport
+from holdfast.control.surveys import SurveyRoutes
+from holdfast.control.sweeping import SweepRoutes
+from holdfast.fs.filesystem import FileSystem
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.session import Session
+from holdfast.holdings import Gathering, Publishing
+from holdfast.maintenance import Upkeep
+from holdfast.telemetry import LoopLag
+from holdfast.ui.page import page_routes
+from holdfast.workdirs import Workdirs
+
+
+class Daemon(MountFacts, RequestFigures, Restartable, Protocol):
+    """The daemon that serves the mount."""
+
+
+def control_server(
+    base: Foundation,
+    files: FileSystem,
+    workdirs: Workdirs,
+    session: Session,
+    upkeep: Upkeep,
+    publishing: Publishing,
+    lag: LoopLag,
+    daemon: Daemon,
+    reload: Callable[[], Reloaded],
+) -> ControlServer:
+    """Return the server; nothing runs yet."""
+    parts = base.parts
+    paths = Paths(base.nodes, files, session.mountpoint)
+    report = StatusReport(
+        parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, daemon
+    )
+    inspector = Inspector(
+        base.nodes,
+        base.directories,
+        base.policy,
+        base.view,
+        parts.index,
+        base.fetcher,
+        files.listings,
+        paths,
+        session.observer.slow,
+    )
+    stores = {name: remote.access for name, remote in parts.remotes.items()}
+    metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag)
+    cache = CacheSurvey(parts.index.entries, paths, time.monotonic)
+    return ControlServer(
+        report,
+        WorkdirRoutes(report, workdirs),
+        ObservingRoutes(metrics, session.observer.feed, report, paths, parts.config.control.group),
+        SurveyRoutes(cache, History(report.sample), base.fetcher, base.uploader, paths),
+        [
+            BrowsingRoutes(inspector, parts.events),
+            ActionRoutes(Actions(base, files, paths)),
+            SweepRoutes(upkeep, paths),
+            RestoreRoutes(
+                upkeep.verification,
+                upkeep.clones,
+                upkeep.undoing,
+                CopyRights(base.rights, parts.store.tree, parts.zones),
+                paths,
+            ),
+            HoldingsRoutes(Gathering(publishing, stores, parts.config.holdings), list(stores), paths),
+            BatchRoutes(Batches(parts.counters, parts.events, time.time)),
+        ],
+        daemon,
+        reload,
+        parts.events,
+        page_routes(),
+    )

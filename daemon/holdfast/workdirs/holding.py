@@ -1,0 +1,175 @@
+"""Who holds a working directory: noting it, watching the holders, and what their end means.
+
+A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
+its children inherit the descriptor, and the kernel closes it with the last of them. Every step is one record, so a restarted
+daemon knows all holders, with or without its index. Holders that ended meanwhile count as released at the restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+import trio
+
+from holdfast.errors import IndexUnwritableError
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.index import WorkdirRecord
+from holdfast.telemetry import EventLog
+from holdfast.workdirs.holder_process import Process
+from holdfast.workdirs.ownership import LEASE_FILE
+from holdfast.workdirs.records import Records
+from holdfast.workdirs.tree import WorkdirTree
+from holdfast.zones import WorkdirName
+
+TRANSIENT = (OSError, IndexUnwritableError)
+"""Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
+RETRY_SECONDS = 5.0
+SLICE_SECONDS = 0.01
+"""How long many directories are dealt with before others have their turn."""
+_TOLD_AT_ONCE = 3
+_log = logging.getLogger("holdfast.workdirs")
+
+
+class Holding:
+    """The holders of all working directories, by path. ``run`` watches them.
+
+    ``released`` is called when a directory's retention time begins.
+    """
+
+    def __init__(
+        self, records: Records, tree: WorkdirTree, nodes: NodeTable, events: EventLog, released: Callable[[], None]
+    ) -> None:
+        self._records = records
+        self._tree = tree
+        self._nodes = nodes
+        self._events = events
+        self._begin_retention = released
+        self._nursery: trio.Nursery | None = None
+        self._watched: dict[Process, trio.CancelScope] = {}
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch the holders until cancelled. Started once those from before this daemon's start are known."""
+        async with trio.open_nursery() as self._nursery:
+            self._restore()
+            task_status.started()
+            await trio.sleep_forever()
+
+    def hold(self, path: bytes, name: WorkdirName, process: Process) -> WorkdirRecord:
+        """Note that a process holds the directory from now on. Raises ``IndexUnwritableError``."""
+        now = time.time()
+        old = self._records.get(path)
+        record = WorkdirRecord(
+            name.role,
+            name.resource_id,
+            created_seconds=old.created_seconds if old else now,
+            acquired_seconds=now,
+            pid=process.pid,
+            pid_started_ticks=process.started_ticks,
+            command=process.command,
+            acquisitions=old.acquisitions + 1 if old else 1,
+        )
+        self._records.put(path, record)
+        self._events.emit(
+            "workdir-acquired",
+            path=os.fsdecode(path),
+            pid=process.pid,
+            command=process.command,
+            uid=self._tree.owner(path),
+        )
+        self._watch(process)
+        return record
+
+    def holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
+        """Return in words who holds the directory with this record; None if nobody does."""
+        if record is None:
+            return None
+        if record.pid and process_of(record).is_alive():
+            return f"pid {record.pid} ({record.command})"
+        if self._lease_is_open(path):
+            return f"a process that {record.command} started (it has {LEASE_FILE.decode()} open)"
+        return None
+
+    def process_gone(self, path: bytes, record: WorkdirRecord) -> None:
+        """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
+
+        After an error nothing is recorded.
+        """
+        if self._lease_is_open(path):
+            record.pid = 0
+            self._records.put(path, record)
+        else:
+            self.released(path, record)
+
+    def released(self, path: bytes, record: WorkdirRecord) -> None:
+        """Record that nobody holds the directory any more: its retention time begins. Raises ``IndexUnwritableError``."""
+        record.pid = 0
+        record.released_seconds = time.time()
+        self._records.put(path, record)
+        self._events.emit("workdir-released", path=os.fsdecode(path), uid=self._tree.owner(path))
+        self._begin_retention()
+
+    def unwatch_others(self) -> None:
+        """Stop waiting for processes that hold nothing any more."""
+        holders = {process_of(record) for _, record in self._records.all()}
+        for process in self._watched.keys() - holders:
+            self._watched.pop(process).cancel()
+
+    def _watch(self, process: Process) -> None:
+        """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
+        assert self._nursery is not None, "the working directories are not being watched over"
+        if process not in self._watched:
+            scope = self._watched[process] = trio.CancelScope()
+            self._nursery.start_soon(self._wait_for_end, process, scope)
+
+    async def _wait_for_end(self, process: Process, scope: trio.CancelScope) -> None:
+        with scope:
+            await process.wait_end()
+            while problems := await self._note_end(process):
+                _log.warning("can't note yet that pid %d has ended: %s", process.pid, "; ".join(problems))
+                await trio.sleep(RETRY_SECONDS)
+        if self._watched.get(process) is scope:
+            del self._watched[process]
+
+    async def _note_end(self, process: Process) -> list[str]:
+        """Record for all directories of an ended process that it is gone; return the first errors."""
+        problems = []
+        until = time.monotonic() + SLICE_SECONDS
+        for path in [path for path, record in self._records.all() if process_of(record) == process]:
+            if time.monotonic() > until:
+                await trio.lowlevel.checkpoint()
+                until = time.monotonic() + SLICE_SECONDS
+            record = self._records.get(path)
+            try:
+                if record is not None and process_of(record) == process:
+                    self.process_gone(path, record)
+            except TRANSIENT as problem:
+                problems.append(f"{os.fsdecode(path)}: {problem}")
+        return problems[:_TOLD_AT_ONCE]
+
+    def _lease_is_open(self, path: bytes) -> bool:
+        inode = self._tree.lease_inode(path)
+        node = self._nodes.of_backing(inode) if inode else None
+        return node is not None and node.opened is not None
+
+    def _restore(self) -> None:
+        """After a start: watch holders that still live, count the others as released now, restore missing records."""
+        for path in self._tree.existing():
+            name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
+            assert name is not None
+            self._records.restore(path, name)
+        for path, record in self._records.all():
+            if not self._tree.exists(path):
+                self._records.discard(path)
+            elif self.holder(path, record) is not None:
+                if record.pid:
+                    self._watch(process_of(record))
+            elif not record.released_seconds:
+                self.released(path, record)
+
+
+def process_of(record: WorkdirRecord) -> Process:
+    """Return the process that a record names as holder. The number 0 stands for none."""
+    return Process(record.pid, record.pid_started_ticks, record.command)

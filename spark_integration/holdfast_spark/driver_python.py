@@ -1,0 +1,88 @@
+"""``holdfast-pyspark JOB.py ARGUMENTS…``: the Python of drivers whose jobs have no line of Holdfast's in them.
+
+A properties file names it (``spark.pyspark.driver.python``), and ``spark-submit`` runs every Python job by it. The first
+session that the job makes is set up as by ``configure``; but what the job or its properties have set stays, and without a
+daemon the job runs as it would without Holdfast.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.control.client import RefusedError
+from holdfast.errors import HoldfastError
+from holdfast_spark.session import install, local_directory
+from holdfast_spark.state_settings import settings, state_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("holdfast.driver")
+_LONGEST_NAME = 64
+
+
+def main() -> None:
+    """Run the job that the arguments name. Without arguments, be Python: so it is with the ``pyspark`` shell."""
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    job = Path(sys.argv[1])
+    del sys.argv[0]
+    sys.path.insert(0, str(job.parent))  # as Python does for a script
+    set_up_first_session(job.stem)
+    runpy.run_path(str(job), run_name="__main__")
+
+
+def set_up_first_session(job: str) -> None:
+    """From now on, let the first session of this process be set up. ``job`` is its name, if it does not give itself one."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    plain: Callable[[SparkSession.Builder], SparkSession] = SparkSession.Builder.getOrCreate
+
+    def set_up(builder: SparkSession.Builder) -> SparkSession:
+        SparkSession.Builder.getOrCreate = plain  # type: ignore[assignment, method-assign]
+        if is_remote() or "spark.remote" in builder._options:  # noqa: SLF001 what has been set so far is nowhere else
+            return builder.getOrCreate()  # a client of Spark Connect: the driver is elsewhere
+        given = _given(builder)
+        try:
+            made = _made(str(given.get("spark.app.name") or job))
+        except HoldfastError as problem:
+            _log.warning("this job runs without Holdfast: %s", problem)
+            return builder.getOrCreate()
+        for key, value in made.items():
+            if key not in given:
+                builder.config(key, value)
+        spark = builder.getOrCreate()
+        install(spark)
+        return spark
+
+    SparkSession.Builder.getOrCreate = set_up  # type: ignore[assignment, method-assign]
+
+
+def _given(builder: SparkSession.Builder) -> dict[str, object]:
+    """Return what the job and its properties have set so far."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001 only then a SparkConf has the properties
+    return {**dict(SparkConf().getAll()), **builder._options}  # noqa: SLF001 what has been set so far is nowhere else
+
+
+def _made(name: str) -> dict[str, str]:
+    """Return Holdfast's settings for the job of this name. Raises ``HoldfastError``."""
+    try:
+        local = local_directory(re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST_NAME])
+    except RefusedError as problem:
+        _log.warning("this job has no working directory: %s", problem)
+        return state_settings()
+    return settings(local)
+
+
+if __name__ == "__main__":
+    main()

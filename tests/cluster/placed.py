@@ -1,0 +1,66 @@
+"""Starts of ``placed_job`` on a cluster, each with a new driver: where partitions ran, and what was fetched."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.settings import TOOLS
+
+_JOB = str(TOOLS / "checkout/tests/cluster/placed_job.py")
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # halves what short jobs take
+_CONFS = {
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "600m",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one driver came to: ``seconds`` to the end of its first batch, whose stages with state ran on ``hosts``."""
+
+    seconds: float
+    hosts: list[dict[str, str]]
+    batch: int
+
+    def balances(self) -> list[list[int]]:
+        """Return, for each stage with state, how many partitions the hosts had, in their order."""
+        return [[count for _, count in sorted(Counter(stage.values()).items())] for stage in self.hosts]
+
+
+def start(cluster: Cluster, name: str, *arguments: str, executors: int, confs: Sequence[str] = ()) -> Start:
+    """Run the job ``name`` with a new driver, once there are so many executors. Raises ``AssertionError`` if it fails."""
+    settings = [f"spark.holdfast.executors={executors}", *(f"{key}={value}" for key, value in _CONFS.items()), *confs]
+    words = [word for setting in settings for word in ("--conf", setting)]
+    said = cluster.nodes[0].run("python", _JOB, name, *arguments, *words)
+    return Start(**json.loads(said.splitlines()[-1]))
+
+
+def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:
+    """Return the bytes of each partition that the nodes that live hold of a query, as the first one learns it."""
+    living = {node.name for node in cluster.nodes if node.lives}
+    found: dict[str, dict[int, int]] = {node: {} for node in living}
+    with cluster.nodes[0].client() as client:
+        nodes = client.holdings(all_nodes=True).nodes
+    for node in nodes:
+        stores = [store for query in node.queries if query.path.endswith(f"/{name}") for store in query.stores]
+        for store in stores if node.node in living else ():
+            partitions = found[node.node]
+            partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
+    return found
+
+
+def fetched(cluster: Cluster) -> dict[str, int]:
+    """Return how many bytes the daemon of each node that lives has fetched so far."""
+    found = {}
+    for node in cluster.nodes:
+        if node.lives:
+            with node.client() as client:
+                found[node.name] = client.status().counters["bytes_fetched"]
+    return found

@@ -1,0 +1,83 @@
+"""Jobs without Python: by the documented properties alone, their state is on the mount, and is found there again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import spark_programs
+from tests.support.node import Node, wait_until
+from tests.support.s3 import free_port
+from tests.support.spark_properties import documented_properties
+
+pytestmark = pytest.mark.timeout(900)
+START_SECONDS = 300.0
+STATE_OF_A_QUERY = """
+CREATE TEMPORARY VIEW counted USING statestore OPTIONS (path 'file://{location}');
+SELECT count(*) FROM counted;
+"""
+
+
+@pytest.fixture(scope="module")
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return spark_programs.jar_of_counts(tmp_path_factory.mktemp("jar"))
+
+
+@pytest.fixture
+def properties(workspace: Path, node: Node) -> Path:
+    return spark_programs.properties_file(workspace, documented_properties(node.mountpoint))
+
+
+def has_kept_its_state(location: Path, batches: int) -> bool:
+    """Say whether the query has so many batches, and state of format 2 without checksum files."""
+    state = [path for path in location.glob("state/0/[0-9]*/*") if path.is_file() and not path.name.startswith(".")]
+    return (
+        len(list((location / "commits").glob("[0-9]*"))) == batches
+        and {path.suffix for path in state} <= {".changelog", ".zip"}
+        and all("_" in path.name for path in state)
+    )
+
+
+def test_a_java_job_finds_its_state_again_and_sql_reads_it(workspace: Path, node: Node, properties: Path, jar: Path) -> None:
+    job = ["--properties-file", str(properties), "--class", "Counts", str(jar), "counts"]
+    for batches in (1, 2):
+        spark_programs.run(workspace, "bin/spark-submit", *job)
+        assert has_kept_its_state(node.checkpoints / "counts", batches)
+    assert node.status().counters["bytes_fetched"] == 0
+    query = STATE_OF_A_QUERY.format(location=node.checkpoints / "counts")
+    said = spark_programs.run(workspace, "bin/spark-sql", "--properties-file", str(properties), "-e", query)
+    assert said.split()[-1] == "20"
+
+
+def test_a_client_of_spark_connect_has_its_state_on_the_servers_mount(
+    workspace: Path, node: Node, properties: Path, jar: Path
+) -> None:
+    with connect_server(workspace, properties) as remote:
+        spark_programs.run(workspace, "bin/spark-submit", "--remote", remote, "--class", "Counts", str(jar), "counts")
+    assert has_kept_its_state(node.checkpoints / "counts", 1)
+
+
+@contextmanager
+def connect_server(workspace: Path, properties: Path) -> Iterator[str]:
+    """Run Spark Connect's server with the properties; give its address."""
+    port = free_port()
+    command = [str(spark_programs.HOME / "sbin/start-connect-server.sh"), "--wait", "--properties-file", str(properties)]
+    command += ["--conf", f"spark.connect.grpc.binding.port={port}"]
+    log = workspace / "server.log"
+    with log.open("wb") as stream:
+        server = subprocess.Popen(
+            command, env=spark_programs.environment(), cwd=workspace, stdout=stream, stderr=stream, start_new_session=True
+        )
+    try:
+        wait_until(lambda: server.poll() is not None or "Spark Connect server started" in log.read_text(), START_SECONDS)
+        assert server.poll() is None, log.read_text()[-3000:]
+        yield f"sc://localhost:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
+        server.wait()
