@@ -19,6 +19,8 @@ from tests.support.node import Node, wait_until
 from tests.support.s3 import S3Server
 
 SST = "SSTs/000008-01234567-0123-0123-0123-0123456789ab.sst"
+QUICK = {"holdings__interval_seconds": 0.05, "holdings__refresh_seconds": 0.1}
+"""How soon the others are told of a new store, and that the files of a known one have become more."""
 
 
 def write_state(node: Node, partition: int, *versions: int, query: str = "team/q") -> Path:
@@ -45,8 +47,7 @@ def of(node: Node, name: str, path: str | None = None) -> dict[int, tuple[int, i
 @pytest.fixture
 def nodes(make_node: NodeFactory) -> tuple[Node, Node]:
     def started(name: str) -> Node:
-        quick = {"holdings__interval_seconds": 0.05, "holdings__refresh_seconds": 0.1}
-        return make_node(name, holdings__node=name, **quick).start()
+        return make_node(name, holdings__node=name, **QUICK).start()
 
     return started("a"), started("b")
 
@@ -78,14 +79,14 @@ def test_holdings_follow_fetches_deletions_and_evictions(nodes: tuple[Node, Node
 
 def test_a_node_that_ends_has_told_the_last(make_node: NodeFactory) -> None:
     a, b = (make_node(name, holdings__node=name).start() for name in "ab")
-    write_state(a, 0, 1)
-    wait_until(lambda: of(b, "a") == {0: (1, 1010)})
-    write_state(a, 0, 2)
-    assert of(b, "a") == {0: (1, 1010)}, "versions alone are told once a minute"
+    directory = write_state(a, 0)
+    wait_until(lambda: of(b, "a") == {0: (0, 1000)})
+    (directory / "2.changelog").write_bytes(bytes(10))
+    assert of(b, "a") == {0: (0, 1000)}, "versions alone are told once a minute"
     a.stop()
-    assert of(b, "a") == {0: (2, 1020)}
+    assert of(b, "a") == {0: (2, 1010)}
     a.start()
-    assert of(a, "a") == {0: (2, 1020)}, "counted again from the index"
+    assert of(a, "a") == {0: (2, 1010)}, "counted again from the index"
 
 
 def test_a_drained_node_says_so(nodes: tuple[Node, Node]) -> None:
@@ -176,7 +177,7 @@ def test_a_path_outside_the_stores_is_refused(nodes: tuple[Node, Node]) -> None:
 
 
 def test_news_travels_through_s3_too(make_s3_node: S3NodeFactory, place: S3Server) -> None:
-    a, b = (make_s3_node(place, name, holdings__node=name, holdings__interval_seconds=0.05).start() for name in "ab")
+    a, b = (make_s3_node(place, name, holdings__node=name, **QUICK).start() for name in "ab")
     write_state(a, 3, 7)
     wait_until(lambda: of(b, "a") == {3: (7, 1010)})
     info = HeldStoreInfo(operator=0, partition=3, store="default", version=7, size_bytes=1010)

@@ -148,6 +148,12 @@ class Daemon:
             raise DaemonUnreachableError("nobody there")
 
 
+@pytest.fixture(autouse=True)
+def _long_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep in the table what a slow machine has yet to look at."""
+    monkeypatch.setattr("holdfast.cli.top._SPANS", 600)
+
+
 def rows(app: Top) -> list[str]:
     table = app.query_one(DataTable)
     return [str(table.get_row_at(at)[0]) for at in range(table.row_count)]
