@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.control.messages import HoldingsInfo
 from tests.cluster.cluster import Cluster
+from tests.cluster.node import ClusterNode
 from tests.cluster.settings import TOOLS
 
 _JOB = str(TOOLS / "checkout/tests/cluster/placed_job.py")
@@ -44,16 +46,26 @@ def start(cluster: Cluster, name: str, *arguments: str, executors: int, confs: S
 
 def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:
     """Return the bytes of each partition that the nodes that live hold of a query, as the first one learns it."""
-    living = {node.name for node in cluster.nodes if node.lives}
-    found: dict[str, dict[int, int]] = {node: {} for node in living}
+    found: dict[str, dict[int, int]] = {node.name: {} for node in cluster.nodes if node.lives}
     with cluster.nodes[0].client() as client:
-        nodes = client.holdings(all_nodes=True).nodes
-    for node in nodes:
-        stores = [store for query in node.queries if query.path.endswith(f"/{name}") for store in query.stores]
-        for store in stores if node.node in living else ():
-            partitions = found[node.node]
-            partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
+        for info in client.holdings(all_nodes=True).nodes:
+            if info.node in found:
+                _add(found[info.node], info, name)
     return found
+
+
+def held_by(node: ClusterNode, name: str) -> dict[int, int]:
+    """Return the bytes of each partition that the node holds of a query, as it knows it itself."""
+    found: dict[int, int] = {}
+    with node.client() as client:
+        for info in client.holdings().nodes:
+            _add(found, info, name)
+    return found
+
+
+def _add(partitions: dict[int, int], info: HoldingsInfo, name: str) -> None:
+    for store in (store for query in info.queries if query.path.endswith(f"/{name}") for store in query.stores):
+        partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
 
 
 def fetched(cluster: Cluster) -> dict[str, int]:

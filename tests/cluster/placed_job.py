@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast_spark import checkpoint_location, configure
-
-_POLL_SECONDS = 0.05
+from tests.cluster.occupying import POLL_SECONDS, elements, occupy
 
 
 def main() -> None:
@@ -29,6 +28,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--rows", type=int, default=1200, help="new keys a batch")
     parser.add_argument("--row-bytes", type=int, default=1000)
+    parser.add_argument("--busy", metavar="HOST", help="whose only core does something else all the time")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
@@ -40,6 +40,8 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     _wait_for_executors(spark)
+    if options.busy:
+        occupy(spark, options.busy)
     began = time.monotonic()
     query = (
         _KINDS[options.kind](_rows(spark, options.rows, options.row_bytes))
@@ -56,7 +58,7 @@ def main() -> None:
             seconds, hosts = time.monotonic() - began, list(_hosts(spark, str(query.runId)))
         if query.exception() is not None:
             raise RuntimeError(str(query.exception()))
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     query.stop()
     last = query.lastProgress
     print(json.dumps({"seconds": round(seconds, 2), "hosts": hosts, "batch": last.batchId if last else -1}), flush=True)
@@ -116,7 +118,7 @@ def _wait_for_executors(spark: SparkSession) -> None:
     """Wait until there are as many cores as the cluster has, so that a test knows what there is."""
     context: Any = spark.sparkContext
     while context._jsc.sc().getExecutorIds().size() < int(spark.conf.get("spark.holdfast.executors", "1") or 1):
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _hosts(spark: SparkSession, run_id: str) -> Iterator[dict[int, str]]:
@@ -128,12 +130,8 @@ def _hosts(spark: SparkSession, run_id: str) -> Iterator[dict[int, str]]:
     for stage in sorted({int(stage) for job in jobs if job is not None for stage in job.stageIds}):
         about = tracker.getStageInfo(stage)
         if about is not None and about.numTasks == partitions:
-            tasks = store.taskList(stage, about.currentAttemptId, partitions).iterator()
-            found = {}
-            while tasks.hasNext():
-                task = tasks.next()
-                found[int(task.index())] = str(task.host())
-            yield dict(sorted(found.items()))
+            tasks = elements(store.taskList(stage, about.currentAttemptId, partitions))
+            yield dict(sorted((int(task.index()), str(task.host())) for task in tasks))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from holdfast.config.units import ByteSize
 from tests.cluster.cluster import Cluster
-from tests.cluster.placed import Start, fetched, held, start
+from tests.cluster.placed import Start, fetched, held, held_by, start
 from tests.cluster.settings import Settings
 from tests.support.node import wait_until
 
@@ -83,7 +83,7 @@ def main() -> int:
         for number in range(1, options.restarts + 1):
             rows.append(_restarted(three, one, options.kind, str(number)))
             print(f"| {' | '.join(rows[-1].cells(state_bytes))} |", flush=True)
-        share = sum(held(three, _NAME)["node3"].values())
+        share = sum(held_by(three.nodes[2], _NAME).values())
         three.nodes[2].kill()
         three.nodes[2].lose_disk()
         lost = _restart_without_one(three, options.kind)
