@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.configuration.Configuration;
@@ -14,7 +15,7 @@ import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
  * when one was not; or "refused REASON". Arguments: key=value of Flink's configuration.
  */
 public final class Restoring {
-  private static final int SECONDS = 240;
+  private static final int SECONDS = 150;
 
   private static String restored(MiniCluster cluster, Configuration configuration) throws Exception {
     JobGraph job = Counting.prepared(configuration).getStreamGraph().getJobGraph();
@@ -43,7 +44,7 @@ public final class Restoring {
     return ("refused " + root.getClass().getSimpleName() + ": " + root.getMessage()).replaceAll("\\s+", " ");
   }
 
-  public static void main(String[] arguments) throws Exception {
+  private static void restoreAll(String[] arguments) throws Exception {
     var settings = new MiniClusterConfiguration.Builder().setConfiguration(Counting.configuration(arguments));
     MiniCluster cluster = new MiniCluster(settings.setNumTaskManagers(1).setNumSlotsPerTaskManager(2).build());
     cluster.start();
@@ -53,6 +54,17 @@ public final class Restoring {
       configuration.setString("execution.state-recovery.path", line);
       System.out.println("answer " + restored(cluster, configuration));
     }
-    System.exit(0);
+  }
+
+  /** Flink's threads would keep this process, and whoever waits for an answer, when this one ends by an exception. */
+  public static void main(String[] arguments) {
+    try {
+      restoreAll(arguments);
+      System.exit(0);
+    } catch (Exception problem) {
+      Thread.getAllStackTraces().forEach((thread, stack) -> System.err.println(thread + " " + Arrays.toString(stack)));
+      problem.printStackTrace();
+      System.exit(1);
+    }
   }
 }
