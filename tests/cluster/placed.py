@@ -25,15 +25,11 @@ _CONFS = {
 
 @dataclass(frozen=True)
 class Start:
-    """What one driver came to: ``seconds`` to the end of its first batch, whose stages with state ran on ``hosts``.
-
-    ``last_hosts`` are those of the last stage with state.
-    """
+    """What one driver came to: ``seconds`` to the end of its first batch, whose stages with state ran on ``hosts``."""
 
     seconds: float
     hosts: list[dict[str, str]]
     batch: int
-    last_hosts: dict[str, str]
 
     def balances(self) -> list[list[int]]:
         """Return, for each stage with state, how many partitions the hosts had, in their order."""

@@ -1,7 +1,7 @@
 """A streaming job on the nodes of a cluster, which says where its state partitions ran: one line of JSON at its end.
 
-``{"seconds": 3.1, "hosts": [{"0": "127.0.0.11", …}, …], …}``: from ``start()`` to the end of the first batch, for each
-stage with state in it the host of each partition in the first batch, and the hosts of the last such stage.
+``{"seconds": 3.1, "hosts": [{"0": "127.0.0.11", …}, …], …}``: from ``start()`` to the end of the first batch, and for each
+stage with state in it the host of each partition in the first batch.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import argparse
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast_spark import checkpoint_location, configure
 from tests.cluster.occupying import POLL_SECONDS, elements, occupy
@@ -28,9 +26,6 @@ def main() -> None:
     parser.add_argument("name", help="of the query")
     parser.add_argument("--kind", choices=sorted(_KINDS), default="aggregation")
     parser.add_argument("--batches", type=int, default=1)
-    parser.add_argument(
-        "--even-over", type=int, default=0, metavar="N", help="and more, until one has run evenly on N hosts"
-    )
     parser.add_argument("--rows", type=int, default=1200, help="new keys a batch")
     parser.add_argument("--row-bytes", type=int, default=1000)
     parser.add_argument("--busy", metavar="HOST", help="whose only core does something else all the time")
@@ -55,40 +50,19 @@ def main() -> None:
         .option("checkpointLocation", checkpoint_location(options.name))
         .start()
     )
-    hosts = _hosts_of_first_batch(spark, query)
-    seconds = time.monotonic() - began
-    last_hosts = _hosts_of_last_batch(spark, query, options.batches, options.even_over)
+    seconds, hosts = 0.0, None
+    done = 0
+    while done < options.batches:
+        done = len([each for each in query.recentProgress if each.numInputRows])
+        if done and hosts is None:
+            seconds, hosts = time.monotonic() - began, list(_hosts(spark, str(query.runId)))
+        if query.exception() is not None:
+            raise RuntimeError(str(query.exception()))
+        time.sleep(POLL_SECONDS)
     query.stop()
     last = query.lastProgress
-    said = {"seconds": round(seconds, 2), "hosts": hosts, "batch": last.batchId if last else -1, "last_hosts": last_hosts}
-    print(json.dumps(said), flush=True)
+    print(json.dumps({"seconds": round(seconds, 2), "hosts": hosts, "batch": last.batchId if last else -1}), flush=True)
     spark.stop()
-
-
-def _hosts_of_first_batch(spark: SparkSession, query: StreamingQuery) -> list[dict[int, str]]:
-    while not _batches(query):
-        time.sleep(POLL_SECONDS)
-    return list(_hosts(spark, str(query.runId)))
-
-
-def _hosts_of_last_batch(spark: SparkSession, query: StreamingQuery, batches: int, hosts: int) -> dict[int, str]:
-    """Return where the last stage with state ran, after so many batches, once each of so many hosts has about its share."""
-    while True:
-        *_, last = _hosts(spark, str(query.runId))
-        counts = Counter(last.values()).values()
-        share = len(last) / hosts if hosts else 0
-        is_even = not hosts or (len(counts) == hosts and all(0.75 <= count / share <= 1.25 for count in counts))
-        if len(_batches(query)) >= batches and is_even:
-            return last
-        time.sleep(POLL_SECONDS)
-
-
-def _batches(query: StreamingQuery) -> list[Any]:
-    """Return the progress of the batches so far. Raises what has ended the query."""
-    problem = query.exception()
-    if problem is not None:
-        raise problem
-    return [each for each in query.recentProgress if each.numInputRows]
 
 
 def _rows(spark: SparkSession, rows: int, row_bytes: int) -> DataFrame:
@@ -148,14 +122,14 @@ def _wait_for_executors(spark: SparkSession) -> None:
 
 
 def _hosts(spark: SparkSession, run_id: str) -> Iterator[dict[int, str]]:
-    """Yield where the state partitions ran, for each stage of a query's run that is done and has as many tasks."""
+    """Yield, for each stage of a query's run with as many tasks as there are state partitions, where they ran."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     tracker, context = spark.sparkContext.statusTracker(), spark.sparkContext
     jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(run_id))]
     store: Any = context._jsc.sc().statusStore()
     for stage in sorted({int(stage) for job in jobs if job is not None for stage in job.stageIds}):
         about = tracker.getStageInfo(stage)
-        if about is not None and about.numTasks == about.numCompletedTasks == partitions:
+        if about is not None and about.numTasks == partitions:
             tasks = elements(store.taskList(stage, about.currentAttemptId, partitions))
             yield dict(sorted((int(task.index()), str(task.host())) for task in tasks))
 
