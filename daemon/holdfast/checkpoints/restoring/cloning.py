@@ -9,7 +9,7 @@ overwritten.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -95,8 +95,8 @@ class _Clone:
     async def steps(self, *, keep_id: bool) -> AsyncIterator[Cloned]:
         original = self._original
         is_renewed = original.renewed is not None and not keep_id
-        note = await self._begun(Note(self._source, original.batch, str(uuid.uuid4()) if is_renewed else ""))
-        there = {each.name: each.size_bytes for each in (await list_root(self._access, self._target)).listing}
+        there = await self._there()
+        note = await self._begun(Note(self._source, original.batch, str(uuid.uuid4()) if is_renewed else ""), there)
         missing = [each for each in original.files if there.get(each.name) != each.size_bytes]
         done, bytes_done = len(original.files) - len(missing), 0
         for step in in_steps(missing):
@@ -110,14 +110,17 @@ class _Clone:
         await self._access.delete([key_below(self._target, _NOTE)])
         yield Cloned(done, done, original.batch, bytes_done)
 
-    async def _begun(self, note: Note) -> Note:
+    async def _there(self) -> dict[bytes, int]:
+        """Return the sizes in bytes of what there is at the target, by name."""
+        return {each.name: each.size_bytes for each in (await list_root(self._access, self._target)).listing}
+
+    async def _begun(self, note: Note, there: Collection[bytes]) -> Note:
         """Note what is to be copied, or return what was noted when the same copy was cut off. Raises ``PlanError``."""
-        there = {each.name.decode(errors="replace") for each in (await list_root(self._access, self._target)).listing}
         key = key_below(self._target, _NOTE)
         if not there:
             await self._put(key, msgspec.json.encode(note))
             return note
-        if _NOTE in there:
+        if _NOTE.encode() in there:
             before = _note_of(await self._access.read(content, self._access.store, key, _LARGEST_NOTE_BYTES))
             if before is not None and (before.source, before.batch, bool(before.new_id)) == (
                 note.source,
@@ -126,11 +129,11 @@ class _Clone:
             ):
                 return before
             raise PlanError(f"{self._target} is a copy of something else that was cut off: remove it, or name another place")
-        what = "a checkpoint" if self._original.entry in there else "something"
+        what = "a checkpoint" if self._original.entry.encode() in there else "something"
         raise PlanError(f"there is {what} at {self._target} already: nothing is overwritten")
 
     async def _check_whole(self, wanted: list[Listed]) -> None:
-        there = {each.name: each.size_bytes for each in (await list_root(self._access, self._target)).listing}
+        there = await self._there()
         bad = next((each.name for each in wanted if there.get(each.name) != each.size_bytes), None)
         if bad is not None:
             raise PlanError(f"{shown(bad)} has changed while it was copied: stop the query, or try again")
