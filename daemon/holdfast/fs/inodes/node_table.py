@@ -212,11 +212,7 @@ class NodeTable:
             is_free = inode not in self._nodes and inode not in self._reserved
             node_id = inode if is_free else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
-            if parent is self.root:
-                node.zone = self._zones.get(name, 0)
-            parent.children += 1
-            if len(self._nodes) > self._awaited_count:
-                self._has_more.set()
+            self._entered(node, parent, name)
             if node_id != inode:
                 self.moved[inode] = node.id
                 self._keeper.keep(node)
@@ -224,6 +220,14 @@ class NodeTable:
         else:
             self.add_name(node, parent, name)
         return node
+
+    def _entered(self, node: Node, parent: Node, name: bytes) -> None:
+        """A new node with this name is in the table."""
+        if parent is self.root:
+            node.zone = self._zones.get(name, 0)
+        parent.children += 1
+        if len(self._nodes) > self._awaited_count:
+            self._has_more.set()
 
     def remote(self, parent: Node, name: bytes, path: bytes, is_directory: bool) -> Node:
         """Return the node of an entry that exists only in the store."""
@@ -233,11 +237,7 @@ class NodeTable:
             if node_id in self._nodes:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
-            if parent is self.root:
-                node.zone = self._zones.get(name, 0)
-            parent.children += 1
-            if len(self._nodes) > self._awaited_count:
-                self._has_more.set()
+            self._entered(node, parent, name)
             self._keeper.keep(node)
         return node
 
