@@ -19,6 +19,26 @@ def attacking(user: User, step: Callable[[int], object]) -> Iterator[None]:
 
     Errors of the system are the attacker's bad luck, and are ignored.
     """
+
+    def attack(begun: int, end: int) -> None:
+        number = 0
+        while not select.select([end], [], [], 0)[0]:
+            with suppress(OSError):
+                step(number)
+            number += 1
+            if number == 1:
+                os.write(begun, _READY)
+
+    with until_end(user, attack):
+        yield
+
+
+@contextmanager
+def until_end(user: User, work: Callable[[int, int], object]) -> Iterator[bool]:
+    """Run ``work`` in a process of ``user`` while the body runs; yield whether it has written to its first descriptor.
+
+    Its second one is closed when the body ends, and so must ``work`` then.
+    """
     begun_reader, begun = os.pipe()
     end_reader, end = os.pipe()
     pid = os.fork()
@@ -26,24 +46,17 @@ def attacking(user: User, step: Callable[[int], object]) -> Iterator[None]:
         os.close(end)
         try:
             user.become()
-            number = 0
-            while not select.select([end_reader], [], [], 0)[0]:
-                with suppress(OSError):
-                    step(number)
-                number += 1
-                if number == 1:
-                    os.close(begun)
+            work(begun, end_reader)
         finally:
             os._exit(0)
     os.close(begun)
     os.close(end_reader)
     try:
-        os.read(begun_reader, 1)
-        yield
+        yield os.read(begun_reader, 1) != b""
     finally:
         os.close(end)
-        os.close(begun_reader)
         os.waitpid(pid, 0)
+        os.close(begun_reader)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.attackers import until_end
 from tests.support.privileges import User
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -42,26 +43,16 @@ def held(user: User, directories: Sequence[Path], own: Path) -> Iterator[None]:
     device = own.with_name(f"{own.name}-device")
     os.mknod(device, stat_module.S_IFCHR | 0o666, os.makedev(10, 229))  # /dev/fuse, with the mode that udev gives it
     device.chmod(0o666)
-    told_reader, told = os.pipe()
-    end_reader, end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(end)
-        try:
-            user.become()
-            _enter_namespace()
-            _hold(device, directories, own, told, end_reader)
-        finally:
-            os._exit(0)
-    os.close(told)
-    os.close(end_reader)
+
+    def hold(told: int, end: int) -> None:
+        _enter_namespace()
+        _hold(device, directories, own, told, end)
+
     try:
-        assert os.read(told_reader, 1), "no lock can be held by a file system of one's own"
-        yield
+        with until_end(user, hold) as is_held:
+            assert is_held, "no lock can be held by a file system of one's own"
+            yield
     finally:
-        os.close(end)
-        os.waitpid(pid, 0)
-        os.close(told_reader)
         device.unlink()
 
 
