@@ -16,8 +16,6 @@ from tests.support.node import wait_until
 
 _NODES, _PARTITIONS = 3, 12
 _ROWS = ("--rows", "600", "--row-bytes", "10000")
-
-
 _STATE_BYTES = 600 * 10_000
 """Of each batch, at least."""
 
