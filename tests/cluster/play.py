@@ -21,8 +21,9 @@ Counts = dict[str, tuple[int, int, int]]
 class Outcome:
     """What one fault did. ``seconds`` are from the strike, or the driver's new start after it, to the next commit.
 
-    Bytes are those of all nodes from the strike to the second batch after it. ``ended``: the query ended, and had to be
-    started again once the fault was mended. ``differences``: rows of the answer that are missing or wrong.
+    Bytes are those of all nodes from the beginning of the batch in which it strikes to the second commit after it.
+    ``ended``: the query ended, and had to be started again once the fault was mended. ``differences``: rows of the answer
+    that are missing or wrong.
     """
 
     fault: str
@@ -50,8 +51,9 @@ class Play:
         last = self.job.arrive(_BATCHES)
         driver = self.driver
         driver.run_until_done(last - 2, self._batch)
+        before = self._counts()  # it takes as long as a batch, so not between the middle of one and the strike
         driver.run_until_entered(last - 1, self._batch)
-        before, began, ended = self._counts(), time.monotonic(), False
+        began, ended = time.monotonic(), False
         self._tell(f"strikes: {fault.name}")
         if fault.kills_driver:
             driver.kill()

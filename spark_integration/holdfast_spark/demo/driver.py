@@ -47,6 +47,7 @@ class Driver:
         patience_seconds: float = _SILENCE_SECONDS,
     ) -> None:
         self.first_batch_seconds = 0.0
+        self._reached = {"entered": -1, "done": -1}
         self._log = log
         self._patience_seconds = patience_seconds
         self._started = time.monotonic()
@@ -60,18 +61,23 @@ class Driver:
             )
 
     def run_until_entered(self, batch: int, tell: Callable[[Batch], None]) -> None:
-        """Return in the middle of the first batch with this number or a higher one."""
-        for fact in self._facts(tell):
-            if fact.get("entered", -1) >= batch:
-                return
-        raise self._failure("the job ended before the batch began")
+        """Return in the middle of the first batch with this number or a higher one, or at once if it has been heard of."""
+        self._run_until("entered", batch, tell)
 
     def run_until_done(self, batch: int, tell: Callable[[Batch], None]) -> None:
         """Return when a batch with this number or a higher one is committed."""
-        for fact in self._facts(tell):
-            if fact.get("done", -1) >= batch:
-                return
-        raise self._failure("the job ended before the batch was done")
+        self._run_until("done", batch, tell)
+
+    def _run_until(self, milestone: str, batch: int, tell: Callable[[Batch], None]) -> None:
+        """Return when the job has reached this point of a batch.
+
+        Listeners report late, so ``entered`` of a batch may be heard before ``done`` of the one before it; and a driver that
+        is killed at its commit leaves nothing of that batch to its successor. What was heard is therefore kept.
+        """
+        facts = self._facts(tell)
+        while self._reached[milestone] < batch:
+            if next(facts, None) is None:
+                raise self._failure(f"the job ended before batch {batch} was {milestone}")
 
     def run_to_end(self, tell: Callable[[Batch], None]) -> None:
         """Return when the job has ended by itself."""
@@ -110,6 +116,8 @@ class Driver:
             if not line:
                 return
             fact: dict[str, int] = json.loads(line)
+            for milestone in fact.keys() & self._reached:
+                self._reached[milestone] = max(self._reached[milestone], fact[milestone])
             if "done" in fact:
                 self._note(Batch(fact["done"], fact["rows"], fact["milliseconds"]), tell)
             yield fact
