@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast_spark.demo.driver import Batch, Driver
+import pytest
+
+from holdfast_spark.demo.driver import Batch, Driver, DriverError
 
 _SAYS_TWO_THINGS_AT_ONCE = """printf '{"entered": 0}\\n{"done": 0, "rows": 1, "milliseconds": 2}\\n'; exec sleep 600"""
+_ENTERS_BEFORE_THE_LAST_IS_DONE = (
+    """printf '{"entered": 1}\\n{"done": 0, "rows": 1, "milliseconds": 2}\\n'; exec sleep 600"""
+)
 
 
 def test_two_lines_that_come_together_are_two_facts(tmp_path: Path) -> None:
@@ -20,3 +25,25 @@ def test_two_lines_that_come_together_are_two_facts(tmp_path: Path) -> None:
         driver.kill()
     assert driver.has_ended
     assert done == [Batch(0, 1, 2)]
+
+
+def test_what_was_heard_of_is_not_waited_for_again(tmp_path: Path) -> None:
+    driver = Driver([], tmp_path / "log", ("sh", "-c", _ENTERS_BEFORE_THE_LAST_IS_DONE), patience_seconds=5)
+    done: list[Batch] = []
+    try:
+        driver.run_until_done(0, done.append)
+        driver.run_until_entered(1, done.append)
+        driver.run_until_done(0, done.append)
+    finally:
+        driver.kill()
+    assert done == [Batch(0, 1, 2)]
+
+
+def test_a_job_that_ends_too_early_is_an_error_that_names_the_batch(tmp_path: Path) -> None:
+    driver = Driver([], tmp_path / "log", ("sh", "-c", """echo '{"entered": 3}'"""), patience_seconds=5)
+    try:
+        driver.run_until_entered(3, lambda batch: None)
+        with pytest.raises(DriverError, match="the job ended before batch 3 was done"):
+            driver.run_until_done(3, lambda batch: None)
+    finally:
+        driver.kill()
