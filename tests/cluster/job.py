@@ -29,7 +29,7 @@ class ClusterJob:
             "spark.sql.shuffle.partitions": str(cluster.settings.partitions),
             "spark.cores.max": str(every_core),
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # or the first executor to come gets all of the state
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{_PATIENCE_SECONDS:.0f}s",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",  # Spark's default: one of them may be lost
             **(settings or {}),
         }
         self._input, self._output = self._directory / "arriving", self._directory / "output"

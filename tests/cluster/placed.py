@@ -54,18 +54,19 @@ def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:
     return found
 
 
-def held_by(node: ClusterNode, name: str) -> dict[int, int]:
-    """Return the bytes of each partition that the node holds of a query, as it knows it itself."""
+def held_by(node: ClusterNode, name: str, from_version: int = 0) -> dict[int, int]:
+    """Return the bytes of each partition that the node holds of a query in this version or a newer one, as it knows itself."""
     found: dict[int, int] = {}
     with node.client() as client:
         for info in client.holdings().nodes:
-            _add(found, info, name)
+            _add(found, info, name, from_version)
     return found
 
 
-def _add(partitions: dict[int, int], info: HoldingsInfo, name: str) -> None:
+def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version: int = 0) -> None:
     for store in (store for query in info.queries if query.path.endswith(f"/{name}") for store in query.stores):
-        partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
+        if store.version >= from_version:
+            partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
 
 
 def fetched(cluster: Cluster) -> dict[str, int]:

@@ -10,9 +10,11 @@ from holdfast_spark.demo.driver import Batch, Driver, DriverError
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import Fault, Scene
 from tests.cluster.job import ClusterJob
+from tests.cluster.placed import held_by
 
 _BATCHES = 3
 """For each fault: one that goes well, one in which it strikes, one after it is mended."""
+_SETTLING_BATCHES = 20
 _FOR_EVER = 10**6
 Counts = dict[str, tuple[int, int, int]]
 
@@ -48,6 +50,7 @@ class Play:
 
         Without ``compare`` the answer is not looked at.
         """
+        self._settle()
         last = self.job.arrive(_BATCHES)
         driver = self.driver
         driver.run_until_done(last - 2, self._batch)
@@ -78,6 +81,19 @@ class Play:
         driver.run_until_done(last, self._batch)
         moved = self._moved(before)
         return Outcome(fault.name, seconds, *moved, ended, self.differences() if compare else 0)
+
+    def _settle(self) -> None:
+        """Run batches until all nodes work on their share of the state, so that the fault strikes something."""
+        cluster = self.scene.cluster
+        least = cluster.settings.partitions // len(cluster.nodes) - 1
+        shares: list[int] = []
+        for _ in range(_SETTLING_BATCHES):
+            last = self.job.arrive(1)
+            self.driver.run_until_done(last, self._batch)
+            shares = [len(held_by(node, self.job.name, from_version=last + 1)) for node in cluster.nodes]
+            if min(shares) >= least:
+                return
+        raise AssertionError(f"after {_SETTLING_BATCHES} batches the nodes had {shares} partitions")
 
     def differences(self) -> int:
         """Return how many rows of the answer are missing or wrong."""
