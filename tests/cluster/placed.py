@@ -55,7 +55,7 @@ def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:
 
 
 def held_by(node: ClusterNode, name: str, from_version: int = 0) -> dict[int, int]:
-    """Return the bytes of each partition that the node holds of a query in this version or a newer one, as it knows itself."""
+    """Return the bytes of each partition that the node holds of a query in this version or a newer one, by itself."""
     found: dict[int, int] = {}
     with node.client() as client:
         for info in client.holdings().nodes:

@@ -44,8 +44,11 @@ def arrived(spark: SparkSession, directory: Path) -> DataFrame:
 
 
 def write_batch(changed: DataFrame, batch: int, directory: Path) -> None:
-    """Write the changes of a batch; a repeated batch writes the same files again."""
-    changed.coalesce(1).write.mode("overwrite").parquet(f"file://{directory}/batch={batch}")
+    """Write the changes of a batch, a file for each partition; a repeated batch replaces them.
+
+    One file, by ``coalesce(1)``, would put all partitions of the state into one task.
+    """
+    changed.write.mode("overwrite").parquet(f"file://{directory}/batch={batch}")
 
 
 def latest(spark: SparkSession, directory: Path) -> DataFrame:
