@@ -214,6 +214,7 @@ class ScriptedCluster:
         self.told_executors: set[Executor] = set()
         self.age_seconds = 100.0
         self.jobs: set[str] = set()
+        self.claimed: set[tuple[int, int]] = set()
 
     def executors(self) -> list[Executor]:
         return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts, self.first_id)]
@@ -237,7 +238,11 @@ class ScriptedCluster:
         told = list(instances)
         self.told.append({(each.operator, each.partition): each.executor.host for each in told})
         self.told_executors = {each.executor for each in told}
+        self.claimed.clear()
         return len(told)
+
+    def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        return sum((each.operator, each.partition) in self.claimed for each in instances)
 
 
 class Steered:
@@ -341,6 +346,28 @@ def test_a_node_that_comes_gets_its_share_once_it_has_been_fetched(steered: Stee
     moved = sorted(partition for (_, partition), where in second.items() if where == "h3")
     assert len(moved) == 3
     assert steered.fetched == [{"h3": moved}]
+
+
+def test_what_tasks_claim_while_they_are_told_of_is_told_again_but_not_for_ever(steered: Steered, tmp_path: Path) -> None:
+    """A task that was sent to the former executor claims its stores for it after the news."""
+    write_operator(tmp_path, "stateStoreSave", 0, 6)
+    steered.hold_as_placed(steered.begin())
+    moved = steered.become("h1", "h2", "h3", "h4")
+    told = len(steered.cluster.told)
+    for claims in range(1, 10):
+        steered.cluster.claimed = {(0, 0), (0, 5)}
+        steered.steering.look_again("run")
+        assert len(steered.cluster.told) == told + min(claims, 4), "an executor that is always busy is not waited for again"
+        assert steered.cluster.told[-1] == moved
+
+
+def test_what_has_moved_is_not_told_again(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "stateStoreSave", 0, 6)
+    steered.hold_as_placed(steered.begin())
+    steered.become("h1", "h2", "h3", "h4")
+    told = len(steered.cluster.told)
+    steered.steering.look_again("run")
+    assert len(steered.cluster.told) == told
 
 
 def test_what_can_not_be_fetched_ahead_moves_all_the_same(steered: Steered, tmp_path: Path) -> None:

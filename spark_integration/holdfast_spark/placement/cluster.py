@@ -27,15 +27,29 @@ import {_STATE}.StateStoreProviderId;
 public class {_CLASS} {{
   public int tell(Object reference, String location, String run, String lines) {{
     StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
-    UUID runId = UUID.fromString(run);
     String[] all = lines.split("\\n");
     for (int i = 0; i < all.length; i++) {{
       String[] part = all[i].split("\\t");
-      StateStoreId store = new StateStoreId(location, Long.parseLong(part[0]), Integer.parseInt(part[1]), part[2]);
-      coordinator.reportActiveInstance(
-        new StateStoreProviderId(store, runId), part[3], part[4], scala.collection.immutable.Nil$.MODULE$);
+      coordinator.reportActiveInstance(store(location, run, part), part[3], part[4], scala.collection.immutable.Nil$.MODULE$);
     }}
     return all.length;
+  }}
+
+  public int elsewhere(Object reference, String location, String run, String lines) {{
+    StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
+    String[] all = lines.split("\\n");
+    int found = 0;
+    for (int i = 0; i < all.length; i++) {{
+      String[] part = all[i].split("\\t");
+      scala.Option where = coordinator.getLocation(store(location, run, part));
+      if (where.isEmpty() || !where.get().equals("executor_" + part[3] + "_" + part[4])) found++;
+    }}
+    return found;
+  }}
+
+  private static StateStoreProviderId store(String location, String run, String[] part) {{
+    StateStoreId store = new StateStoreId(location, Long.parseLong(part[0]), Integer.parseInt(part[1]), part[2]);
+    return new StateStoreProviderId(store, UUID.fromString(run));
   }}
 }}
 """
@@ -77,7 +91,7 @@ class Cluster:
         self._preparing = threading.Lock()
 
     def prepare(self) -> None:
-        """Do what takes its time the first time: Spark's own compiler makes a class of one method."""
+        """Do what takes its time the first time: Spark's own compiler makes a class."""
         with self._preparing:
             if self._teller is not None:
                 return
@@ -132,15 +146,21 @@ class Cluster:
 
     def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Tell the coordinator of state stores where each one is; return how many were told."""
-        lines = "\n".join(
-            f"{each.operator}\t{each.partition}\t{each.store}\t{each.executor.host}\t{each.executor.id}"
-            for each in instances
-        )
+        lines = _lines(instances)
         if not lines:
             return 0
         self.prepare()
         told: int = self._teller.tell(self._coordinator(), query.state_location, run_id, lines)
         return told
+
+    def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        """Return how many state stores are not where ``instances`` say, by what the coordinator knows now."""
+        lines = _lines(instances)
+        if not lines:
+            return 0
+        self.prepare()
+        found: int = self._teller.elsewhere(self._coordinator(), query.state_location, run_id, lines)
+        return found
 
     def _coordinator(self) -> Any:
         package = self._context._jvm.org.apache.spark.sql.execution.streaming.state
@@ -156,6 +176,12 @@ class Cluster:
 
     def _objects(self) -> Any:
         return self._context._gateway.new_array(self._context._jvm.Object, 0)
+
+
+def _lines(instances: Iterable[Instance]) -> str:
+    return "\n".join(
+        f"{each.operator}\t{each.partition}\t{each.store}\t{each.executor.host}\t{each.executor.id}" for each in instances
+    )
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -24,6 +24,8 @@ _YOUNG_SECONDS = 15.0
 """For so long after its start an application may wait for executors that register late."""
 _LATE_SECONDS = 0.5
 _POLL_SECONDS = 0.05
+_CHECKS = 4
+"""How often it is seen to that partitions have moved. Not for ever: an executor that is always busy is not waited for."""
 _log = logging.getLogger("holdfast.placement")
 
 Ask = Callable[[str], HoldingsReply]
@@ -34,7 +36,10 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a query: ``placed`` has the host of each partition by how many there are."""
+    """One run of a query: ``placed`` has the host of each partition by how many there are, ``told`` what Spark knows of it.
+
+    ``checks``: how often it is still to be seen to that the partitions are where they were sent.
+    """
 
     query: StreamingQuery
     path: Path
@@ -42,6 +47,8 @@ class _Run:
     is_guessed: bool
     executors: list[Executor] = field(default_factory=list)
     placed: dict[int, list[str]] = field(default_factory=dict)
+    told: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    checks: int = 0
 
 
 class Steering:
@@ -96,6 +103,7 @@ class Steering:
         run.is_guessed = run.is_guessed and not known
         run.operators = known or run.operators
         if sorted(executors) == sorted(run.executors) and was_right:
+            self._check(run_id, run)
             return
         run.executors = executors
         before = run.placed
@@ -103,7 +111,7 @@ class Steering:
         at_once = {
             count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
         }
-        self._tell(run_id, run, at_once)
+        self._tell(run_id, run, at_once, checks=_CHECKS)
         if at_once != run.placed:
             self._tell_when_fetched(run_id, run, held)
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
@@ -165,10 +173,17 @@ class Steering:
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
             _log.warning("%s: can't fetch ahead: %s", run.path, str(problem).partition("\n")[0])
         if run_id in self._runs and run.executors is executors:
-            self._tell(run_id, run, run.placed)
+            self._tell(run_id, run, run.placed, checks=_CHECKS)
 
-    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]]) -> None:
+    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], *, checks: int = 0) -> None:
+        run.told, run.checks = placed, checks
         self._cluster.tell(run.query, run_id, _instances(run, placed))
+
+    def _check(self, run_id: str, run: _Run) -> None:
+        """Tell once more what tasks have undone: one that is on its way already claims its stores for where it was sent."""
+        if run.checks and self._cluster.elsewhere(run.query, run_id, _instances(run, run.told)):
+            self._tell(run_id, run, run.told, checks=run.checks)
+        run.checks = max(0, run.checks - 1)
 
 
 def path_of(location: str) -> Path | None:
