@@ -23,6 +23,7 @@ import java.util.UUID;
 import {_STATE}.StateStoreCoordinatorRef;
 import {_STATE}.StateStoreId;
 import {_STATE}.StateStoreProviderId;
+import scala.collection.immutable.Nil$;
 
 public class {_CLASS} {{
   public int tell(Object reference, String location, String run, String lines) {{
@@ -30,7 +31,7 @@ public class {_CLASS} {{
     String[] all = lines.split("\\n");
     for (int i = 0; i < all.length; i++) {{
       String[] part = all[i].split("\\t");
-      coordinator.reportActiveInstance(store(location, run, part), part[3], part[4], scala.collection.immutable.Nil$.MODULE$);
+      coordinator.reportActiveInstance(store(location, run, part), part[3], part[4], Nil$.MODULE$);
     }}
     return all.length;
   }}

@@ -24,7 +24,7 @@ _YOUNG_SECONDS = 15.0
 """For so long after its start an application may wait for executors that register late."""
 _LATE_SECONDS = 0.5
 _POLL_SECONDS = 0.05
-_CHECKS = 4
+_CHECKS = 3
 """How often it is seen to that partitions have moved. Not for ever: an executor that is always busy is not waited for."""
 _log = logging.getLogger("holdfast.placement")
 
@@ -111,7 +111,7 @@ class Steering:
         at_once = {
             count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
         }
-        self._tell(run_id, run, at_once, checks=_CHECKS)
+        self._tell(run_id, run, at_once)
         if at_once != run.placed:
             self._tell_when_fetched(run_id, run, held)
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
@@ -173,17 +173,23 @@ class Steering:
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
             _log.warning("%s: can't fetch ahead: %s", run.path, str(problem).partition("\n")[0])
         if run_id in self._runs and run.executors is executors:
-            self._tell(run_id, run, run.placed, checks=_CHECKS)
+            self._tell(run_id, run, run.placed)
 
-    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], *, checks: int = 0) -> None:
+    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], checks: int = _CHECKS) -> None:
         run.told, run.checks = placed, checks
         self._cluster.tell(run.query, run_id, _instances(run, placed))
 
     def _check(self, run_id: str, run: _Run) -> None:
-        """Tell once more what tasks have undone: one that is on its way already claims its stores for where it was sent."""
-        if run.checks and self._cluster.elsewhere(run.query, run_id, _instances(run, run.told)):
-            self._tell(run_id, run, run.told, checks=run.checks)
-        run.checks = max(0, run.checks - 1)
+        """Tell once more what tasks have undone.
+
+        One that is on its way already claims its stores for where it was sent; so does one that did not wait longer for
+        an executor that was busy, as all of them are in the first batch.
+        """
+        if not run.checks:
+            return
+        run.checks -= 1
+        if self._cluster.elsewhere(run.query, run_id, _instances(run, run.told)):
+            self._tell(run_id, run, run.told, run.checks)
 
 
 def path_of(location: str) -> Path | None:
