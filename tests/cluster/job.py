@@ -41,6 +41,7 @@ class ClusterJob:
 
     def arrive(self, files: int) -> int:
         """Let so many more files arrive, one a batch; return the number of the last batch."""
+        assert self._arrived + files <= len(self._staged), "the job has no more files"
         for path in self._staged[self._arrived : self._arrived + files]:
             arrive(path, self._input)
             self._arrived += 1

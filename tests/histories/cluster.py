@@ -18,7 +18,7 @@ from tests.cluster.play import Outcome, Play
 from tests.cluster.settings import Settings
 
 _DISK_BYTES = 2**30
-_FILES = 160
+_FILES = 240
 _HEAD = "| fault | next commit after | from disks | from the store | query | answer |"
 
 

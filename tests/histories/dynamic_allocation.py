@@ -47,8 +47,8 @@ def _row(cluster: Cluster, executors: int, before: dict[str, int], came_to: Star
     held = [held_by(node, _NAME, came_to.batch + 1) for node in cluster.nodes]
     moved = [str(ByteSize(size - before[node])) for node, size in fetched(cluster).items()]
     state = ByteSize(sum(sum(partitions.values()) for partitions in held))
-    cells = [executors, *came_to.balances(), [len(partitions) for partitions in held], ", ".join(moved), state]
-    return f"| {' | '.join(str(cell).strip('[]') for cell in cells)} |"
+    cells = [executors, came_to.balances(), [len(partitions) for partitions in held], ", ".join(moved), state]
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 if __name__ == "__main__":

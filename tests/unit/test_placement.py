@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast.errors import DaemonUnreachableError
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
 from holdfast_spark.placement.operators import JOIN_STORES, operators_of_checkpoint, operators_of_plan
@@ -214,7 +215,7 @@ class ScriptedCluster:
         self.told_executors: set[Executor] = set()
         self.age_seconds = 100.0
         self.jobs: set[str] = set()
-        self.claimed: set[tuple[int, int]] = set()
+        self.known: dict[tuple[int, int, str], str] = {}
 
     def executors(self) -> list[Executor]:
         return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts, self.first_id)]
@@ -238,11 +239,21 @@ class ScriptedCluster:
         told = list(instances)
         self.told.append({(each.operator, each.partition): each.executor.host for each in told})
         self.told_executors = {each.executor for each in told}
-        self.claimed.clear()
+        self.known.update({_store(each): each.executor.id for each in told})
         return len(told)
 
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
-        return sum((each.operator, each.partition) in self.claimed for each in instances)
+        return sum(self.known[_store(each)] != each.executor.id for each in instances)
+
+    def claim(self, partition: int) -> None:
+        """Let a task that runs somewhere else take a partition's stores."""
+        for operator, of_partition, store in list(self.known):
+            if of_partition == partition:
+                self.known[operator, partition, store] = "another"
+
+
+def _store(instance: Instance) -> tuple[int, int, str]:
+    return instance.operator, instance.partition, instance.store
 
 
 class Steered:
@@ -254,6 +265,8 @@ class Steered:
         self.nodes: list[HoldingsInfo] = []
         self.fetched: list[dict[str, list[int]]] = []
         self.problem: Exception | None = None
+        self.unreachable = False
+        self.lost_in_fetch = ""
         self.steering = Steering(cast(Cluster, self.cluster), self._ask, self._fetch)
 
     def hold(self, node: str, *partitions: int, draining: bool = False) -> None:
@@ -282,7 +295,7 @@ class Steered:
     def become(self, *hosts: str) -> dict[tuple[int, int], str]:
         """Let there be executors on these hosts; return what Spark has been told then."""
         self.cluster.hosts = list(hosts)
-        self.steering.look_again("run")
+        self.steering.look_again("run", after_batch=True)
         return self.cluster.told[-1]
 
     def begin(self) -> dict[tuple[int, int], str]:
@@ -291,6 +304,8 @@ class Steered:
 
     def _ask(self, path: str) -> HoldingsReply:
         assert path == str(self.location)
+        if self.unreachable:
+            raise DaemonUnreachableError("nobody answers")
         return HoldingsReply(nodes=self.nodes)
 
     def _fetch(self, path: Path, by_host: Mapping[str, Sequence[int]]) -> int:
@@ -298,6 +313,7 @@ class Steered:
         assert not any(host in self.cluster.told[-1].values() for host in by_host), "told before it was fetched"
         if self.problem is not None:
             raise self.problem
+        self.cluster.hosts = [host for host in self.cluster.hosts if host != self.lost_in_fetch]
         return 0
 
 
@@ -311,9 +327,9 @@ def test_a_new_query_is_placed_by_its_plan_and_again_by_its_metadata(steered: St
     assert sorted(placed) == [(0, partition) for partition in range(6)]
     assert sorted(Counter(placed.values()).values()) == [2, 2, 2]
     write_operator(tmp_path, "metadata", 0, 9)
-    steered.steering.look_again("run")
+    steered.steering.look_again("run", after_batch=True)
     assert sorted(Counter(steered.cluster.told[-1].values()).values()) == [3, 3, 3]
-    steered.steering.look_again("run")
+    steered.steering.look_again("run", after_batch=True)
     assert len(steered.cluster.told) == 2, "nothing has changed"
 
 
@@ -350,24 +366,53 @@ def test_a_node_that_comes_gets_its_share_once_it_has_been_fetched(steered: Stee
 
 def test_what_tasks_claim_while_they_are_told_of_is_told_again_but_not_for_ever(steered: Steered, tmp_path: Path) -> None:
     """A task that was sent to the former executor claims its stores for it after the news."""
-    write_operator(tmp_path, "stateStoreSave", 0, 6)
+    write_operator(tmp_path, "metadata", 0, 6)
     steered.hold_as_placed(steered.begin())
     moved = steered.become("h1", "h2", "h3", "h4")
     told = len(steered.cluster.told)
     for claims in range(1, 10):
-        steered.cluster.claimed = {(0, 0), (0, 5)}
-        steered.steering.look_again("run")
+        steered.cluster.claim(5)
+        steered.steering.look_again("run", after_batch=True)
         assert len(steered.cluster.told) == told + min(claims, 3), "an executor that is always busy is not waited for again"
         assert steered.cluster.told[-1] == moved
 
 
+def test_while_a_query_is_idle_it_is_not_checked_where_its_tasks_went(steered: Steered, tmp_path: Path) -> None:
+    """Its first data may come after any time."""
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.begin()
+    for _ in range(10):
+        steered.steering.look_again("run", after_batch=False)
+    steered.cluster.claim(5)
+    steered.steering.look_again("run", after_batch=True)
+    assert len(steered.cluster.told) == 2
+
+
 def test_what_has_moved_is_not_told_again(steered: Steered, tmp_path: Path) -> None:
-    write_operator(tmp_path, "stateStoreSave", 0, 6)
+    write_operator(tmp_path, "metadata", 0, 6)
     steered.hold_as_placed(steered.begin())
     steered.become("h1", "h2", "h3", "h4")
     told = len(steered.cluster.told)
-    steered.steering.look_again("run")
+    steered.steering.look_again("run", after_batch=True)
     assert len(steered.cluster.told) == told
+
+
+def test_when_nobody_says_who_holds_what_the_next_look_asks_again(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold_as_placed(steered.begin())
+    steered.unreachable = True
+    with pytest.raises(DaemonUnreachableError):
+        steered.become("h1", "h2")
+    steered.unreachable = False
+    assert set(steered.become("h1", "h2").values()) == {"h1", "h2"}
+
+
+def test_a_node_that_is_lost_while_its_share_is_fetched_gets_nothing(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold_as_placed(steered.begin())
+    steered.lost_in_fetch = "h4"
+    assert "h4" not in steered.become("h1", "h2", "h3", "h4").values()
+    assert steered.fetched
 
 
 def test_what_can_not_be_fetched_ahead_moves_all_the_same(steered: Steered, tmp_path: Path) -> None:
@@ -423,10 +468,10 @@ def test_what_comes_late_is_told_while_the_run_has_no_jobs(steered: Steered) -> 
 def test_what_comes_too_late_is_not_told_until_executors_change(steered: Steered) -> None:
     steered.cluster.jobs.add("run")
     steered.steering.begin("q", "run", time.monotonic() - 1)
-    steered.steering.look_again("run")
+    steered.steering.look_again("run", after_batch=True)
     assert steered.cluster.told == []
     steered.cluster.hosts = ["h1", "h2"]
-    steered.steering.look_again("run")
+    steered.steering.look_again("run", after_batch=True)
     assert Counter(steered.cluster.told[-1].values()) == {"h1": 3, "h2": 3}
 
 

@@ -71,8 +71,7 @@ class Driver:
     def _run_until(self, milestone: str, batch: int, tell: Callable[[Batch], None]) -> None:
         """Return when the job has reached this point of a batch.
 
-        Listeners report late, so ``entered`` of a batch may be heard before ``done`` of the one before it; and a driver that
-        is killed at its commit leaves nothing of that batch to its successor. What was heard is therefore kept.
+        ``entered`` of a batch may be read while ``done`` of the one before it is waited for, so what was read is remembered.
         """
         facts = self._facts(tell)
         while self._reached[milestone] < batch:

@@ -1,7 +1,7 @@
 """``python -m holdfast_spark.pipeline``: run the streaming query until as many batches are done as are asked for.
 
-It says what happens as JSON lines on stdout: ``{"entered": N}`` when the state of batch N has been computed and its result
-is being written, ``{"done": N, "rows": …, "milliseconds": …}`` when it is committed.
+It says what happens as JSON lines on stdout: ``{"entered": N}`` when batch N is to be computed and its result
+written, ``{"done": N, "rows": …, "milliseconds": …}`` when it is committed.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ public class {_CLASS} {{
     for (int i = 0; i < all.length; i++) {{
       String[] part = all[i].split("\\t");
       scala.Option where = coordinator.getLocation(store(location, run, part));
-      if (where.isEmpty() || !where.get().equals("executor_" + part[3] + "_" + part[4])) found++;
+      if (where.isDefined() && !where.get().toString().endsWith("_" + part[4])) found++;
     }}
     return found;
   }}
@@ -155,7 +155,7 @@ class Cluster:
         return told
 
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
-        """Return how many state stores are not where ``instances`` say, by what the coordinator knows now."""
+        """Return how many state stores the coordinator knows with another executor now: its locations end with ``_ID``."""
         lines = _lines(instances)
         if not lines:
             return 0

@@ -40,22 +40,22 @@ class PlacementListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 Spark's name
         """See whether executors have come or gone."""
-        self._look_again(str(event.progress.runId))
+        self._look_again(str(event.progress.runId), after_batch=True)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 Spark's name
         """See whether executors have come or gone."""
-        self._look_again(str(event.runId))
+        self._look_again(str(event.runId), after_batch=False)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 Spark's name
         """Forget the run."""
         self._steering.forget(str(event.runId))
 
-    def _look_again(self, run_id: str) -> None:
+    def _look_again(self, run_id: str, *, after_batch: bool) -> None:
         """One look at a time, and no more than one a second."""
         now = time.monotonic()
         if now >= self._next_look and (self._looking is None or not self._looking.is_alive()):
             self._next_look = now + _LOOKS_EVERY_SECONDS
-            self._looking = self._started(partial(self._steering.look_again, run_id))
+            self._looking = self._started(partial(self._steering.look_again, run_id, after_batch=after_batch))
 
     def _started(self, work: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=self._guarded, args=(work,), name="holdfast-placement", daemon=True)

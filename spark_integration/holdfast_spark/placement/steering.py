@@ -25,7 +25,7 @@ _YOUNG_SECONDS = 15.0
 _LATE_SECONDS = 0.5
 _POLL_SECONDS = 0.05
 _CHECKS = 3
-"""How often it is seen to that partitions have moved. Not for ever: an executor that is always busy is not waited for."""
+"""After how many batches it is checked that partitions have moved. An executor that is always busy is not waited for."""
 _log = logging.getLogger("holdfast.placement")
 
 Ask = Callable[[str], HoldingsReply]
@@ -38,7 +38,7 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 class _Run:
     """One run of a query: ``placed`` has the host of each partition by how many there are, ``told`` what Spark knows of it.
 
-    ``checks``: how often it is still to be seen to that the partitions are where they were sent.
+    ``checks``: after how many more batches it is checked that the partitions are where they were sent.
     """
 
     query: StreamingQuery
@@ -92,22 +92,24 @@ class Steering:
         self._tell(run_id, run, run.placed)
         _log.info("%s: %s", path, _summary(run, held))
 
-    def look_again(self, run_id: str) -> None:
+    def look_again(self, run_id: str, *, after_batch: bool) -> None:
         """Tell Spark anew if executors have come or gone since the last time, or if a guess at the operators was wrong."""
         run = self._runs.get(run_id)
         if run is None:
             return
         executors = self._cluster.executors()
         known = operators_of_checkpoint(run.path) if run.is_guessed else []
-        was_right = not known or known == run.operators
+        if sorted(executors) == sorted(run.executors) and known in ([], run.operators):
+            run.is_guessed = run.is_guessed and not known
+            if after_batch:
+                self._check(run_id, run)
+            return
+        nodes = self._ask(str(run.path)).nodes  # if nobody answers, the run stays as it was, and the next look starts over
         run.is_guessed = run.is_guessed and not known
         run.operators = known or run.operators
-        if sorted(executors) == sorted(run.executors) and was_right:
-            self._check(run_id, run)
-            return
         run.executors = executors
         before = run.placed
-        held = self._place(run, self._ask(str(run.path)).nodes, before)
+        held = self._place(run, nodes, before)
         at_once = {
             count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
         }
@@ -162,7 +164,6 @@ class Steering:
 
     def _tell_when_fetched(self, run_id: str, run: _Run, held: Mapping[int, Mapping[str, Held]]) -> None:
         """Fetch to the nodes that have come what they are to have, then send the partitions there."""
-        executors = run.executors
         moved: dict[str, set[int]] = {}
         for placed in run.placed.values():
             for host, partitions in news.moved_to_strangers(placed, held).items():
@@ -172,7 +173,7 @@ class Steering:
             _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
             _log.warning("%s: can't fetch ahead: %s", run.path, str(problem).partition("\n")[0])
-        if run_id in self._runs and run.executors is executors:
+        if run_id in self._runs and sorted(self._cluster.executors()) == sorted(run.executors):
             self._tell(run_id, run, run.placed)
 
     def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], checks: int = _CHECKS) -> None:
@@ -182,8 +183,8 @@ class Steering:
     def _check(self, run_id: str, run: _Run) -> None:
         """Tell once more what tasks have undone.
 
-        One that is on its way already claims its stores for where it was sent; so does one that did not wait longer for
-        an executor that was busy, as all of them are in the first batch.
+        A task that was under way claims its stores for the executor that it runs on. So does one that gave up waiting for a
+        busy executor, as happens in a first batch.
         """
         if not run.checks:
             return
