@@ -14,7 +14,7 @@ _LINES = {
     "spark-restart: node kept, page cache warm": "first batch after a restart, on the same node",
     "spark-restart: node lost": "first batch after a restart, on a node that has nothing",
 }
-_WIDTH, _LABELS_WIDTH, _MARGIN, _FIGURES_WIDTH = 760, 130, 20, 70
+_WIDTH, _LABELS_WIDTH, _MARGIN, _FIGURES_WIDTH = 760, 190, 20, 70
 _TOP, _BAR_HEIGHT, _TITLE_HEIGHT, _BOTTOM = 44, 18, 34, 40
 _STYLE = """
     text { fill: #1f2328; }
@@ -37,7 +37,7 @@ def drawn(report: Report) -> str:
             y += _BAR_HEIGHT
     height = y + _BOTTOM
     when = time.strftime("%Y-%m-%d", time.gmtime(report.began))
-    foot = f"{when}, {report.command}, medians of {report.rounds} rounds by turns; shorter is better"
+    foot = f"{when}, medians of {report.rounds} rounds by turns; shorter is better"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" role="img"'
@@ -57,9 +57,16 @@ def _bar(name: str, value: float, largest: float, line: Line, y: float) -> Itera
     left = _MARGIN + _LABELS_WIDTH
     width = (_WIDTH - left - _FIGURES_WIDTH - _MARGIN) * value / largest
     colour = COLOURS[0] if line.results[name].ours else COLOURS[1] if name.startswith("s3a") else COLOURS[4]
-    yield f'  <text class="small" x="{left - 8}" y="{y + 13:g}" text-anchor="end">{escape(name)}</text>'
+    yield f'  <text class="small" x="{left - 8}" y="{y + 13:g}" text-anchor="end">{escape(_label(name))}</text>'
     yield f'  <rect x="{left}" y="{y + 2:g}" width="{width:.1f}" height="{_BAR_HEIGHT - 4}" fill="{colour}"/>'
     yield f'  <text class="small" x="{left + width + 6:.1f}" y="{y + 13:g}">{_duration(value)}</text>'
+
+
+def _label(side: str) -> str:
+    """Return what a reader calls a side: ``s3-30ms-1000mbit`` is Holdfast, 30 ms from the store on a line of 1,000 Mbit/s."""
+    kind, _, line = side.partition("-")
+    name = {"s3": "Holdfast", "s3a": "S3A", "file": "Holdfast, a directory"}.get(kind, kind)
+    return ", ".join([name, *line.replace("ms", " ms").replace("mbit", " Mbit/s").split("-")]).removesuffix(", ")
 
 
 def _duration(milliseconds: float) -> str:

@@ -205,11 +205,14 @@ def test_a_trace_that_lost_events_counts_nothing() -> None:
 
 
 def test_the_picture_of_sparks_times_has_a_bar_for_each_side_as_long_as_its_time() -> None:
-    values = {"ext4": [700.0], "s3-30ms": [800.0], "s3a-30ms": [5600.0]}
+    values = {"ext4": [700.0], "s3-30ms": [800.0], "s3a-30ms-1000mbit": [5600.0]}
     batch = line("spark-batch", "a batch", Unit.MILLISECONDS, values, frozenset({"s3-30ms"}), {})
     parts = line("spark-batch: addBatch", "a batch", Unit.MILLISECONDS, values, frozenset({"s3-30ms"}), {})
     picture = ElementTree.fromstring(spark_plot.drawn(a_report([batch, parts])))
     widths = [float(bar.get("width", "0")) for bar in picture.iter("{http://www.w3.org/2000/svg}rect")]
     assert len(widths) == 3
     assert widths[2] == pytest.approx(8 * widths[0], rel=0.01)
-    assert "5.6 s" in "".join(picture.itertext())
+    text = "".join(picture.itertext())
+    assert "5.6 s" in text
+    assert "Holdfast, 30 ms" in text
+    assert "S3A, 30 ms, 1000 Mbit/s" in text
