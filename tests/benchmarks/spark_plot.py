@@ -63,7 +63,7 @@ def _bar(name: str, value: float, largest: float, line: Line, y: float) -> Itera
 
 
 def _label(side: str) -> str:
-    """Return what a reader calls a side: ``s3-30ms-1000mbit`` is Holdfast, 30 ms from the store on a line of 1,000 Mbit/s."""
+    """Return what a reader calls a side: ``s3-30ms-1000mbit`` is Holdfast 30 ms from the store, 1,000 Mbit/s."""
     kind, _, line = side.partition("-")
     name = {"s3": "Holdfast", "s3a": "S3A", "file": "Holdfast, a directory"}.get(kind, kind)
     return ", ".join([name, *line.replace("ms", " ms").replace("mbit", " Mbit/s").split("-")]).removesuffix(", ")
