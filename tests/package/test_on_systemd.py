@@ -98,6 +98,13 @@ def main_process(machine: Machine, unit: str) -> str:
     return machine.run(f"systemctl show --property=MainPID --value {unit}")
 
 
+def failed(machine: Machine) -> list[str]:
+    """Return the units that have failed, but for the one that loads modules of the kernel: a container has none."""
+    told = machine.run("systemctl list-units --failed --no-legend --plain")
+    units = [line.split()[0] for line in told.splitlines()]
+    return [unit for unit in units if unit != "systemd-modules-load.service"]
+
+
 def is_refused_to_everybody(machine: Machine) -> bool:
     """The mountpoint is empty, and not even root can write there."""
     return machine.run("ls -A /mnt/holdfast") == "" and not machine.does("touch /mnt/holdfast/file")
@@ -106,7 +113,7 @@ def is_refused_to_everybody(machine: Machine) -> bool:
 def ended_in_order(machine: Machine, boot: int) -> bool:
     """In this boot, as journalctl(1) counts them, the worker had ended before the daemon was told to."""
     told = machine.run(f"journalctl --boot={boot} --output=cat --unit=holdfastd --unit=spark-worker@7078")
-    return told.rindex("Stopped spark-worker@7078") < told.rindex("Stopping holdfastd")
+    return told.rindex("Stopped spark-worker@7078") < told.rindex("stopping on SIGTERM")
 
 
 def test_a_package_that_is_not_configured_starts_nothing_and_nothing_fails(machine: Machine) -> None:
@@ -119,7 +126,7 @@ def test_a_package_that_is_not_configured_starts_nothing_and_nothing_fails(machi
     machine.boot()
     assert machine.run("systemctl is-enabled holdfastd") == "enabled\n"
     assert not machine.does("systemctl -q is-active holdfastd")
-    assert machine.run("systemctl list-units --failed --no-legend") == ""
+    assert failed(machine) == []
     assert is_refused_to_everybody(machine)
 
 
@@ -222,7 +229,7 @@ def test_mount_and_worker_come_up_with_the_machine_and_go_down_in_order(machine:
     assert machine.run("holdfast wait") == "/mnt/holdfast answers\n"
     wait_until(lambda: machine.does("systemctl -q is-active spark-worker@7078"), WORKER_SECONDS)
     assert ended_in_order(machine, boot=-1)
-    assert machine.run("systemctl list-units --failed --no-legend") == ""
+    assert failed(machine) == []
 
 
 def test_a_removal_says_what_is_unsent_and_leaves_no_mount(machine: Machine) -> None:
@@ -245,5 +252,5 @@ def test_a_purge_asks_nothing_and_keeps_nothing(machine: Machine) -> None:
     for path in ("/etc/holdfast", "/var/lib/holdfast", "/run/holdfast", "/mnt/holdfast", "/usr/lib/holdfast"):
         assert not machine.does(f"test -e {path}"), path
     assert not machine.does("getent passwd holdfast || getent group holdfast")
-    assert machine.run("systemctl list-units --failed --no-legend") == ""
+    assert failed(machine) == []
     assert "holdfast" not in machine.run("systemctl list-unit-files --no-legend")
