@@ -66,7 +66,7 @@ def _label(side: str) -> str:
     """Return what a reader calls a side: ``s3-30ms-1000mbit`` is Holdfast 30 ms from the store, 1,000 Mbit/s."""
     kind, _, line = side.partition("-")
     name = {"s3": "Holdfast", "s3a": "S3A", "file": "Holdfast, a directory"}.get(kind, kind)
-    return ", ".join([name, *line.replace("ms", " ms").replace("mbit", " Mbit/s").split("-")]).removesuffix(", ")
+    return ", ".join(filter(None, [name, *line.replace("ms", " ms").replace("mbit", " Mbit/s").split("-")]))
 
 
 def _duration(milliseconds: float) -> str:

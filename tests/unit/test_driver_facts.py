@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,36 +16,37 @@ _ENTERS_BEFORE_THE_LAST_IS_DONE = (
 )
 
 
-def test_two_lines_that_come_together_are_two_facts(tmp_path: Path) -> None:
-    driver = Driver([], tmp_path / "log", ("sh", "-c", _SAYS_TWO_THINGS_AT_ONCE), patience_seconds=5)
-    done: list[Batch] = []
+@contextmanager
+def saying(script: str, directory: Path) -> Iterator[Driver]:
+    """A driver whose job is a shell script; it is killed at the end."""
+    driver = Driver([], directory / "log", ("sh", "-c", script), patience_seconds=5)
     try:
+        yield driver
+    finally:
+        driver.kill()
+
+
+def test_two_lines_that_come_together_are_two_facts(tmp_path: Path) -> None:
+    done: list[Batch] = []
+    with saying(_SAYS_TWO_THINGS_AT_ONCE, tmp_path) as driver:
         driver.run_until_entered(0, done.append)
         driver.run_until_done(0, done.append)
         assert not driver.has_ended
-    finally:
-        driver.kill()
     assert driver.has_ended
     assert done == [Batch(0, 1, 2)]
 
 
 def test_what_was_heard_of_is_not_waited_for_again(tmp_path: Path) -> None:
-    driver = Driver([], tmp_path / "log", ("sh", "-c", _ENTERS_BEFORE_THE_LAST_IS_DONE), patience_seconds=5)
     done: list[Batch] = []
-    try:
+    with saying(_ENTERS_BEFORE_THE_LAST_IS_DONE, tmp_path) as driver:
         driver.run_until_done(0, done.append)
         driver.run_until_entered(1, done.append)
         driver.run_until_done(0, done.append)
-    finally:
-        driver.kill()
     assert done == [Batch(0, 1, 2)]
 
 
 def test_a_job_that_ends_too_early_is_an_error_that_names_the_batch(tmp_path: Path) -> None:
-    driver = Driver([], tmp_path / "log", ("sh", "-c", """echo '{"entered": 3}'"""), patience_seconds=5)
-    try:
+    with saying("""echo '{"entered": 3}'""", tmp_path) as driver:
         driver.run_until_entered(3, lambda batch: None)
         with pytest.raises(DriverError, match="the job ended before batch 3 was done"):
             driver.run_until_done(3, lambda batch: None)
-    finally:
-        driver.kill()

@@ -28,29 +28,31 @@ import scala.collection.immutable.Nil$;
 public class {_CLASS} {{
   public int tell(Object reference, String location, String run, String lines) {{
     StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
+    UUID runId = UUID.fromString(run);
     String[] all = lines.split("\\n");
     for (int i = 0; i < all.length; i++) {{
       String[] part = all[i].split("\\t");
-      coordinator.reportActiveInstance(store(location, run, part), part[3], part[4], Nil$.MODULE$);
+      coordinator.reportActiveInstance(store(location, runId, part), part[3], part[4], Nil$.MODULE$);
     }}
     return all.length;
   }}
 
   public int elsewhere(Object reference, String location, String run, String lines) {{
     StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
+    UUID runId = UUID.fromString(run);
     String[] all = lines.split("\\n");
     int found = 0;
     for (int i = 0; i < all.length; i++) {{
       String[] part = all[i].split("\\t");
-      scala.Option where = coordinator.getLocation(store(location, run, part));
+      scala.Option where = coordinator.getLocation(store(location, runId, part));
       if (where.isDefined() && !where.get().toString().endsWith("_" + part[4])) found++;
     }}
     return found;
   }}
 
-  private static StateStoreProviderId store(String location, String run, String[] part) {{
+  private static StateStoreProviderId store(String location, UUID runId, String[] part) {{
     StateStoreId store = new StateStoreId(location, Long.parseLong(part[0]), Integer.parseInt(part[1]), part[2]);
-    return new StateStoreProviderId(store, UUID.fromString(run));
+    return new StateStoreProviderId(store, runId);
   }}
 }}
 """
@@ -147,21 +149,23 @@ class Cluster:
 
     def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Tell the coordinator of state stores where each one is; return how many were told."""
-        lines = _lines(instances)
-        if not lines:
-            return 0
-        self.prepare()
-        told: int = self._teller.tell(self._coordinator(), query.state_location, run_id, lines)
-        return told
+        return self._call("tell", query, run_id, instances)
 
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now: its locations end with ``_ID``."""
-        lines = _lines(instances)
+        return self._call("elsewhere", query, run_id, instances)
+
+    def _call(self, method: str, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        """Call a method of the class in ``_SOURCE``; return the number of state stores that it returns."""
+        lines = "\n".join(
+            f"{each.operator}\t{each.partition}\t{each.store}\t{each.executor.host}\t{each.executor.id}"
+            for each in instances
+        )
         if not lines:
             return 0
         self.prepare()
-        found: int = self._teller.elsewhere(self._coordinator(), query.state_location, run_id, lines)
-        return found
+        count: int = getattr(self._teller, method)(self._coordinator(), query.state_location, run_id, lines)
+        return count
 
     def _coordinator(self) -> Any:
         package = self._context._jvm.org.apache.spark.sql.execution.streaming.state
@@ -177,12 +181,6 @@ class Cluster:
 
     def _objects(self) -> Any:
         return self._context._gateway.new_array(self._context._jvm.Object, 0)
-
-
-def _lines(instances: Iterable[Instance]) -> str:
-    return "\n".join(
-        f"{each.operator}\t{each.partition}\t{each.store}\t{each.executor.host}\t{each.executor.id}" for each in instances
-    )
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -36,7 +36,7 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a query: ``placed`` has the host of each partition by how many there are, ``told`` what Spark knows of it.
+    """One run of a query: ``placed`` has the host of each partition by how many there are.
 
     ``checks``: after how many more batches it is checked that the partitions are where they were sent.
     """
@@ -47,7 +47,6 @@ class _Run:
     is_guessed: bool
     executors: list[Executor] = field(default_factory=list)
     placed: dict[int, list[str]] = field(default_factory=dict)
-    told: Mapping[int, Sequence[str]] = field(default_factory=dict)
     checks: int = 0
 
 
@@ -177,7 +176,7 @@ class Steering:
             self._tell(run_id, run, run.placed)
 
     def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], checks: int = _CHECKS) -> None:
-        run.told, run.checks = placed, checks
+        run.checks = checks
         self._cluster.tell(run.query, run_id, _instances(run, placed))
 
     def _check(self, run_id: str, run: _Run) -> None:
@@ -189,8 +188,8 @@ class Steering:
         if not run.checks:
             return
         run.checks -= 1
-        if self._cluster.elsewhere(run.query, run_id, _instances(run, run.told)):
-            self._tell(run_id, run, run.told, run.checks)
+        if self._cluster.elsewhere(run.query, run_id, _instances(run, run.placed)):
+            self._tell(run_id, run, run.placed, run.checks)
 
 
 def path_of(location: str) -> Path | None:
