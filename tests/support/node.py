@@ -115,12 +115,16 @@ class Node:
     @property
     def pid(self) -> int:
         """The daemon's process."""
+        wait_until(lambda: self.pid_now() != 0)
+        return self.pid_now()
+
+    def pid_now(self) -> int:
+        """Return the daemon's process; 0 while its keeper has none."""
         assert self._process is not None
         if not self.supervised:
             return self._process.pid
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        wait_until(lambda: children.read_text() != "")
-        return int(children.read_text())
+        return int(children.read_text() or 0)
 
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
