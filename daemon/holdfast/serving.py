@@ -93,6 +93,11 @@ class Serving:
         return self._session.data_mode
 
     @property
+    def passthrough_possible(self) -> bool:
+        """Whether kernel and settings allow passthrough."""
+        return self._session.passthrough_possible
+
+    @property
     def requests(self) -> dict[str, int]:
         """The number of FUSE requests of each kind."""
         return self._session.requests
@@ -255,12 +260,11 @@ class Serving:
 
 async def _sync_regularly(index: Index, events: EventLog) -> None:
     """Sync the index now and then. That is also how the daemon learns that its disk takes no writes any more."""
-    could_write = True
     while True:
         await sleep_within(_SYNC_SECONDS)
+        could_write = index.takes_writes
         can_write = await trio.to_thread.run_sync(index.sync)
         if could_write and not can_write:
             events.emit("disk-takes-no-writes")
         elif can_write and not could_write:
             events.emit("disk-takes-writes-again")
-        could_write = can_write

@@ -85,6 +85,15 @@ def test_rules_are_about_metrics_that_exist() -> None:
     assert set().union(*(used_names(rule["expr"]) for rule in rules())) <= known_names()
 
 
+def test_each_alert_names_a_section_that_says_what_to_do() -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for rule in rules():
+        if "alert" in rule:
+            page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            assert (page, anchor in anchors) == ("docs/operations.md", True), rule["alert"]
+
+
 @needs_prometheus
 def test_alerts_fire_when_they_are_meant_to_and_only_then() -> None:
     tested = (ROOT / "tests/monitoring/holdfast.rules.test.yml").read_text()

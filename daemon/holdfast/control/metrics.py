@@ -49,6 +49,10 @@ class RequestFigures(Protocol):
     def data_mode(self) -> str:
         """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
 
+    @property
+    def passthrough_possible(self) -> bool:
+        """Whether kernel and settings allow passthrough."""
+
     def operation_times(self) -> Iterable[OperationTime]:
         """Return how long requests took."""
 
@@ -112,6 +116,7 @@ class MetricsReport:
         page.add(metrics.STARTS, self._parts.index.run)
         page.add(metrics.LOOP_LAG, self._lag.histogram())
         page.add(metrics.PASSTHROUGH, int(self._mount.data_mode == "passthrough"))
+        page.add(metrics.PASSTHROUGH_POSSIBLE, int(self._mount.passthrough_possible))
         page.add(metrics.DRAINING, int(self._base.drain.is_on))
         for kind, count in sorted(self._parts.events.counts.items()):
             page.add(metrics.EVENTS, count, kind)
@@ -131,6 +136,7 @@ class MetricsReport:
     def _add_cache(self, page: MetricsPage, quarantined: list[int]) -> None:
         page.add(metrics.CACHE_BYTES, self._room.usage().cached_bytes)
         page.add(metrics.CACHE_FILES, self._parts.index.entries.count())
+        page.add(metrics.DISK_TAKES_WRITES, int(self._parts.index.takes_writes))
         page.add(metrics.FETCHING, len(self._base.fetcher.fetches()))
         page.add(metrics.QUARANTINE_FILES, len(quarantined))
         page.add(metrics.QUARANTINE_BYTES, sum(quarantined))

@@ -61,6 +61,8 @@ class Index:
         self.marks = NameMarks(environment)
         self.workdirs = WorkdirRecords(environment)
         self.pins = Pins(path / "pins")
+        self.takes_writes = True
+        """False after a sync that failed, until one succeeds."""
         self.keep_reserve()
 
     @classmethod
@@ -152,8 +154,10 @@ class Index:
             self._environment.sync(True)
         except lmdb.Error as problem:
             _log.warning("can't sync the index in %s: %s", self._file, problem)
-            return False
-        return True
+            self.takes_writes = False
+        else:
+            self.takes_writes = True
+        return self.takes_writes
 
     def close(self) -> None:
         """Flush, sync and record that the index was closed cleanly."""

@@ -52,6 +52,8 @@ class Connection:
         self._native = native
         self._machine = machine
         self._forecast = probe.forecast(machine, wanted=passthrough)
+        self.passthrough_possible = passthrough and probe.has_passthrough(machine.kernel)
+        """Whether kernel and settings allow passthrough, whatever ``mode`` says."""
         self._refusal = ""
         self._device = -1
         self._tells_privileges: bool | None = None

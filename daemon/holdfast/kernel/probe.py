@@ -62,6 +62,11 @@ def takeover_forecast(machine: Machine) -> str:
     return f"no takeover: {reason}" if reason else TAKEOVER
 
 
+def has_passthrough(kernel: tuple[int, int]) -> bool:
+    """Say whether this version of Linux can have passthrough and takeover."""
+    return kernel >= _KERNEL
+
+
 def can_prune(machine: Machine) -> bool:
     """Say whether the kernel can be asked to forget nodes that nobody uses."""
     return machine.kernel >= _PRUNING_KERNEL
@@ -70,7 +75,7 @@ def can_prune(machine: Machine) -> bool:
 def _common(machine: Machine) -> str:
     if machine.missing:
         return f"the C module is not there ({machine.missing})"
-    if machine.kernel < _KERNEL:
+    if not has_passthrough(machine.kernel):
         return "kernel {}.{} < {}.{}".format(*machine.kernel, *_KERNEL)
     return ""
 

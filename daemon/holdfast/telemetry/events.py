@@ -26,6 +26,8 @@ from holdfast.wakeups import sleep_within
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000
 _ROOT = 0
+ALARMING = ("takeover-failed", "hang-ended")
+"""Kinds that alerts are about. They are counted from 0 on: Prometheus sees no increase of a series that was not there."""
 _LONGEST_TEXT = 4096  # characters of a field: as long as a path can be
 
 
@@ -53,7 +55,7 @@ class EventLog:
         self._file = file
         self._max_bytes = max_bytes
         self._guard = FloodGuard()
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(ALARMING, 0))
         """By kind: how often it happened, also where an event only counts."""
         if file is not None:
             for each in (file, self._former):

@@ -61,6 +61,10 @@ PASSTHROUGH = _gauge(
     "holdfast_passthrough",
     "1: the kernel reads and writes whole files past the daemon. What it does by itself is in no metric.",
 )
+PASSTHROUGH_POSSIBLE = _gauge(
+    "holdfast_passthrough_possible",
+    "1: kernel and settings allow passthrough. 0: the kernel is too old, or it is switched off.",
+)
 DRAINING = _gauge("holdfast_draining", "1 while nothing new is taken for the stores.")
 EVENTS = _counter("holdfast_events_total", "Events by kind, also those that are only summed up in the journal.", "kind")
 INTERNAL_ERRORS = _counter("holdfast_internal_errors_total", "Requests that failed because of a fault of Holdfast's.")
@@ -86,6 +90,9 @@ CACHE_MAX = _gauge("holdfast_cache_max_bytes", "The limit cache.max_bytes; 0: no
 DISK_FREE = _gauge("holdfast_disk_free_bytes", "Bytes that are free on the disk of the store directory.", for_all=True)
 DISK_MIN_FREE = _gauge("holdfast_disk_min_free_bytes", "The reserve cache.min_free_bytes.", for_all=True)
 DISK_SIZE = _gauge("holdfast_disk_size_bytes", "The size of that disk.", for_all=True)
+DISK_TAKES_WRITES = _gauge(
+    "holdfast_disk_takes_writes", "0 while that disk takes no writes: it fails, or its file system has become read-only."
+)
 EVICTED_FILES = _counter("holdfast_evicted_files_total", "Copies that were evicted.")
 EVICTED_BYTES = _counter("holdfast_evicted_bytes_total", "Their bytes.")
 FETCHING = _gauge("holdfast_fetches_running", "Objects that are being fetched.")

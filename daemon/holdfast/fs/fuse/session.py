@@ -122,6 +122,11 @@ class Session:
         return self._connection.mode
 
     @property
+    def passthrough_possible(self) -> bool:
+        """Whether kernel and settings allow passthrough."""
+        return self._connection.passthrough_possible
+
+    @property
     def takeover(self) -> str:
         """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
         return self._connection.takeover
