@@ -28,7 +28,7 @@ from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.session import Session
-from holdfast.holdings import Gathering, Publishing
+from holdfast.holdings import Gathering, Health, Publishing
 from holdfast.maintenance import Upkeep
 from holdfast.telemetry import LoopLag
 from holdfast.ui.page import page_routes
@@ -47,6 +47,7 @@ def control_server(
     upkeep: Upkeep,
     publishing: Publishing,
     lag: LoopLag,
+    health: Health,
     daemon: Daemon,
     reload: Callable[[], Reloaded],
 ) -> ControlServer:
@@ -54,7 +55,7 @@ def control_server(
     parts = base.parts
     paths = Paths(base.nodes, files, session.mountpoint)
     report = StatusReport(
-        parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, daemon
+        parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, daemon, health
     )
     inspector = Inspector(
         base.nodes,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from holdfast import restart_check
+from holdfast import __version__, restart_check
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.server import ControlServer
 from holdfast.control_assembly import control_server
@@ -28,7 +28,7 @@ from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.handover import NOT_HELD, Handover
-from holdfast.holdings import HeldStores, Publishing
+from holdfast.holdings import Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.reload import Reload
@@ -74,6 +74,7 @@ class Serving:
         self._foreground: trio.Nursery | None = None
         self.wants_restart = False
         self._lag = LoopLag()
+        self._health = Health(base, self, __version__)
 
     @property
     def mount_outlives(self) -> bool:
@@ -190,7 +191,14 @@ class Serving:
         parts = self._parts
         stores = {name: remote.access for name, remote in parts.remotes.items()}
         held = HeldStores(parts.index.entries, parts.store.tree, FORMATS, stores)
-        return Publishing(held, stores, parts.config.holdings, parts.store.store_id, lambda: self._base.drain.is_on)
+        return Publishing(
+            held,
+            stores,
+            parts.config.holdings,
+            parts.store.store_id,
+            lambda: self._base.drain.is_on,
+            self._health.for_others,
+        )
 
     def _control(self, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
         return control_server(
@@ -201,6 +209,7 @@ class Serving:
             upkeep,
             publishing,
             self._lag,
+            self._health,
             daemon=self,
             reload=self._reload.now,
         )

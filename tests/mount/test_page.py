@@ -38,7 +38,6 @@ def test_a_node_without_anything_shows_all_views(node: Node, browser: Browser) -
         look.go("batches")
         look.wait_for("No driver on this node has reported a batch")
         look.go("checkpoints")
-        look.page.click("text=List")
         look.wait_for("There is no checkpoint below")
         look.page.click("text=Plan a sweep")
         look.wait_for("Nothing is to be removed")
@@ -77,6 +76,40 @@ def test_the_views_show_what_there_is_whatever_it_is_called(make_node: NodeFacto
         look.wait_for("onerror=alert")
         assert "\\u{202e}" in look.text()
         assert look.page.locator("#content img").count() == 0
+        look.check()
+
+
+def test_one_page_shows_all_nodes_and_each_view_what_is_wrong(make_node: NodeFactory, browser: Browser) -> None:
+    quick = {"holdings__interval_seconds": 0.05, "holdings__refresh_seconds": 0.1}
+    a, b = (make_node(name, holdings__node=name, **quick).start() for name in ("a", "b"))
+    state = b.checkpoints / "flights/state/0/3/1.changelog"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"state")
+    with a.client() as asking, b.client() as draining, page_server(a.socket) as address, looking(browser, address) as look:
+        look.go("overview")
+        look.page.wait_for_function("document.title == 'a: Overview – Holdfast'")
+        assert look.page.is_hidden("#wrong")
+        list(draining.drain(10.0))
+        wait_until(lambda: [each.draining for each in asking.holdings(all_nodes=True).nodes if each.node == "b"] == [True])
+        look.page.keyboard.press("9")
+        look.wait_for("a (this one)")
+        row = look.page.inner_text("#content tr:has(strong:text-is('b'))")
+        assert "draining: it takes nothing new" in row
+        assert "5 B" in row
+        list(asking.drain(10.0))
+        look.page.wait_for_selector("#wrong li:text('this node is draining')")
+        look.check()
+
+
+def test_a_phone_shows_the_links_to_all_views(node: Node, browser: Browser) -> None:
+    with page_server(node.socket) as address, looking(browser, address) as look:
+        look.page.set_viewport_size({"width": 390, "height": 800})
+        look.go("history")
+        boxes = [link.bounding_box() for link in look.page.locator("#views li a").all()]
+        assert len(boxes) == 9
+        assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+        look.page.select_option("select", label="last 10 minutes")
+        look.wait_for("5 min ago")
         look.check()
 
 
@@ -167,7 +200,7 @@ def test_what_one_can_do_is_done_from_the_page_and_shown_as_it_goes(
         look.wait_for("Evicted 1 of 1 file")
         look.page.keyboard.press("Escape")
         look.go("checkpoints")
-        look.page.click("text=List")
+        look.page.click("button:text-is('List')")
         look.wait_for("1 checkpoint,")
         assert look.page.locator("#content img").count() == 0
         look.check()

@@ -109,3 +109,37 @@ def test_what_is_fetched_and_sent_is_among_the_transfers(make_node: NodeFactory,
     assert found["send"].path == str(node.checkpoints / "mine")
     assert {each.size_bytes for each in found.values()} == {8 * 2**20}
     assert not found["fetch"].in_background
+
+
+def test_stats_prints_a_line_for_each_interval_and_top_wants_a_terminal(node: Node) -> None:
+    file = node.checkpoints / "file"
+    file.write_bytes(b"x" * 5000)
+    with reading(file):
+        base = [*COMMAND, "stats", "--interval", "0.2", "--count", "3", "--socket", str(node.socket)]
+        lines = subprocess.run(base, capture_output=True, text=True, check=True).stdout.splitlines()
+        found = [
+            json.loads(line)
+            for line in subprocess.run([*base, "--json"], capture_output=True, check=True).stdout.splitlines()
+        ]
+    assert lines[0].split() == [
+        *("time", "calls/s", "99", "%", "hits/s", "misses/s", "fetched/s", "sent/s", "requests/s", "cached", "free")
+    ]
+    assert len(lines) == 4
+    assert len(found) == 3
+    assert all(each["operations_per_second"] > 0 and each["hits_per_second"] > 0 for each in found)
+    assert all(each["cached_bytes"] == 5000 and 0 < each["operation_seconds_99_percent"] < 60 for each in found)
+    top = subprocess.run([*COMMAND, "top", "--socket", str(node.socket)], capture_output=True, text=True, check=False)
+    assert (top.returncode, top.stdout) == (78, "")
+    assert "holdfast stats" in top.stderr
+
+
+def test_status_names_the_node_and_what_is_wrong(make_node: NodeFactory) -> None:
+    node = make_node(holdings__node="node7").start()
+    with node.client() as client:
+        assert (client.status().node, client.status().problems) == ("node7", [])
+        list(client.drain(10.0))
+    said = subprocess.run(
+        [*COMMAND, "status", "--socket", str(node.socket)], capture_output=True, text=True, check=True
+    ).stdout
+    assert said.splitlines()[0].split() == ["node", "node7"]
+    assert said.splitlines()[1].startswith("WRONG        this node is draining")

@@ -119,6 +119,7 @@ class Daemon:
     def __init__(self) -> None:
         self.is_away = False
         self.more: list[OperationInfo] = []
+        self.found = STATUS
 
     def __enter__(self) -> Daemon:
         return self
@@ -135,7 +136,7 @@ class Daemon:
 
     def status(self) -> Status:
         self._check()
-        return STATUS
+        return self.found
 
     def transfers(self) -> list[TransferInfo]:
         return [
@@ -170,13 +171,28 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
         await pilot.pause(0.02)
 
 
-def driven(daemon: Daemon, steps: Callable[[Top, Pilot[None]], Awaitable[None]]) -> None:
+def driven(daemon: Daemon, steps: Callable[[Top, Pilot[None]], Awaitable[None]], columns: int = 140) -> None:
     async def run() -> None:
         app = Top(lambda: cast(ControlClient, daemon), Processes(gone))
-        async with app.run_test(size=(140, 40)) as pilot:
+        async with app.run_test(size=(columns, 40)) as pilot:
             await steps(app, pilot)
 
     asyncio.run(run())
+
+
+def test_top_shows_what_is_wrong_and_the_stores_on_a_narrow_terminal() -> None:
+    daemon = Daemon()
+    daemon.found = msgspec.structs.replace(STATUS, node="node7", problems=["the store checkpoints does not answer"])
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "node7" in text(app, "#facts"))
+        assert text(app, "#facts").startswith("WRONG  the store checkpoints does not answer")
+        assert app.query_one("#facts").size.width >= 78
+        assert "checkpoints DOWN" in text(app, "#facts")
+        assert not app.query_one("#rates").display
+        await pilot.press("q")
+
+    driven(daemon, steps, columns=80)
 
 
 def test_top_groups_sorts_filters_and_pauses_by_keys() -> None:

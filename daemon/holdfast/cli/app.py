@@ -21,6 +21,7 @@ from holdfast.cli import (
     page,
     restoring,
     sending,
+    stats,
     waiting,
     watching,
     workdirs,
@@ -41,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for module in (mounting, waiting, observing, watching, entries, holdings, sending):
+for module in (mounting, waiting, observing, watching, stats, entries, holdings, sending):
     module.register(app)
 app.command("doctor")(doctor.doctor)
 app.command("ui")(page.ui)

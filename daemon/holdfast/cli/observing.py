@@ -45,6 +45,8 @@ def events(
 def _rows(found: Status) -> list[tuple[str, str]]:
     limit = f" of {size(found.max_bytes)}" if found.max_bytes else ""
     rows = [
+        ("node", found.node),
+        *(("WRONG", problem) for problem in found.problems),
         (
             "mounted",
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
@@ -77,5 +79,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
 
 
 def _line(event: EventInfo) -> str:
-    fields = "  ".join(f"{name}={value}" for name, value in event.fields.items())
+    fields = "  ".join(
+        f"{name}={value}{f' ({event.user})' if name == 'uid' and event.user else ''}" for name, value in event.fields.items()
+    )
     return f"{event.number:>5}  {moment(event.time)}  {event.kind:<18} {fields}"

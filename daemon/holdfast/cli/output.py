@@ -40,6 +40,12 @@ def print_json(message: object) -> None:
     sys.stdout.flush()
 
 
+def print_json_line(message: object) -> None:
+    """Print a message as JSON on one line, and flush, for readers of a stream."""
+    sys.stdout.write(_escaped(msgspec.json.encode(message).decode()) + "\n")
+    sys.stdout.flush()
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
     """Print rows under column titles; ``empty`` if there are none. Each row is one line at any terminal width."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]

@@ -56,12 +56,14 @@ class Top(App[None]):
     """The live view. ``connect`` makes a client; it is asked again when the daemon was away."""
 
     TITLE = "holdfast top"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  # textual declares it so
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "DataTable"
     CSS = """
-    #figures { height: 6; padding: 0 1; }
+    #figures { height: 7; padding: 0 1; }
     #facts { width: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     #rates { width: 44; }
+    .-narrow #rates { display: none; }
     Sparkline { height: 3; }
     DataTable { height: 1fr; }
     #transfers { height: auto; max-height: 8; padding: 0 1; border-top: solid $primary; }

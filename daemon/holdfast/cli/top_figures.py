@@ -41,19 +41,24 @@ class Figures:
         return f"{self._calls[-1]:,.0f} operations/s (most {max(self._calls):,.0f})"
 
     def facts(self) -> str:
-        """Return the lines about the daemon."""
+        """Return the lines about the daemon: the first is what is wrong, or how it is."""
         status = self.status
         if status is None:
             return ""
         hits, misses = status.counters["hits"], status.counters["misses"]
         limit = f" of {size(status.max_bytes)} {bar(status.cached_bytes / status.max_bytes)}" if status.max_bytes else ""
-        stores = ", ".join(f"{name} {'up' if store.up else 'DOWN'}" for name, store in status.remotes.items())
+        by_state = sorted(
+            status.remotes.items(), key=lambda item: item[1].up
+        )  # those that are down first: a line has an end
+        stores = ", ".join(f"{name} {'up' if store.up else 'DOWN'}" for name, store in by_state)
         unsent = f"{counted(status.unsent_files, 'file')} UNSENT" if status.unsent_files else "nothing unsent"
         rates = self._rates
         fetched, sent = (size(round(rates[name])) for name in ("bytes_fetched", "bytes_uploaded"))
         return "\n".join(
             (
-                f"{status.mountpoint}  up {duration(status.uptime_seconds)}  daemon {status.pid}  {status.data_mode[:40]}",
+                f"WRONG  {'; '.join(status.problems)}" if status.problems else "nothing is wrong",
+                f"{status.node}  {status.mountpoint}  up {duration(status.uptime_seconds)}  daemon {status.pid}  "
+                f"{status.data_mode[:40]}",
                 f"cache  {size(status.cached_bytes)}{limit} in {counted(status.cached_files, 'file')}, "
                 f"{size(status.free_bytes)} free",
                 f"opens  {rates['hits']:,.1f} hits/s, {rates['misses']:,.1f} misses/s; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import sys
 import time
 from contextlib import nullcontext
 from typing import Annotated
@@ -15,6 +16,7 @@ from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import console, count_of, latency, print_json, print_table, say, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import OperationInfo
+from holdfast.errors import ConfigurationError
 
 _COLUMNS = ("calls", "time", "average", "99 %", "longest", "failed", "hits", "misses", "fetched", "stores")
 
@@ -38,6 +40,10 @@ def register(app: typer.Typer) -> None:
 
 def top(socket: Socket = DEFAULT_SOCKET) -> None:
     """Show live which operations run, how long they take, who causes them, and what is transferred. Keys: h."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigurationError(
+            "top needs a terminal; 'holdfast stats' prints a line each second, 'holdfast profile' a table"
+        )
     from holdfast.cli.top import Top  # textual takes a third of a second to import
 
     with ControlClient(socket) as daemon:

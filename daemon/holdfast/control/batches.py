@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,6 +18,7 @@ from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import BatchInfo, BatchReport
 from holdfast.control.operations import Operation
 from holdfast.control.replies import LARGEST_PAGE, body, number, page_size, reply
+from holdfast.control.user_names import UserNames
 from holdfast.telemetry import Counters, EventLog
 
 _KEPT_OF_USER = 500
@@ -131,6 +133,7 @@ class BatchRoutes:
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
+        self._users = UserNames()
         self.operations = {
             "/v1/spark/batches": Operation(
                 self._list, list[BatchInfo], {"query": "string", "since": "number", "limit": "number"}
@@ -140,8 +143,9 @@ class BatchRoutes:
 
     async def _list(self, request: Request) -> Response:
         since = number(request.query_params.get("since", "0"), "since")
-        found = list(self._batches.since(since, request.query_params.get("query")))
-        return reply(found[-page_size(request, LARGEST_PAGE) :])
+        found = list(self._batches.since(since, request.query_params.get("query")))[-page_size(request, LARGEST_PAGE) :]
+        names = await self._users.of(each.uid for each in found)
+        return reply([structs.replace(each, user=names.get(each.uid, "")) for each in found])
 
     async def _report(self, request: Request) -> Response:
         self._batches.report(request.scope[CALLER].uid, await body(request, BatchReport))

@@ -12,6 +12,7 @@ from holdfast.control.inspect import Inspector
 from holdfast.control.messages import EntryInfo, EntryPage, EventInfo, Explanation
 from holdfast.control.operations import PAGE, Operation
 from holdfast.control.replies import LARGEST_PAGE, number, page_size, reply, required_path
+from holdfast.control.user_names import UserNames
 from holdfast.telemetry import Event, EventLog
 
 
@@ -21,6 +22,7 @@ class BrowsingRoutes:
     def __init__(self, inspector: Inspector, events: EventLog) -> None:
         self._inspector = inspector
         self._events = events
+        self._users = UserNames()
         path = {"path": "string"}
         self.operations = {
             "/v1/entries": Operation(self._entries, EntryPage, {**path, **PAGE}, ("path",)),
@@ -43,15 +45,26 @@ class BrowsingRoutes:
         since = number(request.query_params.get("since", "0"), "since")
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(self._event_stream(since), media_type="text/event-stream")
-        return reply([_event(event) for event in self._events.since(since, page_size(request, LARGEST_PAGE))])
+        return reply(await self._with_users(self._events.since(since, page_size(request, LARGEST_PAGE))))
 
     async def _event_stream(self, since: int) -> AsyncIterator[bytes]:
         while True:
-            for event in self._events.since(since, LARGEST_PAGE):
+            for event in await self._with_users(self._events.since(since, LARGEST_PAGE)):
                 since = event.number
-                yield b"id: %d\ndata: %s\n\n" % (event.number, msgspec.json.encode(_event(event)))
+                yield b"id: %d\ndata: %s\n\n" % (event.number, msgspec.json.encode(event))
             await self._events.wait_beyond(since)
 
-
-def _event(event: Event) -> EventInfo:
-    return EventInfo(number=event.number, time=event.time, kind=event.kind, fields=event.fields)
+    async def _with_users(self, events: list[Event]) -> list[EventInfo]:
+        """Return the events with the names of the users that they are about."""
+        uids = {event.number: uid for event in events if isinstance(uid := event.fields.get("uid"), int)}
+        names = await self._users.of(uids.values())
+        return [
+            EventInfo(
+                number=event.number,
+                time=event.time,
+                kind=event.kind,
+                fields=event.fields,
+                user=names.get(uids.get(event.number, -1), ""),
+            )
+            for event in events
+        ]

@@ -134,9 +134,9 @@ class ControlClient:
         """Return what is cached at or below ``path``, by directory."""
         return self._get("/v1/usage", CacheUsage, path=path)
 
-    def history(self) -> list[Sample]:
-        """Return the samples of the last hour, oldest first."""
-        return self._get("/v1/history", list[Sample])
+    def history(self, since: int = 0) -> list[Sample]:
+        """Return the samples of the last day after ``since`` (seconds since the epoch), oldest first, and one of now."""
+        return self._get("/v1/history", list[Sample], since=str(since))
 
     def transfers(self) -> list[TransferInfo]:
         """Return the transfers under way, oldest first, up to 200 each way."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply, NodeHealthInfo
 from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths
 from holdfast.control.replies import number, reply
@@ -53,6 +54,7 @@ class HoldingsRoutes:
             draining=report.is_draining,
             told=told.written,
             this_node=told.is_this_node,
+            health=NodeHealthInfo(**structs.asdict(report.health)) if report.health else None,
             queries=[self._query(told.zone, query) for query in report.queries if _is_below(query.location, root)],
         )
 

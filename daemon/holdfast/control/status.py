@@ -20,20 +20,18 @@ from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.writeback.unsent_files import UnsentFiles
+from holdfast.holdings import Health, MountHealth, node_name
 from holdfast.telemetry import Histogram
 from holdfast.text import shown
 from holdfast.transfer import Fetcher
 from holdfast.workdirs import Workdir, Workdirs
 
 _MOST_UNSENT_SHOWN = 100
+_LONG_UNSENT_SECONDS = 900.0
 
 
-class MountFacts(Protocol):
+class MountFacts(MountHealth, Protocol):
     """Facts about the mount (``serving``)."""
-
-    @property
-    def data_mode(self) -> str:
-        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
 
     @property
     def takeover(self) -> str:
@@ -62,6 +60,7 @@ class StatusReport:
         paths: Paths,
         workdirs: Workdirs,
         mount: MountFacts,
+        health: Health,
     ) -> None:
         self._parts = parts
         self._nodes = nodes
@@ -73,6 +72,8 @@ class StatusReport:
         self._paths = paths
         self._workdirs = workdirs
         self._mount = mount
+        self._health = health
+        self._node = node_name(parts.config.holdings)
         self._started = time.monotonic()
 
     async def status(self) -> Status:
@@ -103,6 +104,8 @@ class StatusReport:
             quarantined=len(self._parts.store.quarantine.files()),
             counters=self._parts.counters.as_dict(),
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
+            node=self._node,
+            problems=[*self._health.problems(), *await self._long_unsent(unsent)],
         )
 
     def sample(self) -> Sample:
@@ -144,7 +147,19 @@ class StatusReport:
             max_bytes=self._room.limits.max_bytes,
             free_bytes=usage.free_bytes,
             min_free_bytes=self._room.limits.min_free_bytes,
+            node=self._node,
+            problems=[
+                *self._health.of_stores(lambda name: self.may_search(caller, name), with_reasons=False),
+                *self._health.of_node(),
+            ],
         )
+
+    async def _long_unsent(self, unsent: list[bytes]) -> list[str]:
+        """Return a sentence if one of the files at these paths has been unsent for long."""
+        oldest_ns = (await trio.to_thread.run_sync(self._unsent.totals)).oldest_ns if unsent else None
+        if oldest_ns is None or time.time() - oldest_ns / 1e9 < _LONG_UNSENT_SECONDS:
+            return []
+        return ["files have been only on this node for more than 15 minutes ('holdfast flush --all' says why)"]
 
     def _remote(self, name: str) -> RemoteStatus:
         remote = self._parts.remotes[name]

@@ -12,7 +12,7 @@ from holdfast.control.history import History
 from holdfast.control.messages import CacheUsage, Sample, TransferInfo
 from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths
-from holdfast.control.replies import reply, required_path
+from holdfast.control.replies import number, reply, required_path
 from holdfast.transfer import Fetcher, Uploader
 
 _MOST_TRANSFERS = 200
@@ -29,7 +29,7 @@ class SurveyRoutes:
         self._paths = paths
         self.operations = {
             "/v1/usage": Operation(self._usage, CacheUsage, {"path": "string"}, ("path",)),
-            "/v1/history": Operation(self._samples, list[Sample]),
+            "/v1/history": Operation(self._samples, list[Sample], {"since": "number"}),
             "/v1/transfers": Operation(self._transfers, list[TransferInfo]),
         }
 
@@ -41,8 +41,8 @@ class SurveyRoutes:
         return reply(await self._cache.below(required_path(request)))
 
     async def _samples(self, request: Request) -> Response:
-        del request
-        return reply(self._history.samples())
+        since = number(request.query_params.get("since", "0"), "since")
+        return reply(self._history.samples(since))
 
     async def _transfers(self, request: Request) -> Response:
         del request

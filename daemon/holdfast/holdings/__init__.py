@@ -4,8 +4,10 @@ Nothing depends on it but speed. What is stale or missing costs a fetch where a 
 """
 
 from holdfast.holdings.gathering import Gathering, Told
+from holdfast.holdings.health import Health, MountHealth
 from holdfast.holdings.held_stores import HeldStores
+from holdfast.holdings.identity import node_name
 from holdfast.holdings.publishing import Publishing
-from holdfast.holdings.report import QueryState
+from holdfast.holdings.report import NodeHealth, QueryState
 
-__all__ = ["Gathering", "HeldStores", "Publishing", "QueryState", "Told"]
+__all__ = ["Gathering", "Health", "HeldStores", "MountHealth", "NodeHealth", "Publishing", "QueryState", "Told", "node_name"]

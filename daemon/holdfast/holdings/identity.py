@@ -28,13 +28,18 @@ class NodeIdentity:
     cores: int
 
 
+def node_name(section: HoldingsSection) -> str:
+    """Return the name of this node: the configured one, or the host's."""
+    host = socket.gethostname()
+    return section.node or (host if is_node_name(host) else "node")
+
+
 def identity_of_host(section: HoldingsSection) -> NodeIdentity:
     """Find the identity of this node. It may ask a name server: call it in a thread."""
     host = socket.gethostname()
-    node = section.node or (host if is_node_name(host) else "node")
     found = dict.fromkeys([*section.hosts, host, *_names_and_addresses(host), *_addresses_of_interfaces()])
     hosts = tuple(name for name in found if name in section.hosts or (is_host(name) and name not in _SHARED))
-    return NodeIdentity(node, hosts[:_MOST_HOSTS], len(os.sched_getaffinity(0)))
+    return NodeIdentity(node_name(section), hosts[:_MOST_HOSTS], len(os.sched_getaffinity(0)))
 
 
 def _names_and_addresses(host: str) -> list[str]:

@@ -3,7 +3,8 @@
 A store that has come or gone, or that this node is drained, is told within ``interval_seconds``. That versions and
 bytes have moved on is told every ``refresh_seconds`` only: it seldom decides who holds a partition. If nothing has
 changed, the object is written again ten times as rarely, so that the others can tell a living node from one that has
-left. So a busy node makes some 60 requests an hour, an idle one 6, one that never had state none.
+left. How the node is goes along; only what is wrong with it is a reason to write, as often as
+versions. So a busy node makes some 60 requests an hour, an idle one 6, one that never had state none.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import trio
+from msgspec import structs
 
 from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import NodeIdentity, identity_of_host
-from holdfast.holdings.report import DIRECTORY, NodeReport, encoded, held_of
+from holdfast.holdings.report import DIRECTORY, NodeHealth, NodeReport, encoded, held_of
 from holdfast.transfer import RemoteAccess
 from holdfast.wakeups import sleep_within
 
@@ -30,13 +32,12 @@ _log = logging.getLogger("holdfast.holdings")
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What there is to tell a store: the object's bytes, and of it what others decide by."""
+    """What there is to tell a store, and of it what others decide by."""
 
     held: Mapping[Place, HeldStore]
     is_draining: bool
-    data: bytes = b""
-    material: object = None
-    is_empty: bool = True
+    report: NodeReport
+    material: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class _Told:
     """What a store was told last, and when (trio's time)."""
 
     word: _Word
+    problems: list[str]
     at: float
     has_failed: bool = False
 
@@ -54,7 +56,7 @@ def object_name(node: str, store_id: str) -> str:
 
 
 class Publishing:
-    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go."""
+    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go, ``health`` how it is."""
 
     def __init__(
         self,
@@ -63,12 +65,14 @@ class Publishing:
         section: HoldingsSection,
         store_id: str,
         is_draining: Callable[[], bool],
+        health: Callable[[], NodeHealth],
     ) -> None:
         self._held = held
         self._stores = stores
         self._section = section
         self._store_id = store_id
         self._is_draining = is_draining
+        self._health = health
         self._words: dict[str, _Word] = {}
         self._told: dict[str, _Told] = {}
         self._identity: NodeIdentity | None = None
@@ -87,7 +91,8 @@ class Publishing:
         """Return what this node holds of ``zone`` now."""
         identity = await self.identity()
         held = await self._held.now()
-        return await trio.to_thread.run_sync(self._report, identity, zone, held, self._is_draining())
+        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self._is_draining())
+        return structs.replace(report, health=self._health())
 
     async def run(self) -> None:
         """Tell the stores what changes, until cancelled."""
@@ -112,24 +117,26 @@ class Publishing:
         except (OSError, HoldfastError) as problem:
             _log.info("what this node holds can't be counted now: %s", problem)
             return
-        due = {zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, last=last)}
+        health = self._health()
+        due = {zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, health, last=last)}
         if due:
             async with trio.open_nursery() as nursery:
                 for zone, word in due.items():
-                    nursery.start_soon(self._tell, zone, word)
+                    nursery.start_soon(self._tell, zone, word, health)
 
-    async def _tell(self, zone: str, word: _Word) -> None:
+    async def _tell(self, zone: str, word: _Word, health: NodeHealth) -> None:
         """Tell one store. An error of this node's own, as of a disk that fails, is no reason to wait longer than usual."""
         name, has_failed = await self.object_name(), False
+        data = await trio.to_thread.run_sync(encoded, structs.replace(word.report, health=health))
         try:
-            await self._stores[zone].tell(name, word.data)
+            await self._stores[zone].tell(name, data)
         except HoldfastError as problem:
             _log.info("%s: what this node holds can't be told: %s", zone, problem)
             has_failed = True
         except OSError as problem:
             _log.info("%s: what this node holds can't be told now: %s", zone, problem)
             return
-        self._told[zone] = _Told(word, trio.current_time(), has_failed)
+        self._told[zone] = _Told(word, health.problems, trio.current_time(), has_failed)
 
     async def _current_word(self, zone: str) -> _Word:
         """Return what there is to tell now. It is worked out only where something has changed."""
@@ -140,16 +147,16 @@ class Publishing:
             self._words[zone] = word
         return word
 
-    def _is_due(self, told: _Told | None, word: _Word, *, last: bool) -> bool:
+    def _is_due(self, told: _Told | None, word: _Word, health: NodeHealth, *, last: bool) -> bool:
         """Say whether the store is to be told. After a failure that waits, for the store may be down for long."""
         if told is None:
-            return not word.is_empty
+            return bool(word.report.queries)
         age = trio.current_time() - told.at
         if told.has_failed:
             return not last and age >= self._section.refresh_seconds
         if word.material != told.word.material:
             return True
-        if word.data != told.word.data:
+        if word.report != told.word.report or health.problems != told.problems:
             return last or age >= self._section.refresh_seconds
         return age >= REFRESHES_UNCHANGED * self._section.refresh_seconds
 
@@ -175,4 +182,4 @@ class Publishing:
                 for state in query.stores
             ),
         )
-        return _Word(held, is_draining, encoded(report), material, is_empty=not report.queries)
+        return _Word(held, is_draining, report, material)

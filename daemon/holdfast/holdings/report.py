@@ -26,6 +26,7 @@ LARGEST_BYTES = 2 * 2**20
 """Of a report as it is in the store: 100,000 state stores take 0.9 MB."""
 _LARGEST_TEXT_BYTES = 32 * 2**20
 _MOST_STORES = 100_000
+MOST_PROBLEMS, LONGEST_PROBLEM = 16, 512
 _GZIP = 31  # zlib's number for a gzip header
 _LONG, _INT = 2**63 - 1, 2**31 - 1  # Java's
 _Number = Annotated[int, msgspec.Meta(ge=0, le=_LONG)]
@@ -51,14 +52,30 @@ class QueryState(msgspec.Struct, frozen=True):
     stores: Annotated[list[StoreState], msgspec.Meta(max_length=_MOST_STORES)]
 
 
+class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the node is: version, mode of data, bytes, and a sentence for each thing that is wrong."""
+
+    version: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    data_mode: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    cached_bytes: _Number = 0
+    free_bytes: _Number = 0
+    problems: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=LONGEST_PROBLEM)]], msgspec.Meta(max_length=MOST_PROBLEMS)
+    ] = []
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node holds of one store. ``hosts`` are names and addresses by which others know it; ``cores`` what it has."""
+    """What a node holds of one store. ``hosts`` are names and addresses by which others know it; ``cores`` what it has.
+
+    ``health`` is missing in reports of earlier versions.
+    """
 
     format: int = FORMAT
     node: Annotated[str, msgspec.Meta(max_length=128)]
     hosts: Annotated[list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]], msgspec.Meta(max_length=64)] = []
     cores: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = 0
     is_draining: bool = False
+    health: NodeHealth | None = None
     queries: Annotated[list[QueryState], msgspec.Meta(max_length=_MOST_STORES)] = []
 
 

@@ -33,7 +33,19 @@ _TERMS = Terms(
 )
 _AGAIN_SECONDS = 5.0
 _ASKED = {
-    *("status", "workdirs", "events", "entries", "entry", "why", "usage", "history", "transfers", "spark/batches"),
+    *(
+        "status",
+        "workdirs",
+        "events",
+        "entries",
+        "entry",
+        "why",
+        "usage",
+        "history",
+        "transfers",
+        "holdings",
+        "spark/batches",
+    ),
     *("checkpoints", "checkpoints/plans", "checkpoints/plan"),
 }
 _ORDERED = {"prefetch", "pin", "unpin", "verify", "evict", "checkpoints/sweep", "checkpoints/execute"}

@@ -14,7 +14,7 @@ from holdfast.control.messages.entries import (
     TransferInfo,
     UsagePart,
 )
-from holdfast.control.messages.holdings import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
+from holdfast.control.messages.holdings import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply, NodeHealthInfo
 from holdfast.control.messages.message import Failure, Message
 from holdfast.control.messages.operations import OperationInfo, OperationsInfo
 from holdfast.control.messages.plans import (
@@ -64,6 +64,7 @@ __all__ = [
     "HoldingsReply",
     "KeptInfo",
     "Message",
+    "NodeHealthInfo",
     "OperationInfo",
     "OperationsInfo",
     "PathRequest",

@@ -55,3 +55,5 @@ class BatchInfo(Message, frozen=True):
     fetched_bytes: int
     uploaded_bytes: int
     store_requests: int
+    user: str = ""
+    """The name of that user, if it has one."""

@@ -33,6 +33,10 @@ class PublicStatus(Message, frozen=True):
     max_bytes: int
     free_bytes: int
     min_free_bytes: int
+    node: str = ""
+    """The name by which other nodes know this one."""
+    problems: list[str] = []
+    """A sentence for each thing that is wrong with this node."""
     is_public: bool = True
 
 
@@ -87,6 +91,8 @@ class EventInfo(Message, frozen=True):
     time: float
     kind: str
     fields: dict[str, str | int | float | bool]
+    user: str = ""
+    """The name of the user in the field ``uid``, if there is one."""
 
 
 class ReloadInfo(Message, frozen=True):

@@ -22,6 +22,16 @@ class HeldQueryInfo(Message, frozen=True):
     stores: list[HeldStoreInfo]
 
 
+class NodeHealthInfo(Message, frozen=True):
+    """How a node is: its version, ``passthrough`` or ``daemon-io``, bytes, and a sentence for each thing that is wrong."""
+
+    version: str
+    data_mode: str
+    cached_bytes: int
+    free_bytes: int
+    problems: list[str]
+
+
 class HoldingsInfo(Message, frozen=True):
     """What one node holds of a zone's queries, as it has told the zone's store at ``told`` (seconds since the epoch).
 
@@ -36,6 +46,8 @@ class HoldingsInfo(Message, frozen=True):
     told: float
     this_node: bool
     queries: list[HeldQueryInfo]
+    health: NodeHealthInfo | None = None
+    """None if the node runs a version that does not tell it."""
 
 
 class HoldingsReply(Message, frozen=True):

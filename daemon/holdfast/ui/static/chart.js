@@ -1,11 +1,10 @@
-// Lines over the last hour, with what they were at any moment of it for pointer and arrow keys, and as a table.
+// Lines over time, with what they were at any moment of it for pointer and arrow keys, and as a table.
 
 import { h, reconcile, say, svg, table } from "./dom.js";
 import { clock, duration } from "./format.js";
 
 const WIDTH = 1000;
 const HEIGHT = 100;
-const LONGEST_SECONDS = 3600;
 const SHORTEST_SECONDS = 300;
 const ROWS = 30;
 
@@ -48,7 +47,7 @@ export function chart(title, series, format, top) {
   const details = h("details", null, h("summary", null, "As a table"), numbers.root);
   let points = [];
   let at = null;
-  let span = LONGEST_SECONDS;
+  let span = SHORTEST_SECONDS;
 
   function point(index) {
     at = points.length === 0 ? null : Math.max(0, Math.min(points.length - 1, index));
@@ -82,11 +81,11 @@ export function chart(title, series, format, top) {
     h("div", { class: "axis" }, start, h("span", null, "now")), h("div", { class: "under" }, legend, tip), details);
   return {
     root,
-    /** Show `rows`, each [time, value of each series, or null]. */
-    update(rows) {
+    /** Show `rows`, each [time, value of each series, or null], of the last `longest` seconds. */
+    update(rows, longest) {
       points = rows;
       const known = rows.length ? rows.at(-1)[0] - rows[0][0] : 0;
-      span = Math.min(LONGEST_SECONDS, Math.max(SHORTEST_SECONDS, known));
+      span = Math.min(longest, Math.max(SHORTEST_SECONDS, known));
       say(start, `${duration(span)} ago`);
       const most = Math.max(0, ...rows.flatMap((row) => row.slice(1)).filter((value) => value !== null));
       const scale = top ?? (most > 0 ? most : 1);

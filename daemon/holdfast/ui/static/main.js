@@ -1,6 +1,6 @@
 // The frame of the page: views, keys, theme, and whether the daemon answers.
 
-import { h, say } from "./dom.js";
+import { h, reconcile, say } from "./dom.js";
 import { duration } from "./format.js";
 import { State } from "./state.js";
 import { overview } from "./views/overview.js";
@@ -9,10 +9,11 @@ import { cache } from "./views/cache.js";
 import { checkpoints } from "./views/checkpoints.js";
 import { events } from "./views/events.js";
 import { history } from "./views/history.js";
+import { nodes } from "./views/nodes.js";
 import { unsent } from "./views/unsent.js";
 import { workdirs } from "./views/workdirs.js";
 
-const VIEWS = [overview, cache, history, batches, checkpoints, workdirs, events, unsent];
+const VIEWS = [overview, cache, history, batches, checkpoints, workdirs, events, unsent, nodes];
 const THEMES = ["system", "light", "dark"];
 const place = (id) => document.getElementById(id);
 
@@ -42,7 +43,7 @@ function show() {
     shown = { view, ...view.open(state) };
     place("content").replaceChildren(shown.root);
     say(place("title"), view.title);
-    document.title = `${view.title} – Holdfast`;
+    nameWindow();
     for (const [each, link] of links) {
       if (each === view) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -50,6 +51,18 @@ function show() {
   }
   shown.went?.(rest);
   refreshView();
+}
+
+/** The title of the window: with the pages of several nodes open, the node's name comes first. */
+function nameWindow() {
+  const node = state.status?.node ? `${state.status.node}: ` : "";
+  document.title = `${node}${shown.view.title} – Holdfast`;
+}
+
+/** What is wrong, on each view. */
+function tellProblems(problems) {
+  place("wrong").hidden = problems.length === 0;
+  reconcile(place("wrong"), problems, (problem) => problem, (problem) => h("li", null, sentence(problem)));
 }
 
 function refreshView() {
@@ -65,6 +78,7 @@ function update() {
   const pill = place("state");
   pill.className = problem ? "bad" : status.draining ? "warn" : "good";
   say(pill, problem ? "not connected" : status.draining ? "draining" : "connected");
+  tellProblems(problem ? [] : status.problems);
   const banner = place("banner");
   banner.hidden = problem === null;
   if (problem) {
@@ -72,7 +86,8 @@ function update() {
     say(banner, `${sentence(problem.message)} Trying again every two seconds.${since}`);
   }
   if (status === null) return;
-  say(place("subtitle"), `${status.mountpoint} · version ${status.version} · daemon ${status.pid}`);
+  nameWindow();
+  say(place("subtitle"), `${status.node} · ${status.mountpoint} · version ${status.version} · daemon ${status.pid}`);
   for (const [view, link] of links) {
     const badge = problem ? "" : view.badge?.(state) ?? "";
     say(link.lastElementChild, badge);

@@ -113,12 +113,17 @@ export const checkpoints = {
       return "";
     }
 
+    let isListed = false;
     return {
       root: h("div", { class: "grid" }, form, note, plan, jobs),
       update() {
         const zones = Object.keys(state.status.remotes).map((name) => `${state.status.mountpoint}/${name}`);
         reconcile(choices, zones, (zone) => zone, (zone) => h("option", { value: zone }));
         if (root.value === "" && document.activeElement !== root) root.value = zones[0] ?? "";
+        if (!isListed && root.value !== "") {
+          isListed = true;
+          asking("Listing the store …", list);
+        }
       },
     };
   },

@@ -12,7 +12,8 @@ export function tone(kind) {
 }
 
 export function eventCells(event) {
-  return Object.entries(event.fields).map(([name, value]) => h("span", { class: "field" }, h("em", null, `${name} `), value, " "));
+  const shown = (name, value) => (name === "uid" && event.user ? [h("em", null, "user "), event.user] : [h("em", null, `${name} `), value]);
+  return Object.entries(event.fields).map(([name, value]) => h("span", { class: "field" }, shown(name, value), " "));
 }
 
 export const events = {
@@ -32,7 +33,7 @@ export const events = {
     const update = () => {
       const words = filter.value.toLowerCase();
       const found = state.events.filter((each) => (!onlyBad.checked || tone(each.kind) !== "calm")
-        && `${each.kind} ${Object.values(each.fields).join(" ")}`.toLowerCase().includes(words));
+        && `${each.kind} ${each.user} ${Object.values(each.fields).join(" ")}`.toLowerCase().includes(words));
       list.fill(found.slice(-SHOWN).reverse());
     };
     const bar = h("div", { class: "bar" }, filter, h("label", null, onlyBad, " only what needs a look"));

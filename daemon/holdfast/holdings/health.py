@@ -1,0 +1,85 @@
+"""What is wrong with this node: sentences for people, in one place for status, page, ``top`` and the other nodes' pages.
+
+Alerts (``docs/monitoring``) are about the same things over time. A sentence names what is wrong and what to do or where the
+reason stands; an empty list means that nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.fs.foundation import Foundation
+from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
+
+_BELOW_RESERVE = 0.9
+"""Eviction keeps the reserve free, so a disk that is only just below it is at work, not full. The alert has the same."""
+_MANY_DELETIONS = 1000
+
+
+class MountHealth(Protocol):
+    """Facts about the mount (``serving``)."""
+
+    @property
+    def data_mode(self) -> str:
+        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
+
+    @property
+    def passthrough_possible(self) -> bool:
+        """Whether kernel and settings allow passthrough."""
+
+
+class Health:
+    """Answers from memory, so it may be asked at any rate."""
+
+    def __init__(self, base: Foundation, mount: MountHealth, version: str) -> None:
+        self._parts = base.parts
+        self._room = base.room
+        self._drain = base.drain
+        self._mount = mount
+        self._version = version
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each thing that is wrong, the worst first."""
+        return [*self.of_stores(lambda _: True), *self.of_node(), *self._of_users()]
+
+    def of_stores(self, is_shown: Callable[[str], bool], *, with_reasons: bool = True) -> list[str]:
+        """Return the sentences about the stores for which ``is_shown`` holds. The reasons name what others do."""
+        found = []
+        for name, remote in self._parts.remotes.items():
+            health, waiting = remote.access.health, len(remote.deletions)
+            if is_shown(name) and not health.up:
+                reason = f": {health.problem}" if with_reasons else ""
+                found.append(f"the store {name} does not answer{reason}")
+            if is_shown(name) and with_reasons and waiting > _MANY_DELETIONS:
+                found.append(f"{waiting:,} deletions wait to be sent to the store {name}")
+        return found
+
+    def of_node(self) -> list[str]:
+        """Return the sentences that tell nothing of what users do."""
+        found = []
+        if not self._parts.index.takes_writes:
+            found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
+        free, reserve = self._room.usage().free_bytes, self._room.limits.min_free_bytes
+        if free < _BELOW_RESERVE * reserve:
+            found.append("the disk of the store directory is full, and evicting makes no more room")
+        if self._mount.passthrough_possible and self._mount.data_mode != "passthrough":
+            found.append(f"no passthrough, so state stores are slow ({self._mount.data_mode})")
+        if self._drain.is_on:
+            found.append("this node is draining: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
+        return found
+
+    def for_others(self) -> NodeHealth:
+        """Return what the other nodes are told."""
+        usage = self._room.usage()
+        return NodeHealth(
+            version=self._version,
+            data_mode=self._mount.data_mode.partition(":")[0],
+            cached_bytes=max(0, usage.cached_bytes),
+            free_bytes=max(0, usage.free_bytes),
+            problems=[problem[:LONGEST_PROBLEM] for problem in self.problems()[:MOST_PROBLEMS]],
+        )
+
+    def _of_users(self) -> list[str]:
+        faults = self._parts.counters.internal_errors
+        return [f"{faults} requests failed because of a fault of Holdfast's: the log has a traceback"] if faults else []
