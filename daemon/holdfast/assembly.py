@@ -9,9 +9,8 @@ import time
 from collections.abc import Mapping
 
 import trio
-from msgspec.structs import asdict
 
-from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.configured import name_table
 from holdfast.config import Config, WorkdirsSection, ZoneSection
 from holdfast.errors import HoldfastError, RemoteUnavailableError, StoreUnsuitableError
 from holdfast.fs.foundation import Parts
@@ -27,7 +26,7 @@ from holdfast.transfer import (
     Remote,
     RemoteAccess,
 )
-from holdfast.zones import Fallbacks, NameKind, NameTable, ZoneMap
+from holdfast.zones import Fallbacks, ZoneMap
 
 _log = logging.getLogger("holdfast")
 
@@ -47,8 +46,7 @@ async def opened(
     await _probe(remotes)
     _make_zone_roots(config, store, zones)
     _restore_deletions(store, index, zones, remotes)
-    names = NameTable({NameKind.of_key(key): each for key, each in asdict(config.names).items()}, FORMATS.name_kinds)
-    return Parts(config, store, index, tables, zones, names, remotes, events, counters)
+    return Parts(config, store, index, tables, zones, name_table(config), remotes, events, counters)
 
 
 def _zones(config: Config) -> ZoneMap:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.config import Reloaded
 from holdfast.control.acquiring import WorkdirRoutes
 from holdfast.control.acting import ActionRoutes
 from holdfast.control.actions import Actions
@@ -21,7 +19,7 @@ from holdfast.control.metrics import MetricsReport, RequestFigures
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths
 from holdfast.control.restoring import RestoreRoutes
-from holdfast.control.server import ControlServer, Restartable
+from holdfast.control.server import ControlServer, Reloading, Restartable
 from holdfast.control.status import MountFacts, StatusReport
 from holdfast.control.surveys import SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
@@ -49,7 +47,7 @@ def control_server(
     lag: LoopLag,
     health: Health,
     daemon: Daemon,
-    reload: Callable[[], Reloaded],
+    reload: Reloading,
 ) -> ControlServer:
     """Return the server; nothing runs yet."""
     parts = base.parts

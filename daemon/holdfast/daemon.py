@@ -20,9 +20,9 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, allocator, capabilities, path_conflicts, private_places, supervisor
+from holdfast import __version__, allocator, capabilities, preflight, supervisor
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
-from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, UnmountedError
+from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
 from holdfast.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
 from holdfast.telemetry import LineFormatter, PrivateLogFile
 from holdfast.text import PrintableStream, printable
@@ -73,9 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Say on stderr what is wrong with the configuration; return the exit status. Opens and changes nothing."""
+    """Say on stderr why no daemon could start with the configuration; return the exit status. Changes nothing."""
     try:
-        _checked(_reader(options), unit=options.unit)
+        preflight.ask_stores(_checked(_reader(options), unit=options.unit), os.environ)
     except HoldfastError as problem:
         _complain(problem)
         return 1
@@ -96,9 +96,7 @@ def _checked(read: Callable[[], LoadedConfig], *, unit: str) -> LoadedConfig:
     loaded = read()
     if unit:
         _check_configured(loaded, unit)
-    path_conflicts.check(loaded, os.environ)
-    private_places.check(loaded)
-    _level_of(loaded)
+    preflight.check(loaded, os.environ)
     return loaded
 
 
@@ -115,20 +113,10 @@ def _complain(problem: HoldfastError) -> None:
 
 
 def _again(read: Callable[[], LoadedConfig]) -> Config:
-    """Read the configuration again, while the daemon serves. Raises ``HoldfastError``."""
-    loaded = read()
-    private_places.check_configuration(loaded)
-    _level_of(loaded)
+    """Read the configuration again, while the daemon serves, and ask its stores. Raises ``HoldfastError``; blocks."""
+    loaded = _checked(read, unit="")
+    preflight.ask_stores(loaded, os.environ)
     return loaded.config
-
-
-def _level_of(loaded: LoadedConfig) -> int:
-    level = logging.getLevelNamesMapping().get(loaded.config.log.level.upper())
-    if level is None:
-        raise ConfigurationError(
-            f"{loaded.named('log.level')}: {loaded.config.log.level!r}; allowed are debug, info, warning, error"
-        )
-    return level
 
 
 def _start_error(problem: ExceptionGroup[Exception]) -> HoldfastError | None:
@@ -208,7 +196,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in cache.max_bytes=20GiB"
     )
-    parser.add_argument("--check", action="store_true", help="only say whether the configuration is right")
+    parser.add_argument("--check", action="store_true", help="only say whether a daemon could start with the configuration")
     parser.add_argument("--background", action="store_true", help="log to the file, not to stderr")
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"
@@ -227,28 +215,12 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
             file.parent.mkdir(parents=True, exist_ok=True)
             handler = PrivateLogFile(file, section.max_bytes)
         except OSError as problem:
-            raise _unwritable(file, section, loaded, str(problem.strerror)) from None
+            raise preflight.unwritable_log(loaded, file, str(problem.strerror)) from None
     else:
         handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=_level_of(loaded), handlers=[handler])
+    logging.basicConfig(level=section.level.upper(), handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
-
-
-def _unwritable(file: Path, section: LogSection, loaded: LoadedConfig, reason: str) -> ConfigurationError:
-    """Return an error that names the key to change: without ``log.file`` the log is beside the store directory."""
-    if section.file:
-        return ConfigurationError(f"log.file: can't write {file}: {reason}")
-    directory = Path(loaded.config.store.directory)
-    source = loaded.sources.get("store.directory", "default")
-    if not os.path.lexists(directory):
-        return ConfigurationError(
-            f"store.directory ({source}): can't make {directory} and the log {file} beside it: {reason}; "
-            "set store.directory (--store) to a directory that this user may make"
-        )
-    return ConfigurationError(
-        f"log.file is not set, and {file}, beside store.directory ({source}), can't be written: {reason}; set log.file"
-    )
 
 
 def _time(handler: logging.Handler) -> str:

@@ -29,6 +29,16 @@ class ConfigurationError(HoldfastError):
     code = "configuration"
 
 
+class StoreOptionError(ConfigurationError):
+    """A store's library has no option ``option``, or does not take its value."""
+
+    code = "store-option"
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(problem)
+        self.option = option
+
+
 class NotConfiguredError(ConfigurationError):
     """No configuration says yet where to mount; the message says what to edit, and how to start then."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import trio
+
 from holdfast.capacity import Limits
 from holdfast.config import Config, Reloaded, reloaded
 from holdfast.errors import HoldfastError
@@ -16,7 +18,10 @@ _log = logging.getLogger("holdfast")
 
 
 class Reload:
-    """Holds the configuration in force. ``read`` reads it anew from all its sources, and raises ``HoldfastError``."""
+    """Holds the configuration in force.
+
+    ``read`` reads it anew from all its sources, checks it as a start does, and raises ``HoldfastError``; it blocks.
+    """
 
     def __init__(self, read: Callable[[], Config], base: Foundation, files: FileSystem, workdirs: Workdirs) -> None:
         self.config = base.parts.config
@@ -25,23 +30,31 @@ class Reload:
         self._files = files
         self._workdirs = workdirs
         self._events = base.parts.events
+        self._one_at_a_time = trio.Lock()
 
-    def now(self) -> Reloaded:
-        """Read the configuration again and put in force what can be. Raises ``HoldfastError``; nothing has changed then.
-
-        Don't keep the file in the mount: nobody would answer this daemon there.
-        """
-        found = reloaded(self.config, self._read())
-        self._put_in_force(found.config)
+    async def now(self) -> Reloaded:
+        """Read the configuration again and put in force what can be. Raises ``HoldfastError``; nothing has changed then."""
+        async with self._one_at_a_time:
+            found = await self._compared()
+            self._put_in_force(found.config)
         taken, left = ", ".join(found.taken), ", ".join(found.left)
         _log.info("configuration reloaded; taken: %s; needs a restart: %s", taken or "nothing new", left or "nothing")
         self._events.emit("configuration-reloaded", taken=taken, needs_restart=left)
         return found
 
-    def on_signal(self) -> None:
+    async def compared(self) -> Reloaded:
+        """Read the configuration again and change nothing: return what ``now`` would do. Raises ``HoldfastError``."""
+        async with self._one_at_a_time:
+            return await self._compared()
+
+    async def _compared(self) -> Reloaded:
+        wanted = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        return reloaded(self.config, wanted)
+
+    async def on_signal(self) -> None:
         """``now``, with nobody to tell of an error but log and events."""
         try:
-            self.now()
+            await self.now()
         except HoldfastError as problem:
             _log.warning("the configuration stays as it is: %s", problem)
             self._events.emit("configuration-refused", problem=str(problem))

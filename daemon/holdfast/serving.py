@@ -211,7 +211,7 @@ class Serving:
             self._lag,
             self._health,
             daemon=self,
-            reload=self._reload.now,
+            reload=self._reload,
         )
 
     async def _announce(self, takeover: Takeover) -> None:
@@ -223,11 +223,12 @@ class Serving:
         await self._watchdog.run()
 
     async def _obey_signals(self) -> None:
+        assert self._foreground is not None
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             async for number in signals:
                 name = signal.Signals(number).name
                 if number == signal.SIGHUP:
-                    self._reload.on_signal()
+                    self._foreground.start_soon(self._reload.on_signal)
                 elif self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()

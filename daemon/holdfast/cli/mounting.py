@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast import mountpoint as mountpoints
-from holdfast import path_conflicts, private_places, restart_check
+from holdfast import preflight, restart_check
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say
 from holdfast.cli.progress import waiting
@@ -73,8 +73,7 @@ def mount(
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
-    path_conflicts.check(loaded, os.environ)  # before the keeper makes its socket
-    private_places.check(loaded)
+    preflight.check(loaded, os.environ)  # before the keeper makes its socket
     command = [*_MODULE, "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]

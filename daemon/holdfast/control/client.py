@@ -97,6 +97,10 @@ class ControlClient:
         """Let the daemon read its configuration again."""
         return self._post("/v1/config/reload", Message(), ReloadInfo)
 
+    def check_configuration(self) -> ReloadInfo:
+        """Return what a reload would change. Raises ``RefusedError`` if a daemon could not start with the configuration."""
+        return self._get("/v1/config/check", ReloadInfo)
+
     def workdirs(self) -> list[WorkdirInfo]:
         """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""
         found = page = self._get("/v1/workdirs", list[WorkdirInfo], limit=str(_PAGE))

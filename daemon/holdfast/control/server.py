@@ -8,7 +8,7 @@ working directories the caller's own, and no names of files or objects. Rights a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,6 +60,16 @@ class Restartable(Protocol):
         """End soon; another daemon follows."""
 
 
+class Reloading(Protocol):
+    """The configuration of the daemon, read again. Both raise ``HoldfastError`` if a daemon could not start with it."""
+
+    async def now(self) -> Reloaded:
+        """Put in force what can be."""
+
+    async def compared(self) -> Reloaded:
+        """Return what ``now`` would do, and change nothing."""
+
+
 class ControlServer:
     """Serves the control sockets until cancelled.
 
@@ -75,7 +85,7 @@ class ControlServer:
         surveys: SurveyRoutes,
         groups: Sequence[RouteGroup],
         daemon: Restartable,
-        reload: Callable[[], Reloaded],
+        configuration: Reloading,
         events: EventLog,
         page: Sequence[Route],
     ) -> None:
@@ -85,7 +95,7 @@ class ControlServer:
         self._surveys = surveys
         self._groups: Sequence[RouteGroup] = [workdirs, observing, surveys, *groups]
         self._daemon = daemon
-        self._reload_now = reload
+        self._configuration = configuration
         self._events = events
         self._page = page
 
@@ -129,6 +139,7 @@ class ControlServer:
     def _operations(self) -> dict[str, Operation]:
         operations = {
             "/v1/status": Operation(self._status, Status),
+            "/v1/config/check": Operation(self._check, ReloadInfo),
             "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
             "/v1/restart": Operation(self._restart, Status, body=Message),
         }
@@ -159,8 +170,15 @@ class ControlServer:
         if not request.scope[CALLER].is_root:
             raise WithheldError("only root may reload the configuration")
         await body(request, Message)
-        found = self._reload_now()
-        return reply(ReloadInfo(taken=found.taken, needs_restart=found.left))
+        return _compared(await self._configuration.now())
+
+    async def _check(self, request: Request) -> Response:
+        del request
+        return _compared(await self._configuration.compared())
+
+
+def _compared(found: Reloaded) -> Response:
+    return reply(ReloadInfo(taken=found.taken, needs_restart=found.left))
 
 
 def _application(served: list[Route]) -> Starlette:

@@ -7,6 +7,7 @@ import socket
 
 import trio
 
+from holdfast.checkpoints.configured import sweep_policy, sweep_roots
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.restoring.cloning import Clones
 from holdfast.checkpoints.restoring.originals import Originals
@@ -16,14 +17,12 @@ from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.checkpoints.sweeps.plan_store import PlanStore
-from holdfast.errors import ConfigurationError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
 from holdfast.maintenance.unconfigured_zones import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
-_SECOND_NS = 10**9
 _log = logging.getLogger("holdfast.maintenance")
 
 
@@ -52,8 +51,7 @@ class Upkeep:
             **dict.fromkeys(self.workdirs.zones, self.workdirs),
             **dict.fromkeys(self.sweeps.zones, self.sweeps),
         }
-        self.policy()
-        self._roots = self._checked_roots()
+        self._roots = sweep_roots(parts.config)
 
     async def run(self) -> None:
         """Report the remains of unconfigured zones; then sweep periodically if that is switched on."""
@@ -76,13 +74,9 @@ class Upkeep:
         A grace age beyond the configured age of abandoned checkpoints counts for the latter too.
         """
         settings = self._settings
-        grace = settings.grace_seconds if grace_seconds is None else grace_seconds
-        if abandoned_seconds is None:
-            abandoned_seconds = (
-                settings.abandoned_seconds if grace_seconds is None else max(grace, settings.abandoned_seconds)
-            )
-        batches = settings.min_batches_to_retain if min_batches_to_retain is None else min_batches_to_retain
-        return Policy(int(grace * _SECOND_NS), int(abandoned_seconds * _SECOND_NS), batches)
+        if abandoned_seconds is None and grace_seconds is not None:
+            abandoned_seconds = max(grace_seconds, settings.abandoned_seconds)
+        return sweep_policy(settings, grace_seconds, abandoned_seconds, min_batches_to_retain)
 
     async def _tell_of_remains(self) -> None:
         parts = self._parts
@@ -97,16 +91,3 @@ class Upkeep:
                     "or workdirs.base if working directories were in it",
                     *(name, each.unsent, each.deletions, name),
                 )
-
-    def _checked_roots(self) -> list[tuple[str, str]]:
-        wanted = self._settings.roots or [*self._stores_of_state(), *sorted(self.workdirs.zones)]
-        roots = [(zone, root) for zone, _, root in (each.strip("/").partition("/") for each in wanted)]
-        for zone, _ in roots:
-            if zone not in self.sweepers:
-                allowed = ", ".join(sorted(self.sweepers))
-                raise ConfigurationError(f"sweep.roots: there is no zone {zone!r}; allowed are {allowed}")
-        return roots
-
-    def _stores_of_state(self) -> list[str]:
-        """Return the stores of checkpoints: those that ``localState`` of any role falls back to."""
-        return sorted({section.local_state for section in self._parts.config.every_role() if section.local_state})

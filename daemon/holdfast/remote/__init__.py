@@ -1,5 +1,6 @@
 """Remote stores by URL. Every call here blocks on a disk or the network: make it in a thread."""
 
+from holdfast.remote.checking import checked_store
 from holdfast.remote.contract import (
     Capabilities,
     DirectoryInfo,
@@ -23,6 +24,7 @@ __all__ = [
     "ObjectInfo",
     "RemoteStore",
     "UploadSource",
+    "checked_store",
     "directory_of",
     "is_private",
     "key_below",

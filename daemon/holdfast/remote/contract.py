@@ -114,6 +114,10 @@ class RemoteStore(abc.ABC):
     def probe(self) -> None:
         """Send a minimal request, to learn whether the store answers and takes our credentials."""
 
+    def look(self) -> None:
+        """Do as ``probe`` does, and change nothing in the store. Raises the same errors."""
+        self.probe()
+
     @abc.abstractmethod
     def head(self, key: str) -> ObjectInfo:
         """Return the info of ``key``, with metadata. Raises ``ObjectMissingError``."""

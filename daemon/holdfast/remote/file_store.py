@@ -68,7 +68,7 @@ class FileStore(RemoteStore):
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self.url = f"file://{root}"
-        try:
+        with _explained(root):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)  # past the mount, objects have no owners
             make_directories(self._root, PRIVATE)
             with self._place(staged_key()) as trial:
@@ -78,11 +78,25 @@ class FileStore(RemoteStore):
                 finally:
                     os.close(fd)
                     os.unlink(trial.name, dir_fd=trial.directory_fd)
-        except OSError as problem:
-            raise RemoteRefusedError(
-                f"the directory {root} can't be a remote store: {problem.strerror}; "
-                "it must be writable, on a file system with extended attributes"
-            ) from None
+
+    @staticmethod
+    def check(root: Path) -> None:
+        """Check that ``root`` is, or could be made, the directory of a store. Changes nothing.
+
+        Raises ``RemoteRefusedError``, as making the store does.
+        """
+        with _explained(root):
+            nearest = next(path for path in (root, *root.parents) if os.path.lexists(path))
+            try:
+                fd = os.open(nearest, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC)
+            except OSError as problem:
+                if problem.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+                    raise
+                return  # only making the store tells more, as on NFS
+            try:
+                os.setxattr(fd, ATTRIBUTE, b"{}")
+            finally:
+                os.close(fd)
 
     def probe(self) -> None:
         try:
@@ -226,3 +240,14 @@ class FileStore(RemoteStore):
             except (FileNotFoundError, NotADirectoryError):
                 self.probe()
                 raise
+
+
+@contextmanager
+def _explained(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise RemoteRefusedError(
+            f"the directory {root} can't be a remote store: {problem.strerror}; "
+            "it must be writable, on a file system with extended attributes"
+        ) from None

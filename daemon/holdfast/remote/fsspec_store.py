@@ -84,6 +84,10 @@ class FsspecStore(RemoteStore):
         with self._request(f"asking {self.url}") as root:
             root.files.makedirs(root.path(PRIVATE), exist_ok=True)
 
+    def look(self) -> None:
+        with self._request(f"asking {self.url}") as root:
+            root.type_of(PRIVATE)
+
     def head(self, key: str) -> ObjectInfo:
         with self._request(f"stat {key}") as root:
             detail = root.files.info(root.path(checked(key)))

@@ -19,6 +19,7 @@ from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
 from holdfast.remote.s3_checksums import S3Checksums, keys_of
+from holdfast.remote.store_options import check_endpoint, check_none, checked_options, explained
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _AZURE = {"az", "abfs", "abfss"}
@@ -45,10 +46,13 @@ def open_store(
     scheme with the prefix ``fsspec+`` is opened through fsspec even if obstore knows it. Raises ``ConfigurationError`` for
     an invalid URL or option, and ``RemoteRefusedError`` for a directory that can't be a store.
     """
-    scheme = url.partition("://")[0] if "://" in url else ""
+    scheme = scheme_of(url)
     if scheme == "file":
-        return FileStore(directory_of(url))
+        directory = directory_of(url)
+        check_none(scheme, options)
+        return FileStore(directory)
     if scheme == "memory":
+        check_none(scheme, options)
         return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
         return _cloud_store(url, scheme, options, environment, request_timeout_seconds, connect_timeout_seconds)
@@ -57,6 +61,11 @@ def open_store(
     raise ConfigurationError(
         f"{public_url(url)!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…"
     )
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL, with the prefix ``fsspec+`` if it has that; empty if there is none."""
+    return url.partition("://")[0] if "://" in url else ""
 
 
 def directory_of(url: str) -> Path:
@@ -99,7 +108,9 @@ def _cloud_store(
     if parts.query or parts.fragment:
         raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
     variables = {name: value for name, value in environment.items() if name.startswith(_CLOUD_VARIABLES)}
+    options = checked_options(_CLOUDS[scheme], options)
     settings = _s3_settings(options, environment) if _CLOUDS[scheme] == "s3" else dict(options)
+    check_endpoint({**variables, **settings})
     keys = keys_of(settings, variables)
     keywords: dict[str, Any] = {}
     if "credential_provider" in settings:
@@ -123,7 +134,7 @@ def _cloud_store(
     except BaseException as problem:  # obstore raises many kinds for a bad option
         if not isinstance(problem, Exception) and not is_panic(problem):
             raise
-        raise ConfigurationError(f"{shown}: {brief(problem, secrets)}") from None
+        raise explained(shown, _CLOUDS[scheme], options, brief(problem, secrets)) from None
     checksums = None
     if isinstance(store, S3Store) and store.config.get("skip_signature") is None:
         checksums = S3Checksums(

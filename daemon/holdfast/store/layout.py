@@ -18,7 +18,8 @@ import errno
 import fcntl
 import os
 import uuid
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,26 +76,17 @@ class StoreDirectory:
         Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, another format, not a store) and
         ``StoreInUseError``. A directory that is refused is left unchanged, and a missing one is not created.
         """
-        with ExitStack() as undo:
-            try:
-                _make(path, undo)
-                _check_contents(path)
-                _read_format(path)
-                kind = _check_lasting(path)
-                lock_fd = _lock(path, undo)
-                _check_hard_links(path, kind)
-                store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
-                fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
-                stamps = Stamps.tried(fds["fetching"])
-                _sign(lock_fd)
-            except OSError as problem:
-                what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
-                is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
-                mend = "free some space there" if is_full else "make it a directory that this user may write to"
-                raise StoreUnsuitableError(
-                    f"the store directory {path} can't be used: {what}{problem.strerror}; {mend}, "
-                    "or set store.directory (--store) to another one"
-                ) from None
+        with ExitStack() as undo, _explained(path):
+            _make(path, undo)
+            _check_contents(path)
+            _read_format(path)
+            kind = _check_lasting(path)
+            lock_fd = _lock(path, undo)
+            _check_hard_links(path, kind)
+            store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
+            fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
+            stamps = Stamps.tried(fds["fetching"])
+            _sign(lock_fd)
             undo.pop_all()
         return cls(
             path,
@@ -108,6 +100,24 @@ class StoreDirectory:
             Freeing(),
             (*fds.values(), lock_fd),
         )
+
+    @staticmethod
+    def check(path: Path) -> None:
+        """Check that ``path`` is, or could be made, a store, whoever uses it. Changes nothing, so it can't see everything.
+
+        Raises ``StoreUnsuitableError``, as ``open`` does.
+        """
+        with _explained(path):
+            nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+            if nearest == path:
+                _check_contents(path)
+                _read_format(path)
+            _check_lasting(path, nearest)
+            if not nearest.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            if not os.access(nearest, os.W_OK | os.X_OK):
+                number = errno.EROFS if os.statvfs(nearest).f_flag & os.ST_RDONLY else errno.EACCES
+                raise OSError(number, os.strerror(number), path)
 
     @property
     def index_path(self) -> Path:
@@ -144,9 +154,23 @@ def _check_contents(path: Path) -> None:
         )
 
 
-def _check_lasting(path: Path) -> str:
-    """Return the kind of file system that ``path`` is on; refuse file systems in memory."""
-    device = path.stat().st_dev
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
+        is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        mend = "free some space there" if is_full else "make it a directory that this user may write to"
+        raise StoreUnsuitableError(
+            f"the store directory {path} can't be used: {what}{problem.strerror}; {mend}, "
+            "or set store.directory (--store) to another one"
+        ) from None
+
+
+def _check_lasting(path: Path, there: Path | None = None) -> str:
+    """Return the kind of file system that ``path`` is on, or ``there``, a directory above it; refuse those in memory."""
+    device = (there or path).stat().st_dev
     kind = next((mount.file_system for mount in mountpoint.mounts() if mount.device == device), "unknown")
     if kind in _VOLATILE:
         raise StoreUnsuitableError(f"the store directory {path} is on {kind}, which a reboot empties; {_WHERE_TO}")
