@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
+import subprocess
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -339,3 +343,74 @@ def tell_nothing(problem: HoldfastError, secrets: list[str]) -> None:
     shown = "".join(traceback.format_exception(problem)) + repr(problem) + repr(problem.args)
     told = [line for line in shown.splitlines() if any(secret in line for secret in secrets) and not line.startswith("  ")]
     assert told == []
+
+
+def hung_up(server: socket.socket) -> None:
+    """Read a request and close the connection."""
+    connection, _ = server.accept()
+    connection.recv(65536)
+    connection.close()
+
+
+def no_http(server: socket.socket) -> None:
+    """Answer with something else than HTTP."""
+    connection, _ = server.accept()
+    connection.recv(65536)
+    connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+    connection.close()
+
+
+def silent(server: socket.socket) -> None:
+    """Never answer."""
+    del server
+
+
+@pytest.mark.parametrize(
+    ("scheme", "behaviour", "reason"),
+    [
+        ("http", hung_up, "the server closed the connection before it had answered"),
+        ("http", no_http, "the answer is not HTTP"),
+        ("https", no_http, "TLS failed"),
+        ("http", silent, "no answer within the time allowed"),
+        ("https", silent, "no connection within the time allowed"),
+        ("http", None, "Connection refused"),
+        ("https", None, "Connection refused"),
+    ],
+)
+def test_the_reason_for_which_a_request_got_no_answer_is_told(
+    scheme: str, behaviour: Callable[[socket.socket], None] | None, reason: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        if behaviour is None:
+            server.close()
+        else:
+            Thread(target=behaviour, args=(server,), daemon=True).start()
+        tell_reason(endpoint, reason)
+
+
+def test_a_name_that_can_not_be_resolved_and_a_strange_certificate_are_told(tmp_path: Path) -> None:
+    tell_reason("http://no-such-host.invalid", "the server's name can't be resolved")
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"https://127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            with suppress(OSError), context.wrap_socket(server, server_side=True) as tls:
+                tls.accept()
+
+        Thread(target=serve, daemon=True).start()
+        tell_reason(endpoint, "the server's certificate is not accepted")
+
+
+def tell_reason(endpoint: str, reason: str) -> None:
+    options = {"endpoint": endpoint, "access_key_id": "a", "secret_access_key": SECRET, "region": "us-east-1"}
+    store = open_store("s3://bucket/x", options, {}, request_timeout_seconds=2, connect_timeout_seconds=0.2)
+    with pytest.raises(RemoteUnavailableError) as caught:
+        store.probe()
+    assert str(caught.value).startswith(f"asking s3://bucket/x: GET {endpoint}: {reason}"), caught.value
+    tell_nothing(caught.value, [SECRET])

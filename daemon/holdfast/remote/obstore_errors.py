@@ -24,6 +24,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
+from holdfast.remote.failed_requests import failed_request
 from holdfast.remote.redaction import masked
 from holdfast.text import printable
 
@@ -79,7 +80,8 @@ def is_panic(problem: BaseException) -> bool:
 
 def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
     """Return the message of ``problem`` on one line; of a store's XML only code and message, which have no signatures."""
-    text = str(problem).split("\n\nDebug source:")[0]
+    told = str(problem)
+    text = failed_request(told) or told.split("\n\nDebug source:")[0]
     found = _CODE.search(text)
     if found and found["code"]:
         message = _MESSAGE.search(text)
