@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast import mountpoint, path_conflicts, private_places
 from holdfast.checkpoints.configured import name_table, sweep_roots
-from holdfast.config import LoadedConfig
+from holdfast.config import Config, LoadedConfig, ZoneSection
 from holdfast.errors import ConfigurationError, HoldfastError, RemoteUnavailableError, StoreOptionError
 from holdfast.remote import RemoteStore, checked_store
 from holdfast.store import StoreDirectory
@@ -28,12 +28,13 @@ _LONGEST_SOCKET_BYTES = 107
 """unix(7): sun_path without the null character."""
 
 
-def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+def check(loaded: LoadedConfig, environment: Mapping[str, str], *, needs_mountpoint: bool = True) -> None:
     """Check all that can be checked without asking a store. Raises ``HoldfastError``, which names the key where it can."""
     config = loaded.config
     path_conflicts.check(loaded, environment)
     private_places.check(loaded)
-    _check_mountpoint(config.mount.mountpoint)
+    if needs_mountpoint or config.mount.mountpoint:
+        _check_mountpoint(config.mount.mountpoint)
     _check_socket(config.control.socket)
     _check_log(loaded)
     StoreDirectory.check(Path(config.store.directory))
@@ -75,6 +76,20 @@ def ask_stores(loaded: LoadedConfig, environment: Mapping[str, str]) -> dict[str
         elif problem is not None:
             raise type(problem)(f"stores.{name}: {problem}")
     return silent
+
+
+def checked(section: ZoneSection, config: Config, environment: Mapping[str, str]) -> RemoteStore | None:
+    """Return a store that answers, or is given up, soon; None for a directory, which is checked here. Makes nothing.
+
+    Raises ``HoldfastError``.
+    """
+    return checked_store(
+        section.url,
+        section.options,
+        environment,
+        request_timeout_seconds=min(config.remote.request_timeout_seconds, _ANSWER_SECONDS),
+        connect_timeout_seconds=min(config.remote.connect_timeout_seconds, _ANSWER_SECONDS),
+    )
 
 
 def unwritable_log(loaded: LoadedConfig, file: Path, reason: str) -> ConfigurationError:
@@ -143,12 +158,5 @@ def _naming(loaded: LoadedConfig, name: str) -> Iterator[None]:
 
 
 def _checked(loaded: LoadedConfig, name: str, environment: Mapping[str, str]) -> RemoteStore | None:
-    section, remote = loaded.config.stores[name], loaded.config.remote
     with _naming(loaded, name):
-        return checked_store(
-            section.url,
-            section.options,
-            environment,
-            request_timeout_seconds=min(remote.request_timeout_seconds, _ANSWER_SECONDS),
-            connect_timeout_seconds=min(remote.connect_timeout_seconds, _ANSWER_SECONDS),
-        )
+        return checked(loaded.config.stores[name], loaded.config, environment)

@@ -1,38 +1,30 @@
-"""doctor: checks of the machine, the stores and the daemon, with a remedy for each fault."""
+"""doctor: checks of the machine, of the daemon that answers, and of what the next one would find, with a remedy each."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint, path_conflicts, private_places
-from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket, asking_client
-from holdfast.cli.output import counted, print_json, say, say_marked, size
+from holdfast import mountpoint, preflight
+from holdfast.cli import doctor_daemon
+from holdfast.cli.finding import Check, Finding, findings_of
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
+from holdfast.cli.output import print_json, say, say_marked, size
 from holdfast.config import Config, LoadedConfig, ZoneSection, load
 from holdfast.control.messages import Status
-from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError, StoreInUseError
-from holdfast.remote import directory_of, open_store
+from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
+from holdfast.remote import directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.store import StoreDirectory
 
 _OLDEST_KERNEL = (5, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check. ``level`` is ok, warn or fail; ``mend`` says what to do."""
-
-    check: str
-    level: str
-    found: str
-    mend: str = ""
 
 
 def doctor(
@@ -40,49 +32,62 @@ def doctor(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Check machine, stores and daemon; say how to mend faults. Exits with 1 when something failed."""
-    loaded = load(config, os.environ)
-    findings = [finding for check in _checks(loaded, socket) for finding in check()]
+    """Check the machine, the daemon that answers, and its stores; say how to mend faults. Exits with 1 if a check failed.
+
+    Without a daemon, or with --config, it checks what a daemon would find that starts with that configuration.
+    """
+    findings = [finding for name, check in _checks(config, socket) for finding in findings_of(name, check)]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
         colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+        width = max(len(finding.check) for finding in findings)
         for finding in findings:
-            say_marked(f"{finding.level:>4}", colours[finding.level], f"  {finding.check:<12} {finding.found}")
+            say_marked(f"{finding.level:>4}", colours[finding.level], f"  {finding.check:<{width}}  {finding.found}")
             if finding.mend:
-                say(f"      {'':<12} → {finding.mend}")
+                say(f"      {'':<{width}}  → {finding.mend}")
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(1)
 
 
-def _checks(loaded: LoadedConfig, socket: Path) -> list[Callable[[], Iterator[Finding]]]:
-    settings, status = loaded.config, _status_of(socket)
-    return [
-        lambda: _places(loaded),
-        _kernel,
-        _fuse,
-        lambda: _rights(settings),
-        lambda: _disk(settings),
-        *(partial(_remote, name, section, settings, status) for name, section in settings.mounted_stores.items()),
-        lambda: _not_configured(settings, status),
-        lambda: _daemon(socket, status, settings.mount.mountpoint),
-    ]
+def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
+    status, silence = doctor_daemon.asked(socket)
+    yield "kernel", _kernel
+    yield "fuse", _fuse
+    if silence is not None:
+        yield "daemon", lambda: iter([silence])
+    if status is not None:
+        yield from doctor_daemon.checks(socket, status)
+    if status is None or config is not None or "HOLDFAST_CONFIG" in os.environ:
+        yield from _checks_of_a_start(config, socket, status, tells_of_mounts=status is None and silence is None)
 
 
-def _status_of(socket: Path) -> Status | None:
+def _checks_of_a_start(
+    config: Path | None, socket: Path, status: Status | None, *, tells_of_mounts: bool
+) -> Iterator[tuple[str, Check]]:
+    """Yield the checks of the configuration that a daemon would start with."""
     try:
-        with asking_client(socket) as client:
-            return client.status()
-    except DaemonUnreachableError:
-        return None
-
-
-def _places(loaded: LoadedConfig) -> Iterator[Finding]:
-    try:
-        path_conflicts.check(loaded, os.environ)
-        private_places.check(loaded)
+        loaded = load(config, os.environ)
     except ConfigurationError as problem:
-        yield Finding("places", "fail", str(problem))
+        finding = Finding("configuration", "fail", str(problem))
+        yield "configuration", lambda: iter([finding])
+        return
+    settings = loaded.config
+    yield "configuration", lambda: _start(loaded)
+    yield "rights", lambda: _rights(settings)
+    yield "store", lambda: _disk(settings)
+    for name, section in settings.mounted_stores.items():
+        yield name, partial(_remote, name, section, settings, status)
+    if status is None:
+        yield "zones", lambda: _not_configured(settings)
+    if tells_of_mounts:
+        yield "daemon", lambda: _daemon(socket, settings.mount.mountpoint)
+
+
+def _start(loaded: LoadedConfig) -> Iterator[Finding]:
+    """Report what a start would refuse. Where to mount may be said by 'holdfast mount' alone."""
+    preflight.check(loaded, os.environ, needs_mountpoint=False)
+    yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
 
 
 def _kernel() -> Iterator[Finding]:
@@ -128,14 +133,10 @@ def _disk(settings: Config) -> Iterator[Finding]:
         yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
         return
     try:
-        store = StoreDirectory.open(directory)
-    except StoreInUseError:
-        yield Finding("store", "ok", f"{directory} is in use by a daemon")
-        return
+        StoreDirectory.check(directory)
     except HoldfastError as problem:
         yield Finding("store", "fail", str(problem))
         return
-    store.close()
     free = shutil.disk_usage(directory).free
     if free < settings.cache.min_free_bytes:
         mend = "free some disk, or lower cache.min_free_bytes"
@@ -146,17 +147,11 @@ def _disk(settings: Config) -> Iterator[Finding]:
 
 def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:
     try:
-        if section.url.startswith("file://") and not (directory := directory_of(section.url)).exists():
-            yield _missing_directory(name, directory, settings)  # opening it would create it
+        store = preflight.checked(section, settings, os.environ)
+        if store is None:
+            yield _of_directory(name, directory_of(section.url), settings)
             return
-        store = open_store(
-            section.url,
-            section.options,
-            os.environ,
-            request_timeout_seconds=settings.remote.request_timeout_seconds,
-            connect_timeout_seconds=settings.remote.connect_timeout_seconds,
-        )
-        store.probe()
+        store.look()
     except HoldfastError as problem:
         seen = status.remotes.get(name) if status else None
         if seen is not None and seen.up and seen.url == public_url(section.url):
@@ -173,23 +168,13 @@ def _remote(name: str, section: ZoneSection, settings: Config, status: Status | 
         yield Finding(name, "ok", f"{store.url} answers")
 
 
-def _not_configured(settings: Config, status: Status | None) -> Iterator[Finding]:
-    """Report zones that are no longer configured; a running daemon knows which of their files are unsent."""
-    mend = (
-        "set stores.{0}.url again, or workdirs.base if working directories were in it: what was not sent is sent then; "
-        "or see to what is in {1}"
-    )
-    tree = Path(settings.store.directory) / "tree"
-    if status is not None:
-        for name, files in status.not_configured.items():
-            found = f"this zone is not configured any more, and {counted(files, 'file')} of it never sent"
-            yield Finding(name, "fail", found, mend.format(name, Path(status.store) / "tree" / name))
-        return
+def _not_configured(settings: Config) -> Iterator[Finding]:
+    """Report zones with files that are no longer configured."""
     known = {*settings.mounted_stores, *(section.base for section in settings.every_role())}
-    for directory in sorted(_directories(tree)):
+    for directory in sorted(_directories(Path(settings.store.directory) / "tree")):
         if directory.name not in known and any(files for _, _, files in os.walk(directory)):
-            found = f"{directory} has files, and is not configured as a zone"
-            yield Finding(directory.name, "warn", found, mend.format(directory.name, directory))
+            mend = f"set stores.{directory.name}.url again, or workdirs.base; or see to what is in {directory}"
+            yield Finding(directory.name, "warn", f"{directory} has files, and is not configured as a zone", mend)
 
 
 def _directories(parent: Path) -> list[Path]:
@@ -199,17 +184,16 @@ def _directories(parent: Path) -> list[Path]:
         return []
 
 
-def _missing_directory(name: str, directory: Path, settings: Config) -> Finding:
+def _of_directory(name: str, directory: Path, settings: Config) -> Finding:
+    if directory.exists():
+        return Finding(name, "ok", f"file://{directory} can be used")
     if not Path(settings.store.directory).exists():
         return Finding(name, "ok", f"{directory} does not exist yet; mount creates it")
     mend = "mount what belongs there before the daemon starts; it would begin an empty store"
     return Finding(name, "fail", f"{directory} does not exist, though this node has run before", mend)
 
 
-def _daemon(socket: Path, status: Status | None, configured: str) -> Iterator[Finding]:
-    if status is not None:
-        yield Finding("daemon", "ok", f"{status.pid} serves {status.mountpoint}, data {status.data_mode}")
-        return
+def _daemon(socket: Path, configured: str) -> Iterator[Finding]:
     dead = [path for path in _mountpoints() if _is_dead(path)]
     for path in dead:
         asked_about = not configured or path == mountpoint.real_path(configured)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.control.client import ControlClient
+from holdfast.control.client import ANSWER_SECONDS, ControlClient
 
 DEFAULT_SOCKET = Path("/run/holdfast/control.sock")
 
@@ -26,15 +26,15 @@ Settings = Annotated[
 ]
 
 
-def asking_client(socket: Path) -> ControlClient:
+def asking_client(socket: Path, timeout_seconds: float = ANSWER_SECONDS) -> ControlClient:
     """Return a client for queries, at ``asking_socket``."""
-    return ControlClient(asking_socket(socket))
+    return ControlClient(asking_socket(socket), timeout_seconds)
 
 
 def asking_socket(socket: Path) -> Path:
     """Return the socket for queries: ``socket``, or the public one beside it for users without access to that."""
     readable = socket.with_name("status.sock")
-    if socket.exists() and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
+    if os.path.lexists(socket) and not os.access(socket, os.W_OK) and os.access(readable, os.W_OK):
         return readable
     return socket
 

@@ -54,7 +54,8 @@ from holdfast.errors import ConfigurationError, DaemonUnreachableError, Holdfast
 _T = TypeVar("_T")
 _PAGE = 1000  # entries: as many as the daemon gives at once
 _KEPT_SECONDS = 2.0  # less than the daemon keeps an idle connection
-_SECONDS = 150.0  # a cache miss may wait for the store until its deadline
+ANSWER_SECONDS = 150.0
+"""How long a client waits for an answer: a cache miss may wait for the store until its deadline."""
 
 
 class RefusedError(HoldfastError):
@@ -66,14 +67,18 @@ class RefusedError(HoldfastError):
 
 
 class ControlClient:
-    """Connects to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``."""
+    """Connects to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``.
 
-    def __init__(self, socket: Path | str) -> None:
+    ``timeout_seconds`` is how long the daemon may take to answer; plans and streams have no limit.
+    """
+
+    def __init__(self, socket: Path | str, timeout_seconds: float = ANSWER_SECONDS) -> None:
         self._socket = socket
+        self._timeout_seconds = timeout_seconds
         transport = httpx.HTTPTransport(
             uds=str(socket), verify=False, limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS)
         )  # no TLS here; skips reading all certificates
-        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=_SECONDS)
+        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=timeout_seconds)
 
     def __enter__(self) -> ControlClient:
         return self
@@ -288,7 +293,7 @@ class ControlClient:
     def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
         try:
             with _only_text():
-                reply = self._http.get(route, params=query, timeout=None if patient else _SECONDS)
+                reply = self._http.get(route, params=query, timeout=None if patient else self._timeout_seconds)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
@@ -297,7 +302,7 @@ class ControlClient:
         with _only_text():
             content = msgspec.json.encode(body)
         try:
-            reply = self._http.post(route, content=content, timeout=None if patient else _SECONDS)
+            reply = self._http.post(route, content=content, timeout=None if patient else self._timeout_seconds)
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
@@ -336,6 +341,11 @@ class ControlClient:
         if os.access(socket, os.F_OK) and not os.access(socket, os.W_OK):
             return SocketForbiddenError(
                 f"this user may not use {socket}: that takes root, or membership in the group {_group_of(socket)}"
+            )
+        if isinstance(problem, httpx.ReadTimeout):
+            return DaemonUnreachableError(
+                f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much to "
+                "do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
             )
         return DaemonUnreachableError(
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
