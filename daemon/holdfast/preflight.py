@@ -28,20 +28,30 @@ _LONGEST_SOCKET_BYTES = 107
 """unix(7): sun_path without the null character."""
 
 
-def check(loaded: LoadedConfig, environment: Mapping[str, str], *, needs_mountpoint: bool = True) -> None:
+def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     """Check all that can be checked without asking a store. Raises ``HoldfastError``, which names the key where it can."""
+    check_node(loaded, environment)
+    check_mountpoint(loaded.config.mount.mountpoint)
+    for name in loaded.config.mounted_stores:
+        _checked(loaded, name, environment)
+
+
+def check_node(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
+    """Check what does not concern one store, or the mountpoint, which ``holdfast mount`` may name. Raises as ``check``."""
     config = loaded.config
     path_conflicts.check(loaded, environment)
     private_places.check(loaded)
-    if needs_mountpoint or config.mount.mountpoint:
-        _check_mountpoint(config.mount.mountpoint)
     _check_socket(config.control.socket)
     _check_log(loaded)
     StoreDirectory.check(Path(config.store.directory))
     name_table(config)
     sweep_roots(config)
-    for name in config.mounted_stores:
-        _checked(loaded, name, environment)
+
+
+def check_mountpoint(path: str) -> None:
+    """Check a directory that nothing is mounted on: what is mounted concerns the start alone. Raises ``MountpointError``."""
+    if not path or mountpoint.mount_at(path) is None:
+        mountpoint.check(path)
 
 
 def ask_stores(loaded: LoadedConfig, environment: Mapping[str, str]) -> dict[str, str]:
@@ -106,12 +116,6 @@ def unwritable_log(loaded: LoadedConfig, file: Path, reason: str) -> Configurati
     return ConfigurationError(
         f"log.file is not set, and {file}, beside store.directory ({source}), can't be written: {reason}; set log.file"
     )
-
-
-def _check_mountpoint(path: str) -> None:
-    """Check a directory that is free. What is mounted on another one is the concern of the start alone."""
-    if not path or mountpoint.mount_at(path) is None:
-        mountpoint.check(path)
 
 
 def _check_socket(path: str) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from holdfast import __version__, mountpoint
-from holdfast.cli import doctor, entries, mounting, observing, workdirs
+from holdfast.cli import doctor, doctor_daemon, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection, hand_over
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
@@ -39,6 +39,15 @@ def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) ->
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert is_status(result.returncode, status), result.stderr + result.stdout
     return result.stderr if status else result.stdout
+
+
+def doctors(*arguments: object, socket: Path) -> list[dict[str, str]]:
+    """Return the findings of doctor, whether it found a fault or not."""
+    command = [sys.executable, "-m", "holdfast", "doctor", "--json", "--socket", str(socket), *map(str, arguments)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    findings: list[dict[str, str]] = json.loads(told.stdout)
+    assert told.returncode == any(finding["level"] == "fail" for finding in findings), told.stderr
+    return findings
 
 
 def test_mount_status_umount(workspace: Path) -> None:
@@ -367,8 +376,9 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
     findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=node.socket))
     assert {finding["check"] for finding in findings} >= {"kernel", "fuse", "rights", "store", "checkpoints", "daemon"}
     assert [finding for finding in findings if finding["level"] != "ok"] == []
+    (workspace / "mnt").mkdir()
     settings.write_text(
-        f'[mount]\nmountpoint = "{workspace}/mnt"\n'
+        f'[mount]\nmountpoint = "{workspace}/mnt"\n[store]\ndirectory = "{workspace}/new"\n'
         '[checkpoints]\nurl = "s3://bucket/x"\n[checkpoints.options]\nendpoint = "http://127.0.0.1:1"\n'
     )
     result = subprocess.run(
@@ -455,12 +465,72 @@ def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
     ]
 
 
+def test_doctor_checks_the_daemon_that_answers(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, workspace: Path
+) -> None:
+    file = workspace / "own.toml"
+    file.write_text("")
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=0.1)
+    node.environment["HOLDFAST_CONFIG"] = str(file)
+    node.start()
+    levels = {finding["check"]: finding["level"] for finding in doctors(socket=node.socket)}
+    assert levels == dict.fromkeys(levels, "ok")
+    assert {"daemon", "configuration", "mount", "checkpoints", "blobs", "store"} <= levels.keys()
+    proxy.down()
+    with pytest.raises(OSError, match="Input/output"):
+        (node.checkpoints / "file").write_bytes(b"x")
+    found = {finding["check"]: finding for finding in doctors(socket=node.socket)}
+    assert found["checkpoints"]["level"] == "fail"
+    assert "is DOWN since " in found["checkpoints"]["found"]
+    assert "Connection refused" in found["checkpoints"]["found"]
+    file.write_text("[cache]\nmax_bytes = 1000000\n[remote]\nparallel_transfers = 3\n")
+    changed = [each["found"] for each in doctors(socket=node.socket) if each["check"] == "configuration"]
+    assert changed == [
+        "changed, and not in force yet: cache.max_bytes",
+        "changed, and needs a restart: remote.parallel_transfers",
+    ]
+    file.write_text("[cache]\nmax_bites = 1\n")
+    (configuration,) = [each for each in doctors(socket=node.socket) if each["check"] == "configuration"]
+    assert (configuration["level"], "max_bites" in configuration["found"]) == ("fail", True)
+    proxy.up()
+
+
+def test_doctor_says_to_anybody_what_it_may(
+    node: Node, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = mountpoint.life(str(node.mountpoint))
+    monkeypatch.setattr(mountpoint, "life", lambda _: alive)  # nobody can't run the tests' Python
+
+    def ask() -> None:
+        os.environ.pop("HOLDFAST_CONFIG", None)
+        doctor.doctor(None, node.socket, as_json=True)
+
+    as_nobody(ask)
+    found = {finding["check"]: finding for finding in json.loads(capfd.readouterr().out)}
+    assert found["daemon"]["found"].startswith(f"{node.pid} serves {node.mountpoint}")
+    assert found["configuration"]["level"] == "warn"
+    assert "as root or as a member of the socket's group" in found["configuration"]["mend"]
+
+
+def test_doctor_does_not_wait_for_a_daemon_that_hangs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_daemon, "_STATUS_SECONDS", 0.2)
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        status, finding = doctor_daemon.asked(node.socket)
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    assert status is None
+    assert finding is not None
+    assert finding.level == "fail"
+    assert "has not answered within 0.2 s" in finding.found
+
+
 def test_doctor_fails_for_the_dead_mount_it_is_asked_about_and_warns_of_others(node: Node, workspace: Path) -> None:
     levels = []
     node.kill_daemon()
     try:
         for configured in (str(node.mountpoint), f"{workspace}/other", ""):
-            found = doctor._daemon(workspace / "none.sock", None, configured)
+            found = doctor._daemon(workspace / "none.sock", configured)
             levels += [finding.level for finding in found if str(node.mountpoint) in finding.found]
     finally:
         node.crashed()
@@ -473,13 +543,19 @@ def test_doctor_makes_nothing(workspace: Path) -> None:
     settings.write_text(
         f'[mount]\nmountpoint = "{workspace}/mnt"\n[store]\ndirectory = "{workspace}/store"\n' + "".join(places)
     )
+    (workspace / "mnt").mkdir()
     findings = json.loads(holdfast("doctor", "--config", settings, "--json", socket=workspace / "none.sock"))
     assert [finding["check"] for finding in findings if "mount creates it" in finding["found"]] == [
         "store",
         "checkpoints",
         "blobs",
     ]
-    assert os.listdir(workspace) == ["new.toml"]
+    assert sorted(os.listdir(workspace)) == ["mnt", "new.toml"]
+    (workspace / "mnt").rmdir()
+    said = doctors("--config", settings, socket=workspace / "none.sock")
+    assert [finding["found"] for finding in said if finding["level"] == "fail"] == [
+        f"the mountpoint {workspace}/mnt does not exist; create it: mkdir -p {workspace}/mnt"
+    ]
 
 
 def test_config_show_says_where_values_come_from(workspace: Path) -> None:

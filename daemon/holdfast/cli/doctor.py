@@ -22,7 +22,6 @@ from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.remote import directory_of
 from holdfast.remote.redaction import public_url
-from holdfast.store import StoreDirectory
 
 _OLDEST_KERNEL = (5, 4)
 
@@ -53,7 +52,8 @@ def doctor(
 def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
     status, silence = doctor_daemon.asked(socket)
     yield "kernel", _kernel
-    yield "fuse", _fuse
+    if status is None or os.geteuid() == 0:  # the daemon that serves has what it needs
+        yield "fuse", _fuse
     if silence is not None:
         yield "daemon", lambda: iter([silence])
     if status is not None:
@@ -85,8 +85,10 @@ def _checks_of_a_start(
 
 
 def _start(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Report what a start would refuse. Where to mount may be said by 'holdfast mount' alone."""
-    preflight.check(loaded, os.environ, needs_mountpoint=False)
+    """Report what a start would refuse, stores aside."""
+    preflight.check_node(loaded, os.environ)
+    if loaded.config.mount.mountpoint:  # otherwise 'holdfast mount' says it
+        preflight.check_mountpoint(loaded.config.mount.mountpoint)
     yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
 
 
@@ -131,11 +133,6 @@ def _disk(settings: Config) -> Iterator[Finding]:
     directory = Path(settings.store.directory)
     if not directory.exists():
         yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
-        return
-    try:
-        StoreDirectory.check(directory)
-    except HoldfastError as problem:
-        yield Finding("store", "fail", str(problem))
         return
     free = shutil.disk_usage(directory).free
     if free < settings.cache.min_free_bytes:

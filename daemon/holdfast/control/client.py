@@ -344,8 +344,8 @@ class ControlClient:
             )
         if isinstance(problem, httpx.ReadTimeout):
             return DaemonUnreachableError(
-                f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much to "
-                "do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
+                f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much "
+                "to do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
             )
         return DaemonUnreachableError(
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
