@@ -9,18 +9,10 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Protocol
+
+from holdfast.control.doorkeeper import credentials
 
 _CREDENTIALS = struct.Struct("iII")  # struct ucred
-_SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
-_MOST_GROUPS_BYTES = 1024  # as much as Python asks the kernel for
-
-
-class PeerSocket(Protocol):
-    """A connected socket, as far as it can be asked for its peer."""
-
-    def getsockopt(self, level: int, option: int, /, buffer_bytes: int) -> bytes:
-        """Return the value of an option, of up to ``buffer_bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +43,13 @@ class Caller:
         return bool(mode & 0o001)
 
 
-def caller_of(connection: PeerSocket) -> Caller:
+def caller_of(connection: socket.socket) -> Caller:
     """Return who made ``connection``, an accepted Unix socket. Raises ``OSError``."""
-    _, uid, gid = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return Caller(uid, gid, _groups_of(connection))
+    return caller_told(credentials(connection))
 
 
-def _groups_of(connection: PeerSocket) -> frozenset[int]:
-    try:
-        ids = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MOST_GROUPS_BYTES)
-    except OSError:  # more than fit, or a kernel before 4.13: then the caller has its primary group only
-        return frozenset()
-    return frozenset(struct.unpack(f"{len(ids) // 4}I", ids))
+def caller_told(told: bytes) -> Caller:
+    """Return the caller with these ``doorkeeper.credentials``."""
+    _, uid, gid = _CREDENTIALS.unpack_from(told)
+    groups = told[_CREDENTIALS.size :]
+    return Caller(uid, gid, frozenset(struct.unpack(f"{len(groups) // 4}I", groups)))

@@ -7,10 +7,7 @@ wait for.
 
 from __future__ import annotations
 
-import errno
-import logging
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,13 +15,11 @@ import trio
 from starlette.types import ASGIApp
 
 from holdfast.control.admission import Admission, Caps
-from holdfast.control.callers import Caller, caller_of
+from holdfast.control.callers import Caller
+from holdfast.control.doors import Door
 from holdfast.control.http_connection import Bounds, Connection
 from holdfast.telemetry import EventLog
 
-_log = logging.getLogger("holdfast.control")
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_EXHAUSTED_PAUSE_SECONDS = 0.1
 _REFUSED_PAUSE_SECONDS = 0.01
 _BODY = b'{"code":"too-many-connections","errno":11,"message":"there are too many connections already: try again later"}'
 _REFUSAL = (
@@ -44,61 +39,29 @@ class Terms:
 
 
 class HttpServer:
-    """Serves ``app`` on ``listener``, a listening socket, until cancelled. The caller closes the listener.
+    """Serves ``app`` to those who come in by ``door``, until cancelled."""
 
-    ``identify`` says who has made a connection. Raises ``OSError`` if that is gone.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        listener: socket.socket,
-        terms: Terms,
-        events: EventLog,
-        identify: Callable[[socket.socket], Caller] = caller_of,
-    ) -> None:
+    def __init__(self, app: ASGIApp, door: Door, terms: Terms, events: EventLog) -> None:
         self._app = app
-        self._identify = identify
-        self._listener = listener
+        self._door = door
         self._terms = terms
         self._events = events
         self._admission = Admission(terms.caps)
 
     async def run(self) -> None:
         """Accept connections and serve them."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                connection = await self._accept()
-                try:
-                    caller = self._identify(connection)
-                except OSError:  # gone already
-                    connection.close()
-                    continue
-                if self._admission.admit(caller.uid):
-                    nursery.start_soon(self._serve, connection, caller)
-                    await trio.sleep(self._terms.pause_seconds)
-                else:
-                    self._refuse(connection, caller)
-                    await trio.sleep(_REFUSED_PAUSE_SECONDS)
-
-    async def _accept(self) -> socket.socket:
-        was_exhausted = False
-        while True:
-            await trio.lowlevel.wait_readable(self._listener)
-            try:
-                connection = self._listener.accept()[0]
-            except BlockingIOError:
-                continue
-            except OSError as problem:
-                if problem.errno not in _EXHAUSTED:
-                    raise
-                if not was_exhausted:
-                    _log.warning("can't accept connections on %s: %s", self._terms.name, problem.strerror)
-                was_exhausted = True
-                await trio.sleep(_EXHAUSTED_PAUSE_SECONDS)
-                continue
-            connection.setblocking(False)
-            return connection
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    connection, caller = await self._door.accept()
+                    if self._admission.admit(caller.uid):
+                        nursery.start_soon(self._serve, connection, caller)
+                        await trio.sleep(self._terms.pause_seconds)
+                    else:
+                        self._refuse(connection, caller)
+                        await trio.sleep(_REFUSED_PAUSE_SECONDS)
+        finally:
+            self._door.close()
 
     async def _serve(self, connection: socket.socket, caller: Caller) -> None:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))

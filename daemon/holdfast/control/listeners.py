@@ -7,14 +7,17 @@ import logging
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holdfast.control.doors import keep_descriptors_out
 from holdfast.errors import ConfigurationError, StoreInUseError
 
 _log = logging.getLogger("holdfast.control")
 _EVERYBODY = 0o666
+_CREDENTIALS = struct.Struct("iII")  # struct ucred
 _ANSWER_SECONDS = 1.0
 _TOO_LONG = "the path is too long for a socket; 107 bytes will do"
 
@@ -28,6 +31,7 @@ def listening(path: Path, mode: int, group: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         with _explained(path):
             _make_room(path)
+            keep_descriptors_out(listener)
             listener.bind(str(path))
             ours = os.lstat(path)
         try:
@@ -76,7 +80,22 @@ def _is_abandoned(path: Path) -> bool:
             pass  # its backlog is full
         except OSError:
             return False  # another kind of socket, or another user's
+        else:
+            listened, _, _ = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+            if _has_ended(listened):
+                return True  # its doorkeeper is about to end too
     raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether the process that listened is gone. It is not to be seen, as 0, in another process namespace."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from holdfast.config import TcpAddress
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
+from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.replies import Handler, guarded, no_such_route
@@ -44,7 +45,7 @@ class MetricsListener:
         if not self._address:
             return
         with await self._listener() as listener:
-            await HttpServer(self._app, listener, _TERMS, self._events, lambda _: _ANYBODY).run()
+            await HttpServer(self._app, OpenDoor(listener, _TERMS.name, lambda _: _ANYBODY), _TERMS, self._events).run()
 
     async def _listener(self) -> socket.socket:
         was_told = False

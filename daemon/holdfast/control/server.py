@@ -22,6 +22,7 @@ from starlette.routing import Route
 from holdfast.config import Reloaded, TcpAddress
 from holdfast.control.acquiring import WorkdirRoutes
 from holdfast.control.admission import Caps
+from holdfast.control.doors import door_of
 from holdfast.control.http_connection import CALLER, Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.listeners import listening
@@ -124,7 +125,8 @@ class ControlServer:
                     ([*routes(everything), *self._page], control, _ON_CONTROL),
                     ([*routes(public), *self._page, withheld], status, _ON_STATUS),
                 ):
-                    nursery.start_soon(HttpServer(_application(served), listener, terms, self._events).run)
+                    door = door_of(listener, terms.name)
+                    nursery.start_soon(HttpServer(_application(served), door, terms, self._events).run)
                 task_status.started()
 
     def _public_operations(self) -> dict[str, Operation]:

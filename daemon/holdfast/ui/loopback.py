@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
+from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.errors import ConfigurationError
@@ -56,8 +57,9 @@ class Loopback:
     async def serve(self, control_socket: Path) -> None:
         """Pass requests on to ``control_socket`` until cancelled."""
         app = Guard(Forwarder(control_socket), self.token, self._is_ours)
+        door = OpenDoor(self.listener, _TERMS.name, lambda _: _SOMEBODY)
         with self.listener:
-            await HttpServer(app, self.listener, _TERMS, EventLog(time.time), lambda _: _SOMEBODY).run()
+            await HttpServer(app, door, _TERMS, EventLog(time.time)).run()
 
     @property
     def _port(self) -> int:

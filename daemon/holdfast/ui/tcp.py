@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.config import TcpAddress, UiSection
 from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
+from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.telemetry import EventLog
@@ -83,7 +84,7 @@ class PageListener:
             return
         app = Guard(OnlyThePage(Forwarder(self._socket)), self._token, _is_ours)
         with await self._listener(self._address) as listener:
-            await HttpServer(app, listener, _TERMS, self._events, lambda _: _SOMEBODY).run()
+            await HttpServer(app, OpenDoor(listener, _TERMS.name, lambda _: _SOMEBODY), _TERMS, self._events).run()
 
     async def _listener(self, address: TcpAddress) -> socket.socket:
         host, port = address.parts
