@@ -412,6 +412,46 @@ def test_a_program_that_runs_is_neither_written_nor_emptied(node: Node, flags: i
     os.close(os.open(program, flags))
 
 
+def test_a_program_that_has_ended_is_emptied_while_others_read_it(node: Node) -> None:
+    program = node.work / "one_1" / "program"
+    program.parent.mkdir()
+    copied_program(program)
+    with program.open("rb"):
+        with running(program):
+            pass
+        os.close(os.open(program, os.O_RDONLY | os.O_TRUNC))
+    assert program.read_bytes() == b""
+
+
+def test_a_program_elsewhere_with_the_same_path_keeps_nobody_from_emptying_a_file(node: Node, tmp_path: Path) -> None:
+    """Another user could keep it so for ever, by a directory of its own."""
+    program, decoy = node.work / "one_1" / "program", tmp_path / "work" / "one_1" / "program"
+    for each in (program, decoy):
+        each.parent.mkdir(parents=True)
+        copied_program(each)
+    with running(decoy):
+        os.close(os.open(program, os.O_RDONLY | os.O_TRUNC))
+    assert program.read_bytes() == b""
+
+
+def test_a_program_that_runs_is_not_emptied_after_a_takeover(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.start()
+    program = node.work / "one_1" / "program"
+    program.parent.mkdir()
+    whole = copied_program(program)
+    with running(program), running(program):
+        for _ in range(2):
+            node.kill_daemon()
+            with pytest.raises(OSError, match="Text file busy"):
+                os.open(program, os.O_RDONLY | os.O_TRUNC)
+    assert program.read_bytes() == whole
+    os.close(os.open(program, os.O_RDONLY | os.O_TRUNC))
+    assert program.read_bytes() == b""
+    node.stop()
+
+
 def test_a_program_that_runs_is_not_emptied_by_another_of_its_names(node: Node) -> None:
     directory = node.work / "one_1"
     directory.mkdir()

@@ -109,13 +109,15 @@ def test_open_files_are_found_again(tmp_path: Path) -> None:
     table.count(first, 2, 100)
     table.count(first, -1, 101)
     table.note_writes(first)
+    table.count_programs(first, 2)
+    table.count_programs(first, -1)
     table.note_version(second, version_mark("etag"))
     table.close()
     table = OpenTable(tmp_path / "opens")
     mark = version_mark("etag")
     assert mark not in (0, version_mark("another"))
     assert list(table.records()) == [
-        OpenRecord(first, 7, 1, 3, True, True, uid=2**32 - 2, may_be_unanswered=True),
+        OpenRecord(first, 7, 1, 3, True, True, uid=2**32 - 2, programs=1, may_be_unanswered=True),
         OpenRecord(second, 8, 0, 0, True, False, mark),
     ]
     assert table.numbers() == {101}

@@ -7,7 +7,7 @@ of them leaves a consistent table:
 - how many handles the kernel has, and the number of the request that changed this last, so that the next daemon knows
   whether that request, if it is resent, is already counted;
 - the backing id, two flags, and a mark of the version that was read;
-- the user whose limit of open files it counts against.
+- the user whose limit of open files it counts against, and how many of the handles are of running programs.
 
 The place of the first slot has the format, and the number of the request that was counted last. Of all that are counted,
 this one alone may be unanswered when the daemon is killed.
@@ -47,6 +47,7 @@ _ID_MASK = (1 << 32) - 1
 _WRITES = 1 << 32
 _EXCLUSIVE = 1 << 33
 _VERSION_SHIFT = 34
+_PROGRAMS_SHIFT = 32
 _VERSION_BITS = 30
 
 
@@ -57,6 +58,7 @@ class OpenRecord:
     The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
     ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
     while it was arriving, else 0. ``uid``: for whom it counts (``OpenFile.charged_uid``), 0 if for nobody.
+    ``programs``: how many of the handles are of running programs.
     ``may_be_unanswered``: of the request that changed the slot last, it is not known that it was answered.
     """
 
@@ -68,6 +70,7 @@ class OpenRecord:
     exclusive: bool
     version: int = 0
     uid: int = 0
+    programs: int = 0
     may_be_unanswered: bool = False
 
 
@@ -132,6 +135,11 @@ class OpenTable:
         self._words[_COUNTED_LAST] = number & NUMBER_MASK
         self._words[at] = (self._words[at] >> _NUMBER_BITS) + change << _NUMBER_BITS | number & NUMBER_MASK
 
+    def count_programs(self, slot: int, change: int) -> None:
+        """Change the number of those handles that are of running programs."""
+        at = slot * _WORDS + 3
+        self._words[at] = self._words[at] + (change << _PROGRAMS_SHIFT)
+
     def clear(self, slot: int) -> int:
         """Set the number of handles to 0; return what it was."""
         at = slot * _WORDS + 1
@@ -156,13 +164,22 @@ class OpenTable:
         """Yield all slots that are in use."""
         words, last = self._words, self._words[_COUNTED_LAST]
         for slot in range(1, self._slots + 1):
-            node_id, counted, told, uid = words[slot * _WORDS : slot * _WORDS + _WORDS]
+            node_id, counted, told, user = words[slot * _WORDS : slot * _WORDS + _WORDS]
             if node_id:
                 writes, exclusive = bool(told & _WRITES), bool(told & _EXCLUSIVE)
                 handles, backing_id = counted >> _NUMBER_BITS, told & _ID_MASK
                 unanswered = last in (0, counted & NUMBER_MASK)
                 yield OpenRecord(
-                    slot, node_id, handles, backing_id, writes, exclusive, told >> _VERSION_SHIFT, uid, unanswered
+                    slot,
+                    node_id,
+                    handles,
+                    backing_id,
+                    writes,
+                    exclusive,
+                    told >> _VERSION_SHIFT,
+                    user & _ID_MASK,
+                    user >> _PROGRAMS_SHIFT,
+                    unanswered,
                 )
 
     def numbers(self) -> set[int]:

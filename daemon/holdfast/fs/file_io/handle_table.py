@@ -22,7 +22,7 @@ class HandleTable:
         """Say whether an earlier daemon has counted the request."""
         return request & NUMBER_MASK in self._counted
 
-    def opened(self, opened: OpenFile, request: int, *, writes: bool) -> None:
+    def opened(self, opened: OpenFile, request: int, *, writes: bool, executes: bool) -> None:
         """Count one more handle, just before the reply to this OPEN or CREATE. ``opened`` counts it already."""
         table = self._table
         if opened.slot == 0:
@@ -41,6 +41,9 @@ class HandleTable:
             table.note_writes(opened.slot)
         if writes:
             opened.note_writing_handle()
+        if executes:
+            opened.begin_running()
+            table.count_programs(opened.slot, 1)
         table.count(opened.slot, 1, request)
 
     def note_served(self, opened: OpenFile) -> None:
@@ -49,8 +52,13 @@ class HandleTable:
             self._table.note_version(opened.slot, version_mark(opened.arrival.known.etag))
         opened.served_bytes()
 
-    def released(self, opened: OpenFile, request: int) -> None:
-        """Count one handle less."""
+    def released(self, opened: OpenFile, request: int, *, executes: bool | None) -> None:
+        """Count one handle less. If it is not known whether it ``executes``, it does so if all that are left do."""
+        if executes is None:
+            executes = opened.programs >= opened.handles - opened.leaving
+        if executes and opened.programs:
+            opened.end_running()
+            self._table.count_programs(opened.slot, -1)
         if opened.slot:
             self._table.count(opened.slot, -1, request)
 

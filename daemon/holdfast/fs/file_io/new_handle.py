@@ -33,10 +33,20 @@ class HandOut:
         self._committer = committer
         self._limits = limits
 
-    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, reads_only: bool, changes: bool) -> Handle:
+    def hand_out(
+        self,
+        opened: OpenFile,
+        request: int,
+        caller: Caller,
+        *,
+        reads_only: bool,
+        changes: bool,
+        executes: bool = False,
+    ) -> Handle:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
-        ``reads_only``: opened with O_RDONLY. ``changes``: this open may change the bytes, by O_TRUNC too. On an error the
+        ``reads_only``: opened with O_RDONLY. ``changes``: this open may change the bytes, by O_TRUNC too. ``executes``: a
+        program is to run. On an error the
         kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
         """
         try:
@@ -46,7 +56,7 @@ class HandOut:
             sends_flush = not reads_only and self._committer.sends(opened)
             if sends_flush:
                 note_writer(opened, caller.pid)
-            self._handles.opened(opened, request, writes=not reads_only)
+            self._handles.opened(opened, request, writes=not reads_only, executes=executes)
         except BaseException:
             self._files.release(opened)
             raise

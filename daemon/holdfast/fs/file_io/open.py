@@ -6,7 +6,6 @@ node's lock. Code between two awaits is atomic.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 
@@ -20,7 +19,7 @@ from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
-from holdfast.fs.file_io.text_busy import is_executed
+from holdfast.fs.file_io.text_busy import check_not_executed, executes
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.drain import Drain
@@ -133,12 +132,14 @@ class Opening:
         if not opened.unsent and self._is_dirty(opened.node):
             opened.changed()  # an earlier attempt to send it failed
         if flags & os.O_TRUNC:
-            self._check_not_executed(opened.node, flags)
+            check_not_executed(opened, flags)
             self._files.truncate(opened, 0)
 
     def _hand_out(self, opened: OpenFile, flags: int, request: int, caller: Caller, *, changes: bool) -> Handle:
         reads_only = flags & os.O_ACCMODE == os.O_RDONLY
-        return self._handing_out.hand_out(opened, request, caller, reads_only=reads_only, changes=changes)
+        return self._handing_out.hand_out(
+            opened, request, caller, reads_only=reads_only, changes=changes, executes=executes(flags)
+        )
 
     # --- the open file -----------------------------------------------------------------------------------------------
 
@@ -235,14 +236,6 @@ class Opening:
             entry = self._entries.get(node.backing) if node.backing else None
             if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # a digest means it was sent and is open
                 raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
-
-    def _check_not_executed(self, node: Node, flags: int) -> None:
-        """Raise ETXTBSY if a read-only open would truncate a running program (``text_busy``)."""
-        if flags & os.O_ACCMODE != os.O_RDONLY:
-            return
-        names = ((self._directories.place(parent), name) for parent, name in node.names())
-        if is_executed(place.child_path(name) for place, name in names):
-            raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
 
     def _is_dirty(self, node: Node) -> bool:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""

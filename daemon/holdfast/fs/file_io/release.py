@@ -44,9 +44,9 @@ class Releasing:
         self._events = events
         self._comparing: set[trio.Event] = set()
 
-    def release(self, opened: OpenFile, request: int) -> None:
-        """The kernel drops a handle by ``request``."""
-        self._handles.released(opened, request)
+    def release(self, opened: OpenFile, request: int, *, executes: bool | None = None) -> None:
+        """The kernel drops a handle by ``request``, a running program's if ``executes``; None if that is not known."""
+        self._handles.released(opened, request, executes=executes)
         self.finish(opened)
 
     def forgotten(self, node: Node) -> None:

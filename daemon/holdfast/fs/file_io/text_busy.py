@@ -1,24 +1,26 @@
-"""Detection of running programs, which must not be truncated.
+"""Running programs, which must not be truncated.
 
 The kernel does this itself (ETXTBSY), except for an open that reads and truncates: on a FUSE file system it checks only
-after the open, which has already truncated the file.
+after the open, which has already truncated the file. A file that runs is one that execve(2) has open. The kernel marks such
+an open, and its release, with a flag that open(2) takes from nobody (linux/fs.h).
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+
+from holdfast.fs.inodes.open_file import OpenFile
+
+_FMODE_EXEC = 0x20
 
 
-def is_executed(paths: Iterable[bytes]) -> bool:
-    """Say whether any process runs the file with the tree paths ``paths``, wherever it sees the mount.
+def executes(flags: int) -> bool:
+    """Say whether an open with these flags is to run the file as a program."""
+    return bool(flags & _FMODE_EXEC)
 
-    Only the path is compared: a stat of the program would be a request to this daemon.
-    """
-    tails = tuple(b"/" + path for path in paths)
-    for number in filter(bytes.isdigit, os.listdir(b"/proc")):
-        with suppress(OSError):  # it has exited, or has no program of its own
-            if os.readlink(b"/proc/%s/exe" % number).endswith(tails):
-                return True
-    return False
+
+def check_not_executed(opened: OpenFile, flags: int) -> None:
+    """Raise ETXTBSY if a read-only open with these flags would truncate a running program."""
+    if opened.programs and flags & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))

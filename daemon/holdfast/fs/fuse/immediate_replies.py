@@ -18,6 +18,7 @@ import trio
 
 from holdfast.fs.file_io.flush_filter import closes_inherited
 from holdfast.fs.file_io.new_handle import Handle
+from holdfast.fs.file_io.text_busy import executes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
@@ -223,8 +224,9 @@ class ImmediateReplies:
         return self._syncs.begin(self._request, opened.fd, zone, data_only=bool(flags & _DATA_ONLY)) or None
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        opened = self._files.files.of_handle(node_of(wire_format.NODE.unpack_from(body)[0]))
-        self._files.releasing.release(opened, self._request)
+        handle, flags = wire_format.RELEASE.unpack_from(body)
+        opened = self._files.files.of_handle(node_of(handle))
+        self._files.releasing.release(opened, self._request, executes=executes(flags))
         return 0
 
     # --- directories -------------------------------------------------------------------------------------------------

@@ -30,12 +30,13 @@ _FORGOTTEN = Struct("=QQ")
 ENTRY_BYTES = _ENTRY_HEAD.size + _ATTRIBUTES.size
 """The size of a ``fuse_entry_out``."""
 NODE = Struct("=Q")
-"""The first field of LINK (the node), RENAME (the new parent), FLUSH and RELEASE (the handle), and FORGET (lookups)."""
+"""The first field of LINK (the node), RENAME (the new parent), FLUSH (the handle), and FORGET (lookups)."""
 RENAME2 = Struct("=QI4x")
 OPEN = Struct("=II")
 CREATE = Struct("=IIII")
 READ = Struct("=QQI")
 FSYNC = Struct("=QI4x")
+RELEASE = Struct("=QI4x8x")
 GETXATTR = Struct("=I4x")
 MKDIR = Struct("=II")
 _SETATTR = Struct("=I4x8x8x8xqq8xII4xI4xII4x")

@@ -40,6 +40,7 @@ class OpenFile:
         "lost",
         "node",
         "privileged",
+        "programs",
         "served",
         "slot",
         "stamp",
@@ -89,6 +90,8 @@ class OpenFile:
         """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
         self.charged_uid = 0
         """The user whose limit of open files it counts against (``file_io.open_limits``); 0 if nobody's."""
+        self.programs = 0
+        """Handles of running programs."""
         self.privileged = False
         """A write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
         self.mode_changed(stat.st_mode)
@@ -133,6 +136,14 @@ class OpenFile:
         """The kernel gets a writable handle."""
         self.writes = True
 
+    def begin_running(self) -> None:
+        """The kernel gets a handle to run the file as a program."""
+        self.programs += 1
+
+    def end_running(self) -> None:
+        """The kernel has released such a handle."""
+        self.programs -= 1
+
     def opened_by(self, process: int) -> None:
         """``process`` gets a writable handle. It is the only writer until another process gets one."""
         self.writer = process if process == self.writer or not self.writes else 0
@@ -142,10 +153,19 @@ class OpenFile:
         self.writer = 0
 
     def resume(
-        self, *, handles: int, slot: int, exclusive: bool, writes: bool, backing_id: int | None, served: bool
+        self,
+        *,
+        handles: int,
+        programs: int,
+        slot: int,
+        exclusive: bool,
+        writes: bool,
+        backing_id: int | None,
+        served: bool,
     ) -> None:
         """Restore the state that an earlier daemon recorded."""
         self.handles = handles
+        self.programs = min(programs, handles)
         self.is_handed_out = True
         self.slot = slot
         self.exclusive = exclusive

@@ -57,6 +57,7 @@ class Takeover:
             handles = self._handles(record)
             opened.resume(
                 handles=max(1, handles),
+                programs=record.programs,
                 slot=record.slot,
                 exclusive=record.exclusive,
                 writes=record.writes,
