@@ -151,7 +151,7 @@ class _Starter:
 
     def failed(self, problem: HoldfastError) -> None:
         """The daemon could not start, or had to stop."""
-        if not self._report({"ready": False, "code": problem.code, "message": str(problem)}):
+        if not self._report({"ready": False, "code": problem.code, "errno": problem.errno, "message": str(problem)}):
             _complain(problem)
         self._manager.tell(f"STATUS={problem}")
 

@@ -51,6 +51,20 @@ class MountpointError(HoldfastError):
     code = "mountpoint"
 
 
+class NotMountedError(MountpointError):
+    """Nothing is mounted there, or there is no such directory."""
+
+    errno = _errno.ENOENT
+    code = "not-mounted"
+
+
+class MountpointBusyError(MountpointError):
+    """Somebody else has mounted there, or uses what is mounted."""
+
+    errno = _errno.EBUSY
+    code = "mountpoint-busy"
+
+
 class FuseUnavailableError(HoldfastError):
     """This machine or container has no usable ``/dev/fuse``."""
 
@@ -238,6 +252,20 @@ class PlanError(HoldfastError):
 
     errno = _errno.EINVAL
     code = "plan"
+
+
+class NoSuchPlanError(PlanError):
+    """There is no such plan, checkpoint, batch or query to make one of."""
+
+    errno = _errno.ENOENT
+    code = "no-such-plan"
+
+
+class NotPinnedError(HoldfastError):
+    """Exactly this path is not pinned."""
+
+    errno = _errno.ENOENT
+    code = "not-pinned"
 
 
 class PlanOutdatedError(HoldfastError):

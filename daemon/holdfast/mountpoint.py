@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from holdfast.child_environment import for_child
-from holdfast.errors import MountpointError
+from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
 
 FILE_SYSTEM = "fuse.holdfast"
 _MNT_DETACH = 2
@@ -170,14 +170,14 @@ def life(path: str) -> Life:
 
 def _check_dead(path: str, mount: Mount) -> None:
     if mount.file_system != FILE_SYSTEM:
-        raise MountpointError(
+        raise MountpointBusyError(
             f"{path} is in use: {mount.file_system} is mounted there; unmount it or choose another directory"
         )
     found = life(path)
     if found is Life.ALIVE:
-        raise MountpointError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
+        raise MountpointBusyError(f"{path} is in use: a running Holdfast is mounted there; 'holdfast umount {path}' ends it")
     if found is Life.SILENT:
-        raise MountpointError(
+        raise MountpointBusyError(
             f"{path} is in use: a Holdfast is mounted there that does not answer; if systemd or holdfast mount --supervise "
             f"holds it, its daemon is started again by itself; 'holdfast umount --lazy {path}' takes it away"
         )
@@ -187,7 +187,7 @@ def _check_directory(path: str) -> None:
     try:
         os.scandir(path).close()
     except FileNotFoundError:
-        raise MountpointError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
+        raise NotMountedError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
     except NotADirectoryError:
         raise MountpointError(f"the mountpoint {path} is not a directory") from None
     except OSError as problem:
@@ -215,7 +215,7 @@ def unmount(path: str) -> None:
             return
     else:
         users = ""
-    raise MountpointError(f"{path} is in use{users}; end that first, or unmount with --lazy")
+    raise MountpointBusyError(f"{path} is in use{users}; end that first, or unmount with --lazy")
 
 
 def detach(path: str) -> None:
@@ -232,7 +232,7 @@ def _umount(path: str, flags: int) -> None:
         if number == errno.EBUSY:
             raise _BusyError
         if number == errno.EINVAL:
-            raise MountpointError(f"nothing is mounted at {path}")
+            raise NotMountedError(f"nothing is mounted at {path}")
         raise MountpointError(f"can't unmount {path}: {os.strerror(number)}")
 
 

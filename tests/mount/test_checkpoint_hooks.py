@@ -267,9 +267,17 @@ def test_the_command_shows_what_why_and_how_much(node: Node, remote_files: Path)
     assert "nothing to remove" in holdfast("checkpoint", "sweep", node.checkpoints, socket=node.socket)
 
 
-def test_the_command_without_a_terminal_does_not_ask(node: Node, remote_files: Path) -> None:
+def test_the_command_without_a_terminal_only_plans_unless_it_is_told(node: Node, remote_files: Path) -> None:
     garbage = job(remote_files / JOB)
-    done = json.loads(holdfast("checkpoint", "sweep", node.checkpoints, "--grace", "60", "--json", socket=node.socket))
+    sweep = ("checkpoint", "sweep", node.checkpoints, "--grace", "60")
+    plan = json.loads(holdfast(*sweep, "--json", socket=node.socket))
+    assert (plan["state"], plan["count"]) == ("waiting", 3)
+    assert "nothing was touched" in holdfast(*sweep, socket=node.socket)
+    drop = ("checkpoint", "drop", node.checkpoints / JOB / "chk-7")
+    assert json.loads(holdfast(*drop, "--json", socket=node.socket))["state"] == "waiting"
+    assert garbage <= below(remote_files / JOB)
+    assert (remote_files / JOB / "chk-7/_metadata").exists()
+    done = json.loads(holdfast(*sweep, "--yes", "--json", socket=node.socket))
     assert (done["state"], done["removed"], done["grace_seconds"]) == ("done", 3, 60)
     assert {item["reason"] for item in done["items"]} == {"unreferenced", "expired_checkpoint", "empty_directory"}
     assert not garbage & below(remote_files / JOB)
@@ -321,7 +329,7 @@ def test_the_command_lists_and_drops_checkpoints(node: Node, remote_files: Path)
     assert there == ["chk-7", "chk-8", "chk-9"]
     assert "checkpoint" in holdfast("checkpoint", "ls", node.checkpoints / JOB, socket=node.socket)
     checkpoint = node.checkpoints / JOB / "chk-8"
-    assert "removed 8 entries" in holdfast("checkpoint", "drop", "--up-to", checkpoint, socket=node.socket)
+    assert "removed 8 entries" in holdfast("checkpoint", "drop", "--yes", "--up-to", checkpoint, socket=node.socket)
     assert not [name for name in below(remote_files / JOB) if "chk-7" in name or "chk-8" in name]
     assert (checkpoint.parent / "chk-9/_metadata").exists()
 

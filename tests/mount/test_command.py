@@ -425,7 +425,7 @@ def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:
             with pytest.raises(RefusedError, match="as root or as a member of its group"):
                 observing.events(follow, socket=node.socket)
         with pytest.raises(DaemonUnreachableError, match=r"membership in the group \w+"):
-            entries.pin(str(node.checkpoints), node.socket)
+            entries.pin(str(node.checkpoints), socket=node.socket)
 
     as_nobody(ask)
 

@@ -145,7 +145,7 @@ def test_the_command_sweeps_working_directories_too(node: Node) -> None:
     with node.client() as client, sleeper() as process:
         client.acquire("worker", "1", process.pid)
         left_behind(node.work / "worker_1")
-    said = holdfast("checkpoint", "sweep", node.work, socket=node.socket)
+    said = holdfast("checkpoint", "sweep", "--yes", node.work, socket=node.socket)
     assert "directory of a process that has ended" in said
     assert "removed 3 entries, 204 B" in said
     refused = holdfast("checkpoint", "sweep", node.work / "worker_9", socket=node.socket, status=1)

@@ -29,7 +29,7 @@ def test_a_member_of_the_group_pins_no_more_than_the_daemon_keeps_with_ease(node
     def pins(count: int) -> None:
         with node.client() as client:
             for number in range(count):
-                client.pin(f"{directory}/{number}")
+                client.pin(f"{directory}/{number}", future=True)
 
     def floods() -> None:
         pins(10)

@@ -6,6 +6,7 @@ import os
 import sys
 
 import typer
+from typer._click.exceptions import ClickException
 from typer.completion import completion_init  # type: ignore[attr-defined]  # it has no better place
 
 from holdfast import __version__
@@ -26,13 +27,15 @@ from holdfast.cli import (
     watching,
     workdirs,
 )
-from holdfast.cli.exit_status import exit_status
-from holdfast.cli.output import fail
+from holdfast.cli.exit_status import HINTS, ExitStatus, code_of, exit_status
+from holdfast.cli.output import fail, fail_as_json
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
 
 _COMPLETING = "_HOLDFAST_COMPLETE"
 """Set by the shell's completion script, which the Debian package has, when it asks what may come next."""
+
+_NOBODY_READS = 141
 
 app = typer.Typer(
     name="holdfast",
@@ -67,14 +70,32 @@ def _options(
 
 
 def main() -> None:
-    """Run the command. A Holdfast error prints one line on stderr and exits with its kind's status (``exit_status``)."""
+    """Run the command. An error prints one line on stderr, as JSON with ``--json``, and exits with its kind's status."""
     sys.stderr = PrintableStream(sys.stderr)
     if _COMPLETING in os.environ:
         completion_init()
+    as_json = "--json" in sys.argv[1:]
     try:
-        app(prog_name="holdfast")
-    except HoldfastError as problem:
-        fail(str(problem))
-        sys.exit(exit_status(problem))
-    except BrokenPipeError:
-        sys.exit(141)
+        sys.exit(app(prog_name="holdfast", standalone_mode=not as_json))
+    except (HoldfastError, OSError) as problem:
+        if isinstance(problem, BrokenPipeError):
+            sys.exit(_NOBODY_READS)
+        sys.exit(_told(code_of(problem), _text(problem), exit_status(problem), as_json=as_json))
+    except typer.Abort:
+        sys.exit(_told("aborted", "ended by the user", ExitStatus.FAILED, as_json=as_json))
+    except ClickException as problem:  # only with --json: typer shows it otherwise
+        sys.exit(_told("usage", problem.format_message(), ExitStatus.USAGE, as_json=as_json))
+
+
+def _told(code: str, message: str, status: ExitStatus, *, as_json: bool) -> ExitStatus:
+    if as_json:
+        fail_as_json({"code": code, "message": message, "hint": HINTS[status], "status": int(status)})
+    else:
+        fail(message)
+    return status
+
+
+def _text(problem: HoldfastError | OSError) -> str:
+    if isinstance(problem, HoldfastError):
+        return str(problem)
+    return f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)

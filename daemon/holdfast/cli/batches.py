@@ -23,12 +23,12 @@ def batches(
     """Show the last batches of Spark's streaming queries: how long they took, with how many hits, misses and bytes."""
     with asking_client(socket) as daemon:
         found = daemon.batches(query)[-count:]
+    if as_json:
+        print_json(found)
+        return
     for each in found:
-        if as_json:
-            print_json(each)
-        else:
-            say(line(each))
-    if not found and not as_json:
+        say(line(each))
+    if not found:
         say("no driver on this node has reported a batch")
 
 

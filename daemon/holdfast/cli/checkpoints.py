@@ -23,7 +23,9 @@ _NONE = SweepProgress(done=0, total=0, removed=0, removed_bytes=0, gone=0, in_us
 
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="A directory in the mount.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only make the plan and show it.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation, even on a terminal.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Carry the plan out without asking; needed where there is no terminal to ask on.")
+]
 All = Annotated[bool, typer.Option("--all", help="Show everything that would be removed, not only the first entries.")]
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, as 'plans' lists them.")]
 
@@ -59,7 +61,10 @@ def drop(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep."""
+    """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep.
+
+    Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
+    """
     limit = None if as_json or show_all else SHOWN
     with ControlClient(socket) as daemon:
         request = DropRequest(
@@ -89,7 +94,10 @@ def sweep(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Remove what no retained checkpoint refers to, and the leftovers of writers. Asks first on a terminal."""
+    """Remove what no retained checkpoint refers to, and the leftovers of writers.
+
+    Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
+    """
     request = SweepRequest(
         path=absolute(root),
         grace_seconds=grace,
@@ -143,19 +151,23 @@ def _content(file: Path) -> bytes:
 
 
 def go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, as_json: bool) -> None:
-    """Show a newly made plan and, unless it is a dry run, execute it."""
+    """Show a newly made plan, and execute it once that is confirmed. Without a terminal to ask on it is only made."""
+    at_terminal = sys.stdin.isatty() and not as_json
+    only_plans = dry_run or (asks and not at_terminal)
+    if as_json and only_plans:
+        print_json(plan)
+        return
     if not as_json:
         _print(plan)
-    if dry_run or not (plan.count or as_json):
-        if as_json:
-            print_json(plan)
-        elif plan.count:
-            say(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out")
+    if only_plans:
+        if plan.count:
+            say(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out, --yes does so at once")
         return
-    at_terminal = asks and not as_json and sys.stdin.isatty()
-    if plan.count and at_terminal:
+    if not (plan.count or as_json):
+        return
+    if plan.count and asks:
         typer.confirm(f"{_verb(plan).capitalize()} {_entries(plan.count)}, {size(plan.size_bytes)}?", abort=True)
-    _execute(daemon, plan, at_once=not at_terminal, as_json=as_json)
+    _execute(daemon, plan, at_once=not asks, as_json=as_json)
 
 
 def _execute(daemon: ControlClient, plan: PlanInfo, *, at_once: bool, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""ls, stat, why, verify, prefetch, evict, pin, unpin: files and directories in the mount."""
+"""ls, stat, why, verify, prefetch, evict, pin, unpin, pins: files and directories in the mount."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PathArguments = Annotated[list[str], typer.Argument(metavar="PATH…", help="Pat
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (ls, stat, why, verify, prefetch, evict, pin, unpin):
+    for command in (ls, stat, why, verify, prefetch, evict, pin, unpin, pins):
         app.command()(command)
 
 
@@ -101,11 +101,23 @@ def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = F
         follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
 
 
-def pin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+def pin(
+    path: PathArgument,
+    future: Annotated[bool, typer.Option("--future", help="Also a name that is not there yet.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
     """Never evict a file, or anything below a directory."""
     with ControlClient(socket) as daemon:
-        daemon.pin(absolute(path))
+        daemon.pin(absolute(path), future=future)
     _done(f"pinned {absolute(path)}", as_json=as_json)
+
+
+def pins(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """List what is pinned, oldest first."""
+    with ControlClient(socket) as daemon:
+        found = daemon.pins()
+    print_found(found, ("",), ((each.path,) for each in found), "nothing is pinned", as_json=as_json)
 
 
 def unpin(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:

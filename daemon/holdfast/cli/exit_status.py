@@ -1,6 +1,6 @@
 """What a command exits with when it fails: one number for each kind of error, as sysexits.h has them.
 
-1 is for checks that found something, and for errors of no other kind; 2 is typer's, for a wrong command line.
+1 is for checks that found something, and for errors of no other kind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class ExitStatus(IntEnum):
 
     FAILED = 1
     """An error of no other kind, or a check that found a problem."""
+    USAGE = 2
+    """The command line is wrong."""
     NOT_THERE = 66
     """What was named is not there: a path, a plan, or it is outside the mount."""
     NO_DAEMON = 69
@@ -31,6 +33,18 @@ class ExitStatus(IntEnum):
     """The configuration, or a value on the command line, can't be."""
 
 
+HINTS = {
+    ExitStatus.FAILED: "'holdfast doctor' and the daemon's log tell more",
+    ExitStatus.USAGE: "'holdfast --help', and --help after each command, tell what can be given",
+    ExitStatus.NOT_THERE: "check the name; 'holdfast ls' lists what is there",
+    ExitStatus.NO_DAEMON: "'holdfast doctor' says why; 'holdfast mount' or systemd starts a daemon",
+    ExitStatus.STORE_OR_DISK: "'holdfast doctor' says which store or disk",
+    ExitStatus.BUSY: "try again later",
+    ExitStatus.NO_RIGHT: "ask as root, or as a member of the control socket's group",
+    ExitStatus.CONFIGURATION: "'holdfast config show' prints each value and where it comes from",
+}
+"""What somebody may do about an error of each kind; the message of the error itself is more exact."""
+
 _BY_ERRNO = {
     **dict.fromkeys((errnos.ENOENT, errnos.EXDEV, errnos.ENAMETOOLONG), ExitStatus.NOT_THERE),
     errnos.ECONNREFUSED: ExitStatus.NO_DAEMON,
@@ -42,11 +56,22 @@ _BY_ERRNO = {
 _OF_STORES = ("remote", "object-")
 
 
-def exit_status(problem: HoldfastError) -> ExitStatus:
+def exit_status(problem: HoldfastError | OSError) -> ExitStatus:
     """Return the status for an error, the daemon's or the command's own."""
-    code, number = problem.code, problem.errno
     if isinstance(problem, RefusedError):
-        code, number = problem.failure.code, problem.failure.errno
+        return _status(problem.failure.code, problem.failure.errno)
+    code = problem.code if isinstance(problem, HoldfastError) else ""
+    return _status(code, problem.errno or 0)
+
+
+def code_of(problem: HoldfastError | OSError) -> str:
+    """Return the stable word for an error."""
+    if isinstance(problem, RefusedError):
+        return problem.failure.code
+    return problem.code if isinstance(problem, HoldfastError) else "system-call"
+
+
+def _status(code: str, number: int) -> ExitStatus:
     if code.startswith(_OF_STORES):
         return ExitStatus.STORE_OR_DISK
     return _BY_ERRNO.get(number, ExitStatus.FAILED)

@@ -13,22 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from holdfast import mountpoint as mountpoints
 from holdfast import preflight, restart_check
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
-from holdfast.cli.output import counted, print_json, say
+from holdfast.cli.output import counted, print_json, say, warn
 from holdfast.cli.progress import waiting
 from holdfast.config import Config, hand_over, load, settings_of
-from holdfast.control.client import ControlClient
-from holdfast.control.messages import Status
-from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError
+from holdfast.control.client import ControlClient, RefusedError
+from holdfast.control.messages import Failure, RemoteStatus, Status
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, NotMountedError
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
 _BEFORE_SIGTERM_SECONDS = 15.0
 _ASK_SECONDS = 0.02
+_STATUS_SECONDS = 10.0
 _MODULE = (sys.executable, "-P", "-m")
 """Runs a module of ours; with -P no file in the current directory, which may be anybody's, is taken for a module."""
 
@@ -86,10 +88,13 @@ def mount(
         os.execv(sys.executable, _inserted(command, ["--options-fd", str(options_fd)], at))
     with waiting("mounting", as_json=as_json):
         started = _start([*command, "--background"], options_fd, at)
+    stores = _stores_of(Path(loaded.config.control.socket))
     if as_json:
-        print_json({**started, "mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket})
+        place = {"mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket}
+        print_json({**started, **place, "stores": stores})
     else:
         say(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
+        _warn_of_silent(stores)
 
 
 def umount(
@@ -102,7 +107,7 @@ def umount(
     path = str(Path(mountpoint).absolute())
     mounted = mountpoints.mount_at(path)
     if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
-        raise MountpointError(f"no Holdfast is mounted at {mountpoint}")
+        raise NotMountedError(f"no Holdfast is mounted at {mountpoint}")
     status = _daemon_of(path, socket)
     pid = status.pid if status else None
     with waiting("unmounting", as_json=as_json):
@@ -138,10 +143,12 @@ def restart(
         else:
             started = _mount_again(status, lazy=lazy)
             outcome = f"{status.takeover}; so it was unmounted and mounted again"
+    stores = _stores_of(socket)
     if as_json:
-        print_json({**started, "mountpoint": status.mountpoint})
+        print_json({**started, "mountpoint": status.mountpoint, "stores": stores})
     else:
         say(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
+        _warn_of_silent(stores)
         _tell_unsent(status)
 
 
@@ -221,7 +228,8 @@ def _start(command: list[str], options_fd: int, at: int | None = None) -> dict[s
         raise HoldfastError(f"the daemon (pid {process.pid}) {what}; its log tells more (holdfast config show: log.file)")
     message: dict[str, object] = json.loads(line)
     if not message["ready"]:
-        raise HoldfastError(str(message["message"]))
+        number = message.get("errno", HoldfastError.errno)
+        raise RefusedError(msgspec.convert({**message, "errno": number}, Failure))
     return message
 
 
@@ -251,6 +259,24 @@ def _options_of(pid: int, command: list[str]) -> int:
     if "--options-fd" not in command:  # an earlier version started it
         return hand_over({})
     return os.open(f"/proc/{pid}/fd/{command[command.index('--options-fd') + 1]}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _stores_of(socket: Path) -> dict[str, RemoteStatus]:
+    """Return how the daemon's stores are; empty if it does not say: it is mounted all the same."""
+    try:
+        with ControlClient(socket, _STATUS_SECONDS) as client:
+            return client.status().remotes
+    except HoldfastError:
+        return {}
+
+
+def _warn_of_silent(stores: dict[str, RemoteStatus]) -> None:
+    for name, store in stores.items():
+        if not store.up:
+            warn(
+                f"the store {name} does not answer ({store.problem}); what is cached can be read, and requests are retried: "
+                "'holdfast wait --stores' returns when all stores answer"
+            )
 
 
 def _tell_unsent(status: Status | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import counted, duration, moment, print_json, print_table, say, size
+from holdfast.cli.output import counted, duration, moment, print_json, print_json_line, print_table, say, size
 from holdfast.control.messages import EventInfo, Status
 
 
@@ -35,11 +35,11 @@ def events(
 ) -> None:
     """Show events: working directories, corrupt files, unreachable stores."""
     with asking_client(socket) as daemon:
+        if as_json and not follow:
+            print_json(daemon.events(since))
+            return
         for event in daemon.follow_events(since) if follow else daemon.events(since):
-            if as_json:
-                print_json(event)
-            else:
-                say(_line(event))
+            print_json_line(event) if as_json else say(_line(event))
 
 
 def _rows(found: Status) -> list[tuple[str, str]]:

@@ -85,6 +85,16 @@ def fail(message: str) -> None:
     print(f"holdfast: {printable(message)}", file=sys.stderr)
 
 
+def warn(message: str) -> None:
+    """Print a warning on one line of stderr."""
+    print(f"holdfast: warning: {printable(message)}", file=sys.stderr)
+
+
+def fail_as_json(error: dict[str, str | int]) -> None:
+    """Print an error as one line of JSON on stderr."""
+    print(_escaped(msgspec.json.encode({"error": error}).decode()), file=sys.stderr)
+
+
 def size(size_bytes: int) -> str:
     """Return a human-readable size."""
     return str(ByteSize(size_bytes))

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Socket, asking_client, asking_socket
-from holdfast.cli.output import say
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client, asking_socket
+from holdfast.cli.output import print_json_line, say
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 _FORWARDING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">\n'
@@ -23,6 +23,7 @@ def ui(
         bool, typer.Option("--open/--no-open", help="Open a browser, if there is a display; or only print the address.")
     ] = True,
     socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
 ) -> None:
     """Show the node in a browser: cache, transfers, working directories, checkpoints. Runs until Ctrl-C.
 
@@ -35,15 +36,19 @@ def ui(
     with asking_client(socket) as daemon:
         daemon.status()  # says what is wrong if nobody answers
     loopback = Loopback.listening(port)
-    say(f"the page is at {loopback.address}")
-    say("it is for your eyes only, and ends with this command (Ctrl-C)")
+    if as_json:
+        print_json_line({"address": loopback.address})
+    else:
+        say(f"the page is at {loopback.address}")
+        say("it is for your eyes only, and ends with this command (Ctrl-C)")
     with tempfile.TemporaryDirectory(prefix="holdfast-ui-") as directory:
         if opens and any(os.environ.get(name) for name in _DISPLAYS):
             _open(Path(directory), loopback.address)
         try:
             trio.run(loopback.serve, asking_socket(socket))
         except KeyboardInterrupt:
-            say("ended")
+            if not as_json:
+                say("ended")
 
 
 def _open(directory: Path, address: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -70,13 +69,17 @@ def clone(
         bool, typer.Option("--keep-id", help="The copy takes the place of the original, which will not run again.")
     ] = False,
     socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
 ) -> None:
     """Copy the checkpoint of a Spark query or a savepoint of Flink, within its store, so that a job starts from the copy."""
     request = CloneRequest(path=_location(source), to=_location(target), batch=batch, keep_id=keep_id)
     last = CloneProgress(done=0, total=0)
-    with ControlClient(socket) as daemon, bar("copying", as_json=False) as update:
+    with ControlClient(socket) as daemon, bar("copying", as_json=as_json) as update:
         for last in daemon.clone(request):
             update(last.done, last.total, last.bytes_done)
+    if as_json:
+        print_json(last)
+        return
     copied = f"{request.to}: {counted(last.total, 'object')} copied, {size(last.bytes_done)}"
     whose = "with the id of the original" if keep_id else "with an id of its own"
     say(copied if last.batch is None else f"{copied}, as after batch {last.batch}, {whose}")
@@ -108,8 +111,7 @@ def rewind(
     with ControlClient(socket) as daemon:
         with waiting("making a plan", as_json=as_json):
             plan = daemon.plan_rewind(request)
-        only_plan = dry_run or not (yes or (sys.stdin.isatty() and not as_json))
-        go_on(daemon, plan, dry_run=only_plan, asks=not yes, as_json=as_json)
+        go_on(daemon, plan, dry_run=dry_run, asks=not yes, as_json=as_json)
 
 
 def _undo(request: UndoRequest, socket: Path, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from holdfast import mountpoint
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import print_json, say
-from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError
+from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, RemoteUnavailableError
 
 _PAUSE_SECONDS = 0.2
 
@@ -24,23 +24,37 @@ def register(app: typer.Typer) -> None:
 
 def wait(
     timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long.")] = 60.0,
+    stores: Annotated[bool, typer.Option("--stores", help="Wait until all stores answer, too.")] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
     """Wait until the mount answers; fail if it does not in time.
 
-    The daemon is asked where it is mounted, and a directory is read there. An empty directory in its place does not do.
+    The daemon is asked where it is mounted, and a directory is read there. An empty directory in its place is not accepted.
     """
     deadline = time.monotonic() + timeout
     while True:
         try:
             path = _read_through(socket)
+            if stores:
+                _check_stores(socket)
             break
         except (DaemonUnreachableError, MountpointError) as problem:
             if time.monotonic() >= deadline:
                 raise HoldfastError(f"no mount has answered within {timeout:g} s: {problem}") from None
+        except RemoteUnavailableError as problem:
+            if time.monotonic() >= deadline:
+                raise RemoteUnavailableError(f"not all stores have answered within {timeout:g} s: {problem}") from None
         time.sleep(_PAUSE_SECONDS)
     print_json({"mountpoint": path}) if as_json else say(f"{path} answers")
+
+
+def _check_stores(socket: Path) -> None:
+    """Raise ``RemoteUnavailableError`` if a store does not answer."""
+    with asking_client(socket) as client:
+        for name, store in client.status().remotes.items():
+            if not store.up:
+                raise RemoteUnavailableError(f"{name}: {store.problem}")
 
 
 def _read_through(socket: Path) -> str:

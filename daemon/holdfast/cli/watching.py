@@ -13,7 +13,8 @@ import typer
 
 from holdfast.cli.activity import Activity, Groups, Processes, Tally
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
-from holdfast.cli.output import console, count_of, latency, print_json, print_table, say, size
+from holdfast.cli.output import console, count_of, latency, print_json, print_json_line, print_table, say, size
+from holdfast.cli.stats import stats
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import OperationInfo
 from holdfast.errors import ConfigurationError
@@ -38,8 +39,14 @@ def register(app: typer.Typer) -> None:
     app.command()(trace)
 
 
-def top(socket: Socket = DEFAULT_SOCKET) -> None:
-    """Show live which operations run, how long they take, who causes them, and what is transferred. Keys: h."""
+def top(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Show live which operations run, how long they take, who causes them, and what is transferred. Keys: h.
+
+    With --json, it prints what 'holdfast stats --json' prints.
+    """
+    if as_json:
+        stats(interval=1.0, count=0, socket=socket, as_json=True)
+        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigurationError(
             "top needs a terminal; 'holdfast stats' prints a line each second, 'holdfast profile' a table"
@@ -89,7 +96,7 @@ def trace(
         try:
             for seen in daemon.watch_operations(absolute(path), int(slower_than * 1000)):
                 for operation in seen.operations:
-                    print_json(operation) if as_json else say(_line(operation, groups, processes))
+                    print_json_line(operation) if as_json else say(_line(operation, groups, processes))
                 if seen.lost and not as_json:
                     say(f"({seen.lost} operations came too fast to be seen)")
         except KeyboardInterrupt:

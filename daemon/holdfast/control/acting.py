@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from holdfast.control.actions import Actions
 from holdfast.control.http_connection import CALLER
-from holdfast.control.messages import DrainRequest, FlushRequest, PathRequest, Progress
+from holdfast.control.messages import DrainRequest, FlushRequest, PathRequest, PinInfo, PinRequest, Progress
 from holdfast.control.operations import Operation
 from holdfast.control.replies import body, reply, stream
-from holdfast.errors import ConfigurationError, WithheldError
+from holdfast.errors import ConfigurationError, NotPinnedError, WithheldError
 
 
 class ActionRoutes:
@@ -26,7 +26,8 @@ class ActionRoutes:
             "/v1/evict": Operation(self._evict, Progress, body=PathRequest, streams=True),
             "/v1/flush": Operation(self._flush, Progress, body=FlushRequest, streams=True),
             "/v1/drain": Operation(self._drain, Progress, body=DrainRequest, streams=True),
-            "/v1/pin": Operation(self._pin, dict[str, str], body=PathRequest),
+            "/v1/pins": Operation(self._pins, list[PinInfo]),
+            "/v1/pin": Operation(self._pin, dict[str, str], body=PinRequest),
             "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
         }
 
@@ -53,13 +54,19 @@ class ActionRoutes:
         return await stream(self._actions.drain(wanted.timeout_seconds))
 
     async def _pin(self, request: Request) -> Response:
-        await self._actions.pin(await _required_path(request), request.scope[CALLER].uid)
+        wanted = await body(request, PinRequest)
+        path = _given(wanted.path)
+        await self._actions.pin(path, request.scope[CALLER].uid, must_exist=not wanted.future)
         return reply({})
+
+    async def _pins(self, request: Request) -> Response:
+        del request
+        return reply([PinInfo(path=path) for path in self._actions.pins()])
 
     async def _unpin(self, request: Request) -> Response:
         path = await _required_path(request)
         if not await self._actions.unpin(path):
-            raise ConfigurationError(f"{path} is not pinned")
+            raise NotPinnedError(f"{path} is not pinned; 'holdfast pins' lists what is")
         return reply({})
 
 
@@ -68,7 +75,10 @@ async def _nothing_more() -> AsyncIterator[Progress]:
 
 
 async def _required_path(request: Request) -> str:
-    path = (await body(request, PathRequest)).path
+    return _given((await body(request, PathRequest)).path)
+
+
+def _given(path: str | None) -> str:
     if path is None:
         raise ConfigurationError("the request's body: Object missing required field `path`")
     return path

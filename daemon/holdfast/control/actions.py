@@ -12,7 +12,7 @@ import trio
 from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths
 from holdfast.control.read_ahead import ReadAhead
-from holdfast.errors import FileBusyError, HoldfastError, LimitReachedError
+from holdfast.errors import FileBusyError, HoldfastError, LimitReachedError, NoSuchEntryError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
@@ -163,12 +163,24 @@ class Actions:
             yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self._paths.absolute(file), problem=why)
         yield Progress(done=done, total=len(tried), bytes_done=bytes_done, finished=True)
 
-    async def pin(self, path: str, uid: int) -> None:
+    def pins(self) -> list[str]:
+        """Return all pinned paths, oldest first."""
+        return [self._paths.absolute(path) for path in self._pins.all()]
+
+    async def pin(self, path: str, uid: int, *, must_exist: bool) -> None:
         """Keep local files at or below ``path``, present and future, from being evicted, as the user ``uid`` asks.
 
-        Raises ``LimitReachedError`` and ``OSError``.
+        Raises ``NoSuchEntryError`` if there is nothing, unless it need not exist yet, ``LimitReachedError`` and ``OSError``.
         """
         pinned = self._paths.relative(path)
+        if must_exist:
+            try:
+                async with self._paths.find(path):
+                    pass
+            except NoSuchEntryError:
+                raise NoSuchEntryError(
+                    f"there is no {path}; --future pins a name that is not there yet ('future' in a request)"
+                ) from None
         if uid and not self._pins.has_room_for(pinned):
             self._rare_events.emit("limit-reached", uid=uid, what="pins")
             raise LimitReachedError(

@@ -33,6 +33,8 @@ from holdfast.control.messages import (
     Message,
     OperationsInfo,
     PathRequest,
+    PinInfo,
+    PinRequest,
     PlanInfo,
     Progress,
     ReleaseRequest,
@@ -227,9 +229,13 @@ class ControlClient:
         """Let the node take new files for its stores again."""
         list(self._stream("/v1/drain", DrainRequest(undo=True), Progress))
 
-    def pin(self, path: str) -> None:
-        """Keep ``path`` from being evicted."""
-        self._post("/v1/pin", PathRequest(path=path), dict)
+    def pin(self, path: str, *, future: bool = False) -> None:
+        """Keep ``path`` from being evicted. With ``future`` there need be nothing yet."""
+        self._post("/v1/pin", PinRequest(path=path, future=future), dict)
+
+    def pins(self) -> list[PinInfo]:
+        """Return what is pinned, oldest first."""
+        return self._get("/v1/pins", list[PinInfo])
 
     def unpin(self, path: str) -> None:
         """Remove the pin of ``path``."""

@@ -19,7 +19,7 @@ from holdfast.checkpoints.reachability import Plan, PlanEntry, Policy
 from holdfast.checkpoints.sweeps.plan_format import WORKDIRS, Header, Item, StoredPlan, StoredPolicy, items_of
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.checkpoints.sweeps.revalidation import Execution, Step, confirmed
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.store import LONGEST_TICK_NS
@@ -131,7 +131,7 @@ class WorkdirSweeps:
             return found
         chosen = [workdir for workdir in found if workdir.path == _joined(zone, root)]
         if not chosen:
-            raise PlanError(f"{zone}/{root} is no working directory; 'holdfast workdir ls' lists those there are")
+            raise NoSuchPlanError(f"{zone}/{root} is no working directory; 'holdfast workdir ls' lists those there are")
         return chosen
 
     async def _contents(self, path: bytes) -> list[Content]:

@@ -12,7 +12,7 @@ from holdfast.checkpoints.plans import Listed, Plan, PlanBuilder, Policy
 from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.sweep import plan_empty_directories
 from holdfast.checkpoints.reachability.tree import Tree, drop_from_tree
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.text import shown
 
 
@@ -52,7 +52,7 @@ def checkpoints_to_drop(
         return formats.locations[layout].batches_to_drop(listing, checkpoint.number, all_before=all_before)
     found = up_to(listing, name, formats)
     if name not in found:
-        raise PlanError(f"there is no checkpoint {shown(name)}: nothing of it is in the store")
+        raise NoSuchPlanError(f"there is no checkpoint {shown(name)}: nothing of it is in the store")
     return tuple(sorted(found)) if all_before else (name,)
 
 
@@ -87,7 +87,7 @@ def drop(
         return Examination(_drop(listing, division.trees[layout], frozenset(checkpoints), builder))
     location = division.locations.get(first.location)
     if location is None or location.layout != layout:
-        raise PlanError(f"there is no {formats.locations[layout].title} at {shown(first.location) or '.'}")
+        raise NoSuchPlanError(f"there is no {formats.locations[layout].title} at {shown(first.location) or '.'}")
     builder = PlanBuilder(Policy(grace_ns=0, abandoned_ns=0), now_ns)
     batches = formats.locations[layout].drop(first.location, location.listing, first.number, builder)
     return Examination(_planned(batches, builder))

@@ -17,7 +17,7 @@ from holdfast.checkpoints.plans import Kept, Listed
 from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.tree import Tree
 from holdfast.checkpoints.references import Reference, ReferenceKind
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.text import shown
 
 _BROKEN = "its bytes are not those that its digest was made of"
@@ -62,6 +62,8 @@ def restores(
     """
     division = Division(listing, formats, damaged=True)
     if batch is not None and len(division.locations) != 1:
+        if not division.locations:
+            raise NoSuchPlanError("there is no checkpoint location here to have a batch")
         raise PlanError(f"there are {len(division.locations)} checkpoint locations here: name one to ask for a batch")
     return Examination(_restores(division, batch, spoilt, formats))
 

@@ -20,7 +20,7 @@ from holdfast.checkpoints.restoring.object_checks import Outcome, checked
 from holdfast.checkpoints.sweeps.manifest_reads import read_all
 from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
 from holdfast.checkpoints.sweeps.several_at_once import for_each
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.remote import key_below
 from holdfast.text import shown
 from holdfast.transfer import RemoteAccess
@@ -67,7 +67,7 @@ class StoreVerification:
                     fault = each.faults[0]
                     raise PlanError(f"{shown(each.name)} can't be restored: {shown(fault.name)}: {fault.why}")
                 return each
-        raise PlanError(
+        raise NoSuchPlanError(
             f"there is no query with a batch to restore at {location or 'the root'}; "
             "what an engine keeps without batches, only that engine can copy"
         )
@@ -84,7 +84,9 @@ class StoreVerification:
                     yield step
                 if step.restores:
                     return
-        raise PlanError(f"there is nothing to restore at {path or 'the root'}: 'holdfast checkpoint ls' shows what there is")
+        raise NoSuchPlanError(
+            f"there is nothing to restore at {path or 'the root'}: 'holdfast checkpoint ls' shows what there is"
+        )
 
 
 class _Verification:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
-from holdfast.errors import PlanError, PlanOutdatedError
+from holdfast.errors import NoSuchPlanError, PlanError, PlanOutdatedError
 from holdfast.whole_file import new_name, write_whole
 
 _KEPT_PLANS = 200
@@ -66,7 +66,7 @@ class PlanStore:
             with self._file(plan_id, "plan").open("rb") as stream:
                 return read_plan(stream)
         except FileNotFoundError:
-            raise PlanError(f"there is no plan {plan_id}; 'holdfast checkpoint plans' lists those there are") from None
+            raise NoSuchPlanError(f"there is no plan {plan_id}; 'holdfast checkpoint plans' lists those there are") from None
 
     def ids(self) -> list[str]:
         """Return the ids of all plans, oldest first."""
@@ -109,5 +109,5 @@ class PlanStore:
 
     def _file(self, plan_id: str, ending: str) -> Path:
         if not _ID.fullmatch(plan_id):
-            raise PlanError(f"{plan_id!r} is no id of a plan; 'holdfast checkpoint plans' lists those there are")
+            raise NoSuchPlanError(f"{plan_id!r} is no id of a plan; 'holdfast checkpoint plans' lists those there are")
         return self._directory / f"{plan_id}.{ending}"

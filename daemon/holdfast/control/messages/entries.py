@@ -83,6 +83,19 @@ class PathRequest(Message, frozen=True):
     path: str | None = None
 
 
+class PinRequest(Message, frozen=True):
+    """What to pin: an absolute path in the mount. With ``future`` there need be nothing yet."""
+
+    path: str | None = None
+    future: bool = False
+
+
+class PinInfo(Message, frozen=True):
+    """A path that is pinned, with all that is below it."""
+
+    path: str
+
+
 class FlushRequest(Message, frozen=True):
     """What to send: an absolute path in the mount (None: everything), and for how many seconds to wait."""
 

@@ -17,7 +17,7 @@ from holdfast.checkpoints.formats.spark.query import Query, chains_from
 from holdfast.checkpoints.formats.spark.state_store import plan_attempts, plan_plain_versions
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.plans import Listed, Phase, PlanBuilder, Reason
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.text import shown
 
 _NEEDED_TO_START = 2
@@ -38,7 +38,7 @@ def batches_to_drop(listing: Iterable[Listed], number: int, *, all_before: bool)
     batches = [batch for each in listing if (batch := batch_of(each.name)) is not None and not batch.location]
     numbers = [batch.number for batch in batches]
     if number not in numbers:
-        raise PlanError(f"there is no batch {number}: neither commits/{number} nor offsets/{number}")
+        raise NoSuchPlanError(f"there is no batch {number}: neither commits/{number} nor offsets/{number}")
     if not all_before and min(numbers) < number:
         raise PlanError(f"batch {number} goes only with all before it, for a query's log must have no gaps: use --up-to")
     return (b"commits/%d" % number,)

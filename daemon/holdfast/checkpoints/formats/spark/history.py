@@ -19,7 +19,7 @@ from holdfast.checkpoints.formats.spark.query import SET_ASIDE
 from holdfast.checkpoints.formats.spark.small_files import OperatorStores
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.plans import Listed
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.text import shown
 
 _METADATA = b"metadata"
@@ -44,7 +44,7 @@ def later(location: bytes, listing: Iterable[Listed], batch: int) -> list[list[L
         else:
             state.append(listed)
     if batch not in batches:
-        raise PlanError(f"there is no batch {batch}: neither commits/{batch} nor offsets/{batch}")
+        raise NoSuchPlanError(f"there is no batch {batch}: neither commits/{batch} nor offsets/{batch}")
     return [state, *([listed] for *_, listed in sorted(logs, key=lambda each: each[:2], reverse=True))]
 
 

@@ -15,7 +15,7 @@ from holdfast.checkpoints.formats.spark.restores.operators import Operators
 from holdfast.checkpoints.formats.spark.restores.sources import SourceLogs
 from holdfast.checkpoints.formats.spark.restores.state import Attempt, StoreFiles
 from holdfast.checkpoints.plans import Listed
-from holdfast.errors import PlanError
+from holdfast.errors import NoSuchPlanError
 
 _STORES_AT_ONCE = 8
 """Their files are asked for side by side; those of a thousand partitions would fill the memory."""
@@ -31,7 +31,7 @@ def restores(path: bytes, listing: Iterable[Listed], batch: int | None, spoilt: 
     location = Location(path, listing, spoilt)
     logs, sources, operators = Logs(location), SourceLogs(location), Operators(location)
     if batch is not None and batch not in logs.batches:
-        raise PlanError(f"there is no batch {batch}: neither commits/{batch} nor offsets/{batch}")
+        raise NoSuchPlanError(f"there is no batch {batch}: neither commits/{batch} nor offsets/{batch}")
     batches = logs.batches if batch is None else [batch]
     yield from logs.read(batches)
     yield from sources.read()
