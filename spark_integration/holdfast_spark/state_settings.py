@@ -29,8 +29,9 @@ _CHECKSUM_FILES = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
 """PySpark's default, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
 _MANAGER = "FileSystemBasedCheckpointFileManager"
-_MANAGER_PACKAGE_3 = "org.apache.spark.sql.execution.streaming"
-_MANAGER_PACKAGE_4 = "org.apache.spark.sql.execution.streaming.checkpointing"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_MOVED = (4, 1)
+"""From this Spark on, the manager is in a package of its own."""
 
 
 def settings(local: Path) -> dict[str, str]:
@@ -41,7 +42,7 @@ def settings(local: Path) -> dict[str, str]:
 
 def state_settings() -> dict[str, str]:
     """Return the settings for state on the mount alone, for the PySpark that is installed."""
-    version = _spark_version()
+    version = spark_version()
     return {
         _PROVIDER: _ROCKSDB,
         f"{_STATE_STORE}rocksdb.changelogCheckpointing.enabled": "true",
@@ -59,10 +60,11 @@ def fit_format_to_provider(spark: SparkSession) -> None:
 
 
 def _manager_class(version: tuple[int, int]) -> str:
-    return f"{_MANAGER_PACKAGE_3 if version < (4, 0) else _MANAGER_PACKAGE_4}.{_MANAGER}"
+    return f"{_STREAMING}.{'checkpointing.' if version >= _MOVED else ''}{_MANAGER}"
 
 
-def _spark_version() -> tuple[int, int]:
+def spark_version() -> tuple[int, int]:
+    """Return major and minor version of the PySpark that is installed."""
     import pyspark  # workers' environments may lack it
 
     major, minor, *_ = pyspark.__version__.split(".")

@@ -209,7 +209,7 @@ ZIP = SNAPSHOT
         (ZIP, b"", Trouble.TRUNCATED),
         (ZIP, spark_files.snapshot([f"1-{U}.sst"])[:-10], Trouble.TRUNCATED),
         (ZIP, spark_files.zipped({"CURRENT": b""}), Trouble.FOREIGN),
-        (ZIP, spark_files.snapshot(head="v2\n"), Trouble.UNKNOWN_VERSION),
+        (ZIP, spark_files.snapshot(head="v3\n"), Trouble.UNKNOWN_VERSION),
         (ZIP, spark_files.zipped({"metadata": b"v1\n{}"}), Trouble.MALFORMED),
         (ZIP, spark_files.zipped({"metadata": b'v1\n{"sstFiles":[{"sizeBytes":1}]}'}), Trouble.MALFORMED),
         (ZIP, spark_files.snapshot(["../../../metadata"]), Trouble.MALFORMED),

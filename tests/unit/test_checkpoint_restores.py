@@ -10,6 +10,7 @@ import pytest
 from holdfast.checkpoints.examination import examined
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.formats.spark.partitions import partitions_of_operator
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import places_of, restores
 from holdfast.errors import PlanError
@@ -225,8 +226,57 @@ def test_a_copy_of_a_savepoint_is_judged_by_its_own_files_under_any_name() -> No
 
 
 def test_a_path_may_name_a_batch_or_a_checkpoint() -> None:
-    assert [tuple(place) for place in places_of(b"q/commits/7", None, FORMATS)] == [(b"q", 7, None)]
-    assert [tuple(place) for place in places_of(b"jobs/j/chk-3", None, FORMATS)] == [(b"jobs", None, b"j/chk-3")]
-    assert tuple(places_of(b"q", 7, FORMATS)[0]) == (b"q", 7, None)
+    assert [tuple(place) for place in places_of(b"q/commits/7", None, FORMATS)] == [(b"q", 7, None, False)]
+    assert [tuple(place) for place in places_of(b"jobs/j/chk-3", None, FORMATS)] == [(b"jobs", None, b"j/chk-3", False)]
+    assert tuple(places_of(b"q", 7, FORMATS)[0]) == (b"q", 7, None, False)
     with pytest.raises(PlanError, match="is batch 7, not 8"):
         places_of(b"q/commits/7", 8, FORMATS)
+
+
+def test_a_snapshot_of_spark_4_0_is_read() -> None:
+    found = judged(spark("spark-4.0-snapshot-v2"))
+    assert {name: each.is_good or each.is_expired for name, each in found.items()} == {
+        "commits/5": True,
+        "commits/6": True,
+        "commits/7": True,
+    }
+    assert b"state/0/0/SSTs/000029-f3acdb61-12c6-48e7-b4cf-804c09ed60ce.sst" in set(found["commits/7"].files())
+
+
+def test_after_spark_s_own_repartitioning_all_partitions_are_judged() -> None:
+    found = judged(spark("damaged-spark-repartitioned"))  # without the snapshot of partition 4 and an SST of partition 3
+    assert found["commits/1"].is_good
+    assert {b"/".join(fault.name.split(b"/")[:3]) for fault in found["commits/2"].faults} == {b"state/0/3", b"state/0/4"}
+
+
+def test_a_batch_is_judged_as_the_last_without_what_later_ones_have_left() -> None:
+    root = spark("damaged-spark-empty-offsets")
+    (as_it_is,) = examined(restores(root.listing(), 6), root.open)
+    assert [fault.name for fault in as_it_is.faults] == [b"offsets/7"]
+    (as_the_last,) = examined(restores(root.listing(), 6, is_last=True), root.open)
+    assert as_the_last.is_good
+    assert b"offsets/7" not in set(as_the_last.files())
+
+
+def test_without_any_commit_a_restart_runs_the_newest_batch_again() -> None:
+    root = spark("damaged-spark-empty-offsets")
+    root.delete([b"offsets/7", *(name for name in root.files if name.startswith(b"commits/"))])
+    found = judged(root)["commits/6"]
+    assert (found.is_good, found.is_newest) == (True, True)
+    assert found.remarks == ("a restart runs batch 6 again, which was not committed",)
+
+
+@pytest.mark.parametrize(
+    ("by_metadata", "by_settings", "there", "by_commit", "partitions"),
+    [
+        (2, 5, 4, 0, 5),  # repartitioned to more, one has lost all its files
+        (5, 2, 5, 0, 2),  # repartitioned to fewer, old files are still there
+        (1, 5, 1, 0, 1),  # a global limit
+        (1, 5, 4, 0, 5),  # repartitioned from one
+        (2, 0, 5, 0, 5),  # offsets that can't be read
+        (0, 3, 2, 0, 3),  # no metadata
+        (2, 2, 2, 4, 4),
+    ],
+)
+def test_the_number_of_partitions(by_metadata: int, by_settings: int, there: int, by_commit: int, partitions: int) -> None:
+    assert partitions_of_operator(by_metadata, by_settings, there, by_commit) == partitions

@@ -157,7 +157,7 @@ def test_an_sst_whose_snapshot_is_still_being_written_is_young() -> None:
     assert root.sweep(POLICY).entries == ()
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip", spark_files.snapshot(head="v2\n")])
+@pytest.mark.parametrize("content", [b"", b"no zip", spark_files.snapshot(head="v3\n")])
 def test_a_snapshot_that_can_not_be_read_keeps_all_shared_files_of_its_store(content: bytes) -> None:
     root = location(range(18, 21))
     add_state(root, f"SSTs/000001-{uuid(1)}.sst", "10.zip", "16.zip")

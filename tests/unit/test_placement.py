@@ -173,6 +173,11 @@ def test_a_checkpoint_tells_the_operators_by_its_newest_metadata(tmp_path: Path)
         StatefulOperator(1, 8, (b"default",)),
     ]
 
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/9").write_text('v1\n{"conf":{"spark.sql.shuffle.partitions":"5"}}\n{}')
+    (tmp_path / "offsets/10").write_text('v1\n{"conf":{"spark.sql.shuffle.partitions":"12"}}\n{}')  # repartitioned by Spark
+    assert [operator.partitions for operator in operators_of_checkpoint(tmp_path)] == [12, 12]
+
 
 # --- Spark's driver ---------------------------------------------------------------------------------------------------
 

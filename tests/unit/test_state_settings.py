@@ -33,7 +33,13 @@ def test_the_documented_properties_are_the_same_settings() -> None:
 
 @pytest.mark.parametrize(
     ("version", "has_format_2", "package"),
-    [("3.5.1", False, "streaming"), ("4.2.0", False, "streaming.checkpointing"), ("4.3.0", True, "streaming.checkpointing")],
+    [
+        ("3.5.1", False, "streaming"),
+        ("4.0.5", False, "streaming"),
+        ("4.1.0", False, "streaming.checkpointing"),
+        ("4.2.0", False, "streaming.checkpointing"),
+        ("4.3.0", True, "streaming.checkpointing"),
+    ],
 )
 def test_settings_fit_the_version(monkeypatch: pytest.MonkeyPatch, version: str, has_format_2: bool, package: str) -> None:
     monkeypatch.setattr("pyspark.__version__", version)

@@ -62,7 +62,9 @@ def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
 
 def _prepared(cluster: Cluster) -> None:
     """Do beforehand what takes a second, so that no query has to wait for it."""
+    from holdfast_spark.placement.cluster import reason
+
     try:
         cluster.prepare()
     except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then its queries run as without
-        _log.warning("Spark places partitions by itself: %s", str(problem).partition("\n")[0])
+        _log.warning("Spark places partitions by itself: %s", reason(problem))

@@ -1,7 +1,7 @@
 """Spark's driver, as far as placement asks it: which executors there are, what a query is, and where its state should
 be.
 
-Everything goes through py4j into private parts of Spark that have had the same form from 3.5 to 4.3. What they can't
+Everything goes through py4j into private parts of Spark that have had nearly the same form from 3.5 to 4.3. What they can't
 be asked for: the environment's block manager, whose class py4j can't load. A Java error ends the thread of the JVM
 that it happens in, and that thread runs the query if it is called from a listener: call nothing here from a
 listener's own thread.
@@ -13,10 +13,15 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast_spark.state_settings import spark_version
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
+_COORDINATOR_HAS_SETTINGS = (4, 1)
+"""From this Spark on, the coordinator's reference is made with the session's settings."""
+_CALLING = "An error occurred while calling"
 _CLASS = "HoldfastPlacement"
 _SOURCE = f"""
 import java.util.UUID;
@@ -168,9 +173,11 @@ class Cluster:
         return count
 
     def _coordinator(self) -> Any:
-        package = self._context._jvm.org.apache.spark.sql.execution.streaming.state
-        conf = self._spark._jsparkSession.sessionState().conf()
-        return package.StateStoreCoordinatorRef.forDriver(self._context._jsc.sc().env(), conf)
+        reference = self._context._jvm.org.apache.spark.sql.execution.streaming.state.StateStoreCoordinatorRef
+        environment = self._context._jsc.sc().env()
+        if spark_version() < _COORDINATOR_HAS_SETTINGS:
+            return reference.forDriver(environment)
+        return reference.forDriver(environment, self._spark._jsparkSession.sessionState().conf())
 
     def _execution(self, query_id: str) -> Any:
         found = self._spark._jsparkSession.streams().get(query_id)
@@ -181,6 +188,12 @@ class Cluster:
 
     def _objects(self) -> Any:
         return self._context._gateway.new_array(self._context._jvm.Object, 0)
+
+
+def reason(problem: Exception) -> str:
+    """Return on one line what went wrong. Of py4j's errors the first line names the call, the second the reason."""
+    first, *more = str(problem).split("\n", 2)
+    return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from holdfast.control.client import RefusedError
+from holdfast_spark.placement.cluster import reason
 from holdfast_spark.placement.steering import Steering
 
 _HOLDS_UP_SECONDS = 0.9
@@ -71,4 +72,4 @@ class PlacementListener(StreamingQueryListener):
             kind = type(problem).__name__
             if kind not in self._told_problems:
                 self._told_problems.add(kind)
-                _log.warning("Spark places partitions by itself: %s: %s", kind, str(problem).partition("\n")[0])
+                _log.warning("Spark places partitions by itself: %s: %s", kind, reason(problem))

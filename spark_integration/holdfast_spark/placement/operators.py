@@ -37,13 +37,15 @@ _KEEP_STATE = frozenset(
 def operators_of_checkpoint(location: Path) -> list[StatefulOperator]:
     """Read the metadata below ``location``, in the mount. Empty for a query that is new. Raises ``OSError``."""
     found = []
+    offsets = _newest_offsets(location)
     for directory in sorted((location / "state").glob("*/_metadata")):
         for file in _newest_first(directory):
             with file.open("rb") as stream:
                 data = stream.read(_LARGEST_BYTES)
             operator = FORMATS.stateful_operator(str(file.relative_to(location)).encode(), data)
             if operator is not None:
-                found.append(operator)
+                partitions = FORMATS.partitions_now(operator.partitions, _partitions_there(directory.parent), offsets)
+                found.append(operator._replace(partitions=partitions))
                 break
     return found
 
@@ -65,6 +67,20 @@ def _newest_first(directory: Path) -> Iterator[Path]:
         )
     if (directory / "metadata").exists():
         yield directory / "metadata"
+
+
+def _partitions_there(operator: Path) -> int:
+    return max((int(each.name) + 1 for each in operator.iterdir() if each.name.isdecimal()), default=0)
+
+
+def _newest_offsets(location: Path) -> bytes:
+    """Return the bytes of the newest offsets; empty if there are none."""
+    with suppress(FileNotFoundError):
+        newest = max((file for file in (location / "offsets").iterdir() if file.name.isdecimal()), key=_number, default=None)
+        if newest is not None:
+            with newest.open("rb") as stream:
+                return stream.read(_LARGEST_BYTES)
+    return b""
 
 
 def _number(file: Path) -> int:

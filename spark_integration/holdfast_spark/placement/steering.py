@@ -17,7 +17,7 @@ from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
 from holdfast_spark.placement.assignment import Held, assign
-from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
+from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery, reason
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan
 
 _YOUNG_SECONDS = 15.0
@@ -171,7 +171,7 @@ class Steering:
             read = self._fetch_ahead(run.path, {host: sorted(partitions) for host, partitions in moved.items()})
             _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
-            _log.warning("%s: can't fetch ahead: %s", run.path, str(problem).partition("\n")[0])
+            _log.warning("%s: can't fetch ahead: %s", run.path, reason(problem))
         if run_id in self._runs and sorted(self._cluster.executors()) == sorted(run.executors):
             self._tell(run_id, run, run.placed)
 

@@ -48,6 +48,7 @@ class Formats:
         self._read_ahead = _each_once(each.read_ahead for each in formats)
         self._state_file = _each_once(each.state_file for each in formats)
         self._stateful_operator = _each_once(each.stateful_operator for each in formats)
+        self._partitions_now = _each_once(each.partitions_now for each in formats)
 
     @property
     def name_kinds(self) -> Mapping[NameKind, Sequence[str]]:
@@ -101,6 +102,13 @@ class Formats:
             if found is not None:
                 return found
         return None
+
+    def partitions_now(self, by_metadata: int, there: int, newest_batch: bytes) -> int:
+        """Return how many partitions an operator with state has in the batch whose log entry has these bytes.
+
+        ``by_metadata`` is what its metadata says, ``there`` how many have files; 0: not known.
+        """
+        return max(of_format(by_metadata, there, newest_batch) for of_format in self._partitions_now)
 
     def _manifests_of(self, tree: TreeLayout[Any]) -> ManifestKind:
         readers = [each.metadata for each in self.formats if each.tree is tree and each.metadata is not None]

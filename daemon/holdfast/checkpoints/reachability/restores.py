@@ -24,11 +24,15 @@ _BROKEN = "its bytes are not those that its digest was made of"
 
 
 class Place(NamedTuple):
-    """What is to be judged: all below ``root``, or the batch ``batch`` of the query there, or what is called ``name``."""
+    """What is to be judged: all below ``root``, or the batch ``batch`` of the query there, or what is called ``name``.
+
+    With ``is_last``, the batch is judged as if the query had ended after it.
+    """
 
     root: bytes
     batch: int | None = None
     name: bytes | None = None
+    is_last: bool = False
 
 
 def places_of(path: bytes, batch: int | None, formats: Formats = FORMATS) -> list[Place]:
@@ -54,17 +58,29 @@ def places_of(path: bytes, batch: int | None, formats: Formats = FORMATS) -> lis
 
 
 def restores(
-    listing: Iterable[Listed], batch: int | None = None, spoilt: Collection[bytes] = (), formats: Formats = FORMATS
+    listing: Iterable[Listed],
+    batch: int | None = None,
+    spoilt: Collection[bytes] = (),
+    formats: Formats = FORMATS,
+    *,
+    is_last: bool = False,
 ) -> Examination[list[Restore]]:
     """Begin to judge all batches, checkpoints and savepoints below a root; with ``batch`` only that one of its one query.
 
-    Raises ``PlanError`` where a batch is named and there is not one query, or it has no such batch.
+    With ``is_last`` the batch is judged as if the query had ended after it: what later ones have left, such as offsets that
+    a power cut has emptied, is none of its reads. Raises ``PlanError`` where a batch is named and there is not one query, or
+    it has no such batch.
     """
     division = Division(listing, formats, damaged=True)
     if batch is not None and len(division.locations) != 1:
         if not division.locations:
             raise NoSuchPlanError("there is no checkpoint location here to have a batch")
         raise PlanError(f"there are {len(division.locations)} checkpoint locations here: name one to ask for a batch")
+    if batch is not None and is_last:
+        ((location, (layout, below)),) = division.locations.items()
+        later = {listed.name for step in formats.locations[layout].later(location, below, batch) for listed in step}
+        listing = [listed for listed in below if listed.name not in later]
+        return Examination(formats.locations[layout].restores(location, listing, batch, spoilt))
     return Examination(_restores(division, batch, spoilt, formats))
 
 

@@ -57,28 +57,43 @@ class StoreVerification:
         return frozenset(self._stores)
 
     async def restore(self, zone: str, location: str, batch: int | None) -> Restore:
-        """Return a batch of the query at ``location``, or its newest. Raises ``PlanError`` if it can't be restored."""
-        async for step in self.verify(zone, location, batch, deep=False):
-            for each in step.restores or ():
-                is_batch = any(layout.batch_of(each.name) for layout in self._formats.locations)
-                if not is_batch or (batch is None and not each.is_newest) or step.root != location:
-                    continue
-                if each.faults:
-                    fault = each.faults[0]
-                    raise PlanError(f"{shown(each.name)} can't be restored: {shown(fault.name)}: {fault.why}")
-                return each
+        """Return a batch of the query at ``location``, or its newest, as it is without what later batches have left.
+
+        Raises ``PlanError`` if it can't be restored.
+        """
+        if batch is None:
+            batch = await self._newest(zone, location)
+        if batch is not None:
+            async for step in self.verify(zone, location, batch, deep=False, is_last=True):
+                for each in step.restores or () if step.root == location else ():
+                    if each.faults:
+                        fault = each.faults[0]
+                        raise PlanError(f"{shown(each.name)} can't be restored: {shown(fault.name)}: {fault.why}")
+                    return each
         raise NoSuchPlanError(
             f"there is no query with a batch to restore at {location or 'the root'}; "
             "what an engine keeps without batches, only that engine can copy"
         )
 
-    async def verify(self, zone: str, path: str, batch: int | None, *, deep: bool) -> AsyncIterator[Verified]:
+    async def _newest(self, zone: str, location: str) -> int | None:
+        """Return the newest batch of the query at ``location``; None if there is no such query."""
+        async for step in self.verify(zone, location, None, deep=False):
+            for each in step.restores or ():
+                batches = (layout.batch_of(each.name) for layout in self._formats.locations)
+                named = next((found for found in batches if found), None)
+                if named is not None and each.is_newest and step.root == location:
+                    return named.number
+        return None
+
+    async def verify(
+        self, zone: str, path: str, batch: int | None, *, deep: bool, is_last: bool = False
+    ) -> AsyncIterator[Verified]:
         """Judge what lies below ``path``, or the one batch or checkpoint that it names. At least one step is yielded.
 
         Raises ``PlanError`` when there is nothing to restore, ``RemoteError``.
         """
         for place in places_of(path.encode(), batch, self._formats):
-            one = _Verification(self._stores[zone], place, self._formats)
+            one = _Verification(self._stores[zone], place._replace(is_last=is_last), self._formats)
             async for step in one.steps(deep=deep):
                 if step.restores != []:
                     yield step
@@ -124,7 +139,7 @@ class _Verification:
         place, spoilt = self._place, self._with(Outcome.CORRUPT)
 
         def begin() -> Examination[list[Restore]]:
-            return restores(listed.listing, place.batch, spoilt, self._formats)
+            return restores(listed.listing, place.batch, spoilt, self._formats, is_last=place.is_last)
 
         examination = await trio.to_thread.run_sync(begin)
         while examination.wanted:

@@ -45,6 +45,8 @@ class Format:
     - ``read_ahead`` says what an open of a name, by its last component, leads to;
     - ``state_file`` says which state a file belongs to, by its whole name in its store;
     - ``stateful_operator`` reads what a file, by its name in the checkpoint location, says of an operator with state;
+    - ``partitions_now`` says how many partitions an operator has, by its metadata, those that are there, and the bytes of
+      the log entry that says how the newest batch runs;
     - ``metadata`` reads the manifests of ``tree``;
     - ``compressed`` reads how long a file is that may be compressed (``WholeLength``), as references ask for it.
     """
@@ -56,6 +58,7 @@ class Format:
     read_ahead: Callable[[bytes], ReadAhead | None] | None = None
     state_file: Callable[[bytes], StateFile | None] | None = None
     stateful_operator: Callable[[bytes, bytes], StatefulOperator | None] | None = None
+    partitions_now: Callable[[int, int, bytes], int] | None = None
     locations: LocationLayout | None = None
     groups: GroupLayout | None = None
     tree: TreeLayout[Any] | None = None

@@ -9,6 +9,7 @@ import re
 
 from holdfast.checkpoints.formats.interface import Format
 from holdfast.checkpoints.formats.spark.layouts import Queries, SinkLogs
+from holdfast.checkpoints.formats.spark.partitions import partitions_now
 from holdfast.checkpoints.formats.spark.read_ahead import read_ahead
 from holdfast.checkpoints.formats.spark.states import state_file, stateful_operator
 from holdfast.checkpoints.formats.spark.wrapping import TEMPORARY_NAME
@@ -36,6 +37,7 @@ FORMAT = Format(
     read_ahead=read_ahead,
     state_file=state_file,
     stateful_operator=stateful_operator,
+    partitions_now=partitions_now,
     locations=Queries(),
     groups=SinkLogs(),
 )

@@ -1,8 +1,8 @@
 """The driver's own files: ``metadata``, and the offsets and commits that it reads when it starts.
 
 It reads the newest offsets and those before them, and the newest commit. If the newest offsets have no commit, it runs that
-batch again: after a crash in the middle of a batch, and also from a batch whose commit has been lost. Source: S
-``MicroBatchExecution.populateStartOffsets`` (Spark 4.3).
+batch again: after a crash in the middle of a batch, and also from a batch whose commit has been lost, even if all commits
+are. Source: S ``MicroBatchExecution.populateStartOffsets`` (Spark 4.3).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Logs:
 
     @property
     def newest(self) -> int:
-        """The newest batch with a commit; -1 if there is none."""
-        return max(self._commits, default=-1)
+        """The newest batch with a commit or, where no commit is left, the newest with offsets; -1 if there is none."""
+        return max(self._commits or self._offsets, default=-1)
 
     @property
     def batches(self) -> list[int]:
-        """The batches that a query might go on from: all with a commit, and below the newest all with offsets."""
-        return sorted(self._commits | {number for number in self._offsets if number < self.newest})
+        """The batches that a query might go on from: all with a commit, and up to the newest all with offsets."""
+        return sorted(self._commits | {number for number in self._offsets if number <= self.newest})
 
     def under_way(self, batch: int) -> int | None:
         """Return the batch that a restart from ``batch`` runs again, because it has offsets and no commit."""

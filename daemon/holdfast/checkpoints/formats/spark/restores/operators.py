@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface import Fault
 from holdfast.checkpoints.formats.spark.batch_log import SparkCommit, SparkOffsets
 from holdfast.checkpoints.formats.spark.manifests import OPERATOR_METADATA, STATE_SCHEMA
 from holdfast.checkpoints.formats.spark.names import DEFAULT_STORE, SparkKind, SparkName, StoreId, parse_spark
+from holdfast.checkpoints.formats.spark.partitions import partitions_in_settings, partitions_of_operator
 from holdfast.checkpoints.formats.spark.restores.location import Findings, Location
 from holdfast.checkpoints.formats.spark.small_files import OperatorStores
 from holdfast.checkpoints.manifests import Manifest
 
 _VERSION_2 = b"/_metadata/v2/"
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_LONGEST_NUMBER = 10
 _MOST_STORES = 16
 _MOST_LOST = 256
 """Metadata is anybody's who writes to the bucket. No operator has more stores; and so many partitions may have lost all that
@@ -76,19 +75,25 @@ class Operators:
         """Return for each operator, for each partition, its stores in the order of the operator's metadata."""
         by_commit = (commit.unique_ids if commit else None) or {}
         operators = self._metadata.keys() | self._listed.keys() | {operator for operator, _ in by_commit}
-        return {operator: self._of_operator(operator, batch, offsets) for operator in sorted(operators)}
+        return {operator: self._of_operator(operator, batch, offsets, by_commit) for operator in sorted(operators)}
 
-    def _of_operator(self, operator: int, batch: int, offsets: SparkOffsets | None) -> list[list[StoreId]]:
+    def _of_operator(
+        self, operator: int, batch: int, offsets: SparkOffsets | None, by_commit: Collection[tuple[int, int]]
+    ) -> list[list[StoreId]]:
         metadata = next((self._read[name] for name in self._newest(operator, batch)), None)
         there = self._listed.get(operator, set())
         if isinstance(metadata, OperatorStores):
             names: Iterable[bytes] = [name for name, _ in metadata.stores[:_MOST_STORES]]
-            partitions = max((number for _, number in metadata.stores), default=0)
+            known = max((number for _, number in metadata.stores), default=0)
         else:
             names = sorted({store.store for store in there})[:_MOST_STORES] or [DEFAULT_STORE]
-            told = (offsets.settings if offsets else {}).get(_PARTITIONS, "")
-            partitions = max((store.partition + 1 for store in there), default=0)
-            partitions = max(partitions, int(told) if told.isdecimal() and len(told) < _LONGEST_NUMBER else 0)
+            known = 0
+        partitions = partitions_of_operator(
+            known,
+            partitions_in_settings(offsets),
+            max((store.partition + 1 for store in there), default=0),
+            max((partition + 1 for each, partition in by_commit if each == operator), default=0),
+        )
         partitions = min(partitions, 4 * len({store.partition for store in there}) + _MOST_LOST)
         return [[StoreId(operator, partition, name) for name in names] for partition in range(partitions)]
 
