@@ -4,8 +4,9 @@ The daemon may not ask its own mount: a thread that waits for its own process's 
 the next one from starting. So another process asks, whenever the daemon wants to know. It can wait for ever.
 
 If the daemon stops asking, or its mount stops answering, the process writes down which of the two, for the next daemon: one
-that hangs can say nothing. It removes the note if the daemon comes round. It counts time in portions, so that a machine that
-was suspended has not been silent.
+that hangs can say nothing. One that has ended does not hang: then nothing is written, however late the next one answers. It
+removes the note if the daemon comes round. It counts time in portions, so that a machine that was suspended has not been
+silent.
 
 This file is also that process's program, and so imports only the standard library.
 """
@@ -56,13 +57,14 @@ class MountProbe:
         self._process.poll()
 
 
-def _wait(poll: select.poll, note: Path, why: str, portion_seconds: float) -> bool:
-    """Wait for an event; write the note when that takes too long. Always returns True."""
+def _wait(poll: select.poll, end: select.poll, note: Path, why: str, portion_seconds: float) -> bool:
+    """Wait for an event; write the note when that takes too long, unless ``end`` has one. Always returns True."""
     for _ in range(_PORTIONS):
         if poll.poll(portion_seconds * 1000):
             return True
-    with suppress(OSError):  # nowhere to write: then the next daemon knows less
-        note.write_text(why)
+    if not end.poll(0):
+        with suppress(OSError):  # nowhere to write: then the next daemon knows less
+            note.write_text(why)
     return bool(poll.poll())
 
 
@@ -80,9 +82,9 @@ def _is_asked(channel: socket.socket) -> bool:
         return False
 
 
-def _poll(fd: int) -> select.poll:
+def _poll(fd: int, events: int = select.POLLIN) -> select.poll:
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
+    poll.register(fd, events)
     return poll
 
 
@@ -91,11 +93,11 @@ def main() -> None:
     channel, mountpoint = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     note, portion_seconds = Path(sys.argv[3]), float(sys.argv[4])
     reader, waker = os.pipe()
-    asked, answered = _poll(channel.fileno()), _poll(reader)
-    while _wait(asked, note, "its event loop did not turn", portion_seconds) and _is_asked(channel):
+    asked, answered, ended = _poll(channel.fileno()), _poll(reader), _poll(channel.fileno(), 0)
+    while _wait(asked, ended, note, "its event loop did not turn", portion_seconds) and _is_asked(channel):
         note.unlink(missing_ok=True)
         threading.Thread(target=_ask, args=(mountpoint, waker), daemon=True).start()
-        _wait(answered, note, "its mount did not answer", portion_seconds)
+        _wait(answered, ended, note, "its mount did not answer", portion_seconds)
         os.read(reader, 1)
         try:
             channel.send(_ANSWER)

@@ -89,6 +89,7 @@ async def _run(
         if hang := watchdog.taken(tables.hang):
             _log.warning("the daemon before this one hung, and was replaced: %s", hang)
             events.emit("hang-ended", why=hang)
+        tables.executed.count_end(hung=bool(hang))
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
         kernel = KernelNotifier(passthrough=config.mount.passthrough)

@@ -91,6 +91,18 @@ def test_a_mount_that_does_not_answer_is_noted_though_the_event_loop_turns(tmp_p
 
 
 @needs_root
+def test_nothing_is_noted_of_a_daemon_that_has_ended_and_whose_mount_waits_for_the_next_one(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with unserved(tmp_path / "mount") as path:
+        probe = MountProbe(str(path), note, 0.001)
+        probe.ask()
+        probe.close()
+        wait_until(lambda: len(os.listdir(f"/proc/{probe._process.pid}/task")) == 2)  # it waits for the mount
+    probe._process.wait()
+    assert not note.exists()
+
+
+@needs_root
 def test_the_event_loop_is_noted_when_it_does_not_ask(tmp_path: Path) -> None:
     note = tmp_path / "note"
     probe = MountProbe(str(tmp_path), note, 0.2)

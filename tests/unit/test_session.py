@@ -5,13 +5,22 @@ from __future__ import annotations
 import array
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ConfigurationError, SessionFullError, StoreInUseError, TakeoverError
-from holdfast.session import Identity, NodeRecord, OpenRecord, OpenTable, SessionArea, SessionRecords, version_mark
+from holdfast.session import (
+    ExecutionMark,
+    Identity,
+    NodeRecord,
+    OpenRecord,
+    OpenTable,
+    SessionArea,
+    SessionRecords,
+    version_mark,
+)
 from tests.support.mounts import mounted
 from tests.support.privileges import needs_root
 
@@ -256,3 +265,47 @@ def test_records_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "records/data.mdb").write_bytes(b"of another program" * 1000)
     with pytest.raises(TakeoverError, match="can't be read"):
         SessionRecords(tmp_path / "records")
+
+
+# --- the request that is executed --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ended_during(tmp_path: Path) -> Callable[..., list[int]]:
+    """To call: a daemon ends while it executes the request; returns what the next one refuses."""
+
+    def end(number: int, *, hung: bool = False) -> list[int]:
+        mark = ExecutionMark(tmp_path / "executed")
+        mark.word[0] = number
+        mark.close()
+        following = ExecutionMark(tmp_path / "executed")
+        following.count_end(hung=hung)
+        assert following.word[0] == 0
+        refused = following.refused()
+        following.close()
+        return refused
+
+    return end
+
+
+def test_a_request_in_which_a_daemon_hung_is_refused(ended_during: Callable[..., list[int]]) -> None:
+    assert ended_during(40, hung=True) == [40]
+    assert ended_during(0, hung=True) == [40]
+
+
+def test_a_request_is_refused_when_three_daemons_have_ended_during_it(ended_during: Callable[..., list[int]]) -> None:
+    found = [ended_during(number) for number in (40, 42, 40, 0, 40, 42)]
+    assert found == [[], [], [], [], [40], [40]]
+
+
+def test_the_oldest_requests_are_no_longer_refused_when_there_is_no_room(ended_during: Callable[..., list[int]]) -> None:
+    for number in range(2, 602, 2):
+        refused = ended_during(number, hung=True)
+    assert len(refused) == 255
+    assert set(refused) == set(range(92, 602, 2))
+
+
+def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "executed").write_bytes(b"another one".ljust(4096, b"."))
+    with pytest.raises(TakeoverError, match="no mark of an executed request"):
+        ExecutionMark(tmp_path / "executed")

@@ -71,6 +71,8 @@ class Connection:
         """
         self.process = native.process
         """Return the process id of that caller, in the daemon's namespace. As ``user``."""
+        self.executing = native.executing
+        """Mark the request with this number as executed now; 0: none (``mark_execution``)."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
@@ -215,6 +217,14 @@ class Connection:
         """
         self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
         self._native.enable_native_replies(True)
+
+    def mark_execution(self, word: memoryview, refused: Iterable[int], function: ImmediateReply) -> None:
+        """Keep in ``word`` the number of the request that the event loop executes, and 0 while there is none.
+
+        Those with the numbers ``refused`` get EIO when the kernel resends them; ``function`` is called with each, and its
+        result ignored. Call this after ``attach``; ``close`` gives ``word`` up.
+        """
+        self._native.mark_execution(word, array("Q", refused).tobytes(), function)
 
     def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int]) -> None:
         """Count how long the requests take that are answered directly, from being read to the reply.

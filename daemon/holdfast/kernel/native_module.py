@@ -58,6 +58,12 @@ class NativeModule(Protocol):
     def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
         """Count how long requests take in these arrays."""
 
+    def mark_execution(self, word: memoryview, refused: bytes, function: ImmediateReply, /) -> None:
+        """Mark in ``word`` which request is executed; refuse those with these numbers, and call the function with each."""
+
+    def executing(self, number: int, /) -> None:
+        """Mark the request as executed now; 0: none."""
+
     def enable_native_replies(self, enabled: bool, /) -> None:
         """Say whether to answer requests from descriptors."""
 
@@ -119,6 +125,12 @@ class NoNativeModule:
         return 0
 
     def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
+        """Do nothing."""
+
+    def mark_execution(self, word: memoryview, refused: bytes, function: ImmediateReply, /) -> None:
+        """Do nothing."""
+
+    def executing(self, number: int, /) -> None:
         """Do nothing."""
 
     def enable_native_replies(self, enabled: bool, /) -> None:

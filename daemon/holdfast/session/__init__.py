@@ -6,12 +6,14 @@ what nodes, handles and requests are for.
 """
 
 from holdfast.session.area import Identity, SessionArea, SessionTables
+from holdfast.session.execution import ExecutionMark
 from holdfast.session.open_table import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
 from holdfast.session.unlinks import UnlinkTable
 
 __all__ = [
     "NUMBER_MASK",
+    "ExecutionMark",
     "Identity",
     "NodeRecord",
     "OpenRecord",

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ConfigurationError, StoreInUseError, TakeoverError
+from holdfast.session.execution import ExecutionMark
 from holdfast.session.open_table import OpenTable
 from holdfast.session.records import SessionRecords, full
 from holdfast.session.unlinks import UnlinkTable
@@ -46,6 +47,7 @@ class SessionTables:
     opens: OpenTable
     records: SessionRecords
     unlinks: UnlinkTable
+    executed: ExecutionMark
     draining: Path
     """A file that exists while the node is being drained."""
     hang: Path
@@ -56,6 +58,7 @@ class SessionTables:
         self.opens.close()
         self.records.close()
         self.unlinks.close()
+        self.executed.close()
 
 
 class SessionArea:
@@ -130,9 +133,11 @@ class SessionArea:
             opened.callback(opens.close)
             unlinks = UnlinkTable(self.directory / "removals")
             opened.callback(unlinks.close)
+            executed = ExecutionMark(self.directory / "executed")
+            opened.callback(executed.close)
             records = SessionRecords(self.directory / "records")
             opened.pop_all()
-        return SessionTables(opens, records, unlinks, self.directory / "draining", self.directory / "hang")
+        return SessionTables(opens, records, unlinks, executed, self.directory / "draining", self.directory / "hang")
 
     def end(self) -> None:
         """Remove everything: the mount is gone."""

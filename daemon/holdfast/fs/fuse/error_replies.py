@@ -51,7 +51,7 @@ def replies(
         number, result = 0, None
         OBSERVED.set(notes)
         try:
-            result = await method(self, *args, **kwargs)
+            result = await observer.executed(method(self, *args, **kwargs))
         except pyfuse3.FUSEError as refusal:
             number = refusal.errno
             raise

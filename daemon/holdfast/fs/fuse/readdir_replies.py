@@ -13,6 +13,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
+from holdfast.fs.fuse.execution import executed
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import RequestTurns
@@ -122,14 +123,18 @@ class ReaddirReplies:
     async def _reply(
         self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries, end: Callable[[int], None]
     ) -> None:
+        built = self._built(uid, node, offset, size_bytes, entries)
         try:
-            async with self._turns.of(uid):
-                await self._listings.prepare(node, offset)
-            body, number = entries(node, offset, size_bytes), 0
+            body, number = await executed(built, self._connection.executing, request), 0
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             body, number = b"", errno_of(problem, "readdir", self._counters)
         self._connection.reply(request, number, body)
         end(number)
+
+    async def _built(self, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bytes:
+        async with self._turns.of(uid):
+            await self._listings.prepare(node, offset)
+        return entries(node, offset, size_bytes)
 
     def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_dirent`` as fit."""

@@ -8,14 +8,15 @@ answered without Python until the last one is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from errno import ENOENT
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyfuse3 import EntryAttributes
 
 from holdfast.errors import HoldfastError
 from holdfast.fs.fuse import wire_format
+from holdfast.fs.fuse.execution import executed
 from holdfast.fs.fuse.handle_numbers import node_of
 from holdfast.fs.fuse.operation_times import OperationTimes, name_of
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -25,6 +26,7 @@ from holdfast.kernel import Connection, Opcode
 from holdfast.kernel.native_module import ImmediateReply
 from holdfast.telemetry import SLOW_NS, Notes, Observed, OperationFeed, SlowOperations
 
+_T = TypeVar("_T")
 _NAME_AT = {
     Opcode.LOOKUP: 0,
     Opcode.UNLINK: 0,
@@ -67,6 +69,10 @@ class RequestObserver:
     def caller(self) -> tuple[int, int]:
         """Return pid and uid of who makes the request that was read last."""
         return self._connection.process(), self._connection.user()
+
+    def executed(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
+        """Return ``work`` of the request whose handler runs, with marks (``execution``). Call it before its first await."""
+        return executed(work, self._connection.executing, self._connection.request())
 
     def watch(self, operation: str, arguments: tuple[object, ...], notes: Notes) -> Watch | None:
         """Begin to watch a request of pyfuse3's, if anybody watches. Call it before the handler's first await."""

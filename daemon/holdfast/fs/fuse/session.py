@@ -15,6 +15,7 @@ from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.event_loop_wait import served_when_idle
+from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.operations import Operations
@@ -113,6 +114,7 @@ class Session:
         self._connection.attach()
         answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer)
         self.observer.answer_directly(answers.answer, answers.opcodes)
+        mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         self._kernel.connect(self.device)
 

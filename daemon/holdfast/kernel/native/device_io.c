@@ -8,6 +8,7 @@
 #include "python_replies.h"
 #include "handshake.h"
 #include "event_loop_wait.h"
+#include "execution_mark.h"
 #include "latency_counts.h"
 #include "native_replies.h"
 #include "privileges.h"
@@ -66,6 +67,7 @@ static ssize_t noted_request(int fd, void *buffer, size_t size)
 	memcpy(&header, buffer, sizeof(header));
 	count(&device_io_requests[header.opcode < OPCODE_LIMIT ? header.opcode : 0]);
 	current = header.unique;
+	execution_mark_set(current);
 	current_drops = privileges_dropped_by(buffer, (size_t)got);
 	current_user = header.uid;
 	current_process = header.pid;
@@ -73,6 +75,15 @@ static ssize_t noted_request(int fd, void *buffer, size_t size)
 	if (header.opcode == OPCODE_INIT)
 		handshake_note_request(buffer, (size_t)got);
 	return got;
+}
+
+/* Refuse a request if it has ended an earlier daemon. */
+static bool refuse(int fd, const unsigned char *request, size_t size)
+{
+	if (!execution_mark_refuses(current))
+		return false;
+	python_replies_refuse(fd, request, size);
+	return true;
 }
 
 ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
@@ -86,8 +97,10 @@ ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
 		int64_t read = latency_counts_now();
-		if (!native_replies_answer(fd, buffer, (size_t)got) && !python_replies_answer(&turn, fd, buffer, (size_t)got))
+		if (!refuse(fd, buffer, (size_t)got) && !native_replies_answer(fd, buffer, (size_t)got) &&
+		    !python_replies_answer(&turn, fd, buffer, (size_t)got))
 			return fallocate_requests_apply(buffer, got, size);
+		execution_mark_set(0);
 		if (!python_replies_go_on(&turn, current_opcode, read)) {
 			errno = EINTR;
 			return -1;
@@ -121,6 +134,7 @@ static ssize_t device_io_writev(int fd, struct iovec *parts, int parts_count, vo
 		return writev(fd, parts, parts_count);
 	}
 	count(&device_io_replies);
+	execution_mark_replied(header.unique);
 	if (header.unique == handshake.awaited)
 		return handshake_reply(fd, parts, parts_count);
 	struct reply_edit edit;

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "device_io.h"
+#include "execution_mark.h"
 
 /* A request for libfuse that waits to be taken, or the error of the read. */
 static struct {
@@ -56,8 +57,10 @@ bool event_loop_wait_take(void *buffer, size_t size, ssize_t *got)
 	eventfd_t ignored;
 	(void)!eventfd_read(request.handed_over, &ignored);
 	request.waits = false;
-	if (request.got > 0)
+	if (request.got > 0) {
 		memcpy(buffer, request.buffer, (size_t)request.got < size ? (size_t)request.got : size);
+		execution_mark_set(device_io_current());
+	}
 	errno = request.error;
 	*got = request.got;
 	return true;
@@ -69,6 +72,7 @@ static bool answer_all(int fd, bool poll_again)
 	request.got = device_io_next(fd, request.buffer, request.size, poll_again);
 	request.error = errno;
 	request.waits = request.got >= 0 || request.error != EINTR;
+	execution_mark_set(0);
 	if (request.waits)
 		(void)!eventfd_write(request.handed_over, 1);
 	return request.waits;

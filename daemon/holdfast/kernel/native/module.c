@@ -9,6 +9,7 @@
 #include "readdir.h"
 #include "handshake.h"
 #include "event_loop_wait.h"
+#include "execution_mark.h"
 #include "device_io.h"
 #include "latency_counts.h"
 #include "native_replies.h"
@@ -26,6 +27,16 @@ static void release_counted(void)
 	PyBuffer_Release(&counted_zone);
 }
 
+/* What execution_mark.c marks in and compares with, kept while it does. */
+static Py_buffer marked_word, refused_numbers;
+
+static void release_marked(void)
+{
+	execution_mark_reset();
+	PyBuffer_Release(&marked_word);
+	PyBuffer_Release(&refused_numbers);
+}
+
 static PyObject *configure(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -39,6 +50,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	native_replies_reset();
 	event_loop_wait_reset();
 	release_counted();
+	release_marked();
 	reply_edits_reset();
 	device_io_reset();
 	mounting_reset();
@@ -78,6 +90,7 @@ static PyObject *end(PyObject *self, PyObject *args)
 	(void)args;
 	mounting.fd = -1;
 	python_replies_reset();
+	release_marked();
 	Py_RETURN_NONE;
 }
 
@@ -124,6 +137,33 @@ static PyObject *count_latencies(PyObject *self, PyObject *args)
 		return NULL;
 	}
 	latency_counts_use(counted_rows.buf, zones, counted_bounds.buf, bounds, counted_zone.buf);
+	Py_RETURN_NONE;
+}
+
+static PyObject *mark_execution(PyObject *self, PyObject *args)
+{
+	(void)self;
+	PyObject *function;
+	release_marked();
+	if (!PyArg_ParseTuple(args, "w*y*O", &marked_word, &refused_numbers, &function))
+		return NULL;
+	if ((size_t)marked_word.len != sizeof(uint64_t) || (size_t)refused_numbers.len % sizeof(uint64_t) != 0) {
+		release_marked();
+		PyErr_SetString(PyExc_ValueError, "these are no numbers of requests");
+		return NULL;
+	}
+	execution_mark_use(marked_word.buf, refused_numbers.buf, (size_t)refused_numbers.len / sizeof(uint64_t));
+	python_replies_set_refusal_handler(function);
+	Py_RETURN_NONE;
+}
+
+static PyObject *executing(PyObject *self, PyObject *number)
+{
+	(void)self;
+	unsigned long long unique = PyLong_AsUnsignedLongLong(number);
+	if (unique == (unsigned long long)-1 && PyErr_Occurred() != NULL)
+		return NULL;
+	execution_mark_set(unique);
 	Py_RETURN_NONE;
 }
 
@@ -257,6 +297,8 @@ static PyMethodDef methods[] = {
 	{"user", user, METH_NOARGS, PyDoc_STR("Return the user id of the caller of that request.")},
 	{"process", process, METH_NOARGS, PyDoc_STR("Return the process id of the caller of that request.")},
 	{"count_latencies", count_latencies, METH_VARARGS, PyDoc_STR("Count how long requests take in these arrays.")},
+	{"mark_execution", mark_execution, METH_VARARGS, PyDoc_STR("Mark the request that is executed, and refuse some.")},
+	{"executing", executing, METH_O, PyDoc_STR("Mark this request as executed; 0: none.")},
 	{"enable_native_replies", enable_native_replies, METH_VARARGS, PyDoc_STR("Whether to answer requests from descriptors.")},
 	{"answer", answer, METH_VARARGS, PyDoc_STR("Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE.")},
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Set the function that is called before pyfuse3.")},

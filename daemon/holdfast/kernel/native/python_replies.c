@@ -21,7 +21,7 @@
 #define POLL_NS 50000
 #define SKIPPED_POLLS 8
 
-static PyObject *handler;
+static PyObject *handler, *refusal_handler;
 static uint64_t wanted; /* a bit for each opcode */
 
 void python_replies_set_handler(PyObject *function, uint64_t opcodes)
@@ -31,9 +31,16 @@ void python_replies_set_handler(PyObject *function, uint64_t opcodes)
 	wanted = opcodes;
 }
 
+void python_replies_set_refusal_handler(PyObject *function)
+{
+	Py_XINCREF(function);
+	Py_XSETREF(refusal_handler, function);
+}
+
 void python_replies_reset(void)
 {
 	python_replies_set_handler(NULL, 0);
+	python_replies_set_refusal_handler(NULL);
 }
 
 void python_replies_reply(int fd, uint64_t unique, int error, const void *body, size_t size)
@@ -58,8 +65,8 @@ static bool wants(const struct request_header *header)
 	return !(header->unique & UNIQUE_RESENT) || header->opcode == OPCODE_READDIR || header->opcode == OPCODE_READDIRPLUS;
 }
 
-/* Call the handler with opcode, unique number, node, uid, gid, pid and body. NULL: it raised, or memory is out. */
-static PyObject *call_handler(const struct request_header *header, const unsigned char *request)
+/* Call a function with opcode, unique number, node, uid, gid, pid and body. NULL: it raised, or memory is out. */
+static PyObject *call(PyObject *function, const struct request_header *header, const unsigned char *request)
 {
 	enum { ARGUMENTS = 7 };
 	PyObject *arguments[ARGUMENTS] = {
@@ -74,7 +81,7 @@ static PyObject *call_handler(const struct request_header *header, const unsigne
 	bool complete = true;
 	for (int i = 0; i < ARGUMENTS; i++)
 		complete = complete && arguments[i] != NULL;
-	PyObject *result = complete ? PyObject_Vectorcall(handler, arguments, ARGUMENTS, NULL) : NULL;
+	PyObject *result = complete ? PyObject_Vectorcall(function, arguments, ARGUMENTS, NULL) : NULL;
 	for (int i = 0; i < ARGUMENTS; i++)
 		Py_XDECREF(arguments[i]);
 	return result;
@@ -112,7 +119,7 @@ bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char 
 	memcpy(&header, request, sizeof(header));
 	if (header.length != size || !wants(&header))
 		return false;
-	PyObject *result = call_handler(&header, request);
+	PyObject *result = call(handler, &header, request);
 	if (result == NULL) {
 		PyErr_WriteUnraisable(handler);
 		if (!takes_no_reply(header.opcode))
@@ -122,6 +129,19 @@ bool python_replies_answer(struct reply_turn *turn, int fd, const unsigned char 
 	bool answered = deliver(turn, fd, &header, result);
 	Py_DECREF(result);
 	return answered;
+}
+
+void python_replies_refuse(int fd, const unsigned char *request, size_t size)
+{
+	struct request_header header;
+	memcpy(&header, request, sizeof(header));
+	python_replies_reply(fd, header.unique, EIO, NULL, 0);
+	if (refusal_handler == NULL || header.length != size)
+		return;
+	PyObject *result = call(refusal_handler, &header, request);
+	if (result == NULL)
+		PyErr_WriteUnraisable(refusal_handler);
+	Py_XDECREF(result);
 }
 
 void python_replies_begin(struct reply_turn *turn)

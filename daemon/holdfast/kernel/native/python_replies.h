@@ -35,6 +35,9 @@ bool python_replies_go_on(struct reply_turn *turn, uint32_t opcode, int64_t read
  * save a wake-up, and this one saves two rounds of the event loop. False: stop polling. */
 bool python_replies_poll_again(const struct reply_turn *turn);
 
+/* Reply EIO, and tell the function for refusals of the request. */
+void python_replies_refuse(int fd, const unsigned char *request, size_t size);
+
 /* Write a reply. `error` is a positive errno, or 0: then the body follows. */
 void python_replies_reply(int fd, uint64_t unique, int error, const void *body, size_t size);
 
