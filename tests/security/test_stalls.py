@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import NodeFactory
 from tests.support import hanging_daemon
+from tests.support.attackers import attacking
 from tests.support.node import Node, wait_until
+from tests.support.privileges import MALLORY
 from tests.support.stalls import bystander
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_GETDENTS64 = 217
+_MOST_NAMES = 1000
 
 
 def test_a_bystander_feels_a_daemon_that_hangs_until_the_next_one_answers(make_node: NodeFactory) -> None:
@@ -32,4 +42,135 @@ def test_a_bystander_of_nobody_waits_for_nothing(node: Node) -> None:
     with bystander(node) as waits:
         pass
     assert min(longest.calls for longest in waits.by_call.values()) >= 1
+    waits.check()
+
+
+@pytest.fixture
+def home(node: Node) -> Path:
+    """MALLORY's working directory."""
+    directory = node.work / "mallory_1"
+    MALLORY.do(directory.mkdir)
+    return directory
+
+
+def dug(top: Path, name: str, levels: int) -> int:
+    """Dig as deep as that, or as the mount lets one; return a descriptor of the deepest directory."""
+    fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(levels):
+        try:
+            child = dig_one(fd, name)
+        except OSError as problem:
+            if problem.errno != errno.ENAMETOOLONG:
+                raise
+            return fd
+        os.close(fd)
+        fd = child
+    return fd
+
+
+def dig_one(fd: int, name: str) -> int:
+    """Make a directory in the one that is open at ``fd``; return its descriptor."""
+    os.mkdir(name, dir_fd=fd)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+
+
+@pytest.mark.parametrize(("name", "levels"), [("n" * 250, 3900), ("d", 3900)], ids=["long names", "short names"])
+def test_a_file_with_many_names_deep_in_a_tree_costs_its_owner_alone(name: str, levels: int, node: Node, home: Path) -> None:
+    """Gain: one open is a check of rights for each name, each of them for each level, each for all levels above it."""
+
+    def attack() -> None:
+        (home / "tmp/top").mkdir()
+        fd = dug(home / "tmp/top", name, levels)
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        for number in range(40):
+            os.link("f", f"l{number}", src_dir_fd=fd, dst_dir_fd=fd)
+        os.rename(home / "tmp/top", home / "localState/top")
+        for number in range(20):
+            with suppress(OSError):
+                os.close(os.open("f", os.O_RDONLY, dir_fd=fd))
+            with suppress(OSError):
+                os.close(os.open("f", os.O_WRONLY, dir_fd=fd))
+            with suppress(OSError):
+                os.stat(f"absent{number}", dir_fd=fd)
+            with suppress(OSError):
+                os.setxattr(f"/proc/self/fd/{fd}/f", "user.a", b"%d" % number)
+            with suppress(OSError):
+                os.chmod("f", 0o600 + number % 2, dir_fd=fd)
+            with suppress(OSError):
+                os.rename(f"l{number}", f"m{number}", src_dir_fd=fd, dst_dir_fd=fd)
+
+    first = node.pid
+    with bystander(node) as waits:
+        MALLORY.do(attack)
+    waits.check()
+    assert node.pid == first
+
+
+@pytest.mark.parametrize("zone", ["localState", "tmp"])
+def test_a_file_has_a_thousand_names_at_most_and_none_of_them_costs_others_anything(
+    zone: str, node: Node, home: Path
+) -> None:
+    """Gain: each open, close, link and rename goes through all names of the file."""
+    path = home / zone / "f"
+
+    def link() -> None:
+        path.touch()
+        for number in range(_MOST_NAMES - 1):
+            os.link(path, home / zone / f"l{number}")
+        with pytest.raises(OSError, match=os.strerror(errno.EMLINK)):
+            os.link(path, home / zone / "one more")
+        assert path.stat().st_nlink == _MOST_NAMES
+
+    MALLORY.do(link)
+
+    def use(number: int) -> None:
+        os.close(os.open(path, os.O_RDWR))
+        os.chmod(path, 0o600 + number % 2)
+        old, new = home / zone / f"l{number % 10}", home / zone / "moved"
+        os.rename(old, new)
+        os.rename(new, old)
+
+    with attacking(MALLORY, use), bystander(node) as waits:
+        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 200)
+    waits.check()
+
+
+def test_names_in_many_directories_cost_others_nothing(node: Node, home: Path) -> None:
+    """Gain: a check of rights for each directory, however few names are in each."""
+    path = home / "localState/f"
+
+    def link() -> None:
+        path.touch()
+        for number in range(_MOST_NAMES - 1):
+            directory = home / f"localState/{number}/d/d/d"
+            directory.mkdir(parents=True)
+            os.link(path, directory / "l")
+
+    MALLORY.do(link)
+    with attacking(MALLORY, lambda _: os.close(os.open(path, os.O_RDWR))), bystander(node) as waits:
+        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 200)
+    waits.check()
+
+
+def test_a_reader_with_room_for_a_whole_directory_lets_others_in_between(node: Node, home: Path) -> None:
+    """Gain: one request for thousands of entries with their attributes."""
+
+    def fill() -> None:
+        for number in range(5000):
+            (home / f"tmp/{number}").touch()
+
+    MALLORY.do(fill)
+    room = ctypes.create_string_buffer(1 << 22)
+
+    def listed(_: int) -> None:
+        fd = os.open(home / "tmp", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            while _LIBC.syscall(_GETDENTS64, fd, room, len(room)) > 0:
+                with suppress(OSError):
+                    os.stat("0", dir_fd=fd)  # then the next part comes with attributes
+        finally:
+            os.close(fd)
+
+    with attacking(MALLORY, listed), bystander(node) as waits:
+        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 5200)
     waits.check()

@@ -52,6 +52,18 @@ def test_directories_leave_with_the_last_node_that_has_a_name_in_them() -> None:
     assert len(table) == 1
 
 
+def test_a_deep_way_leaves_at_once_with_the_last_node_in_it(table: NodeTable) -> None:
+    levels = 5000  # more than Python's stack has room for, and than a path may have
+    node = table.root
+    for inode in range(_FIRST_INODE, _FIRST_INODE + levels):
+        node = known(table, node, b"d", inode, stat.S_IFDIR)
+    for inode in range(_FIRST_INODE, _FIRST_INODE + levels - 1):
+        table.forget(inode, 1)
+    assert len(table) == levels + 1
+    table.forget(node.id, 1)
+    assert len(table) == 1
+
+
 def test_a_directory_leaves_when_the_last_name_in_it_goes(table: NodeTable) -> None:
     directory = known(table, table.root, b"directory", _FIRST_INODE, stat.S_IFDIR)
     file = known(table, directory, b"file", _FILE_INODE, stat.S_IFREG)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,45 @@ def test_by_default_everybody_reads_and_root_alone_writes(root_fd: int) -> None:
         assert not asked.may_put(place("a/b"), b"c", caller(user))
     assert asked.are_open_to_all(place("a/b"))
     assert asked.may_put(place("a/b"), b"c", Caller(0, 0, 0))
+
+
+def test_deep_directories_are_gone_through_by_their_own_rights(tree: Path, root_fd: int) -> None:
+    path, levels = tree / "blobs", 100  # more than are looked at from one descriptor
+    for _ in range(levels):
+        path /= "d"
+        path.mkdir()
+    (path / "x").touch()
+    key, asked = "/".join("d" * levels), rights(root_fd)
+    assert asked.may_access(place(key), b"x", READ, caller(ALICE))
+    give(path / "x", ALICE, 0o600)
+    assert asked.denied(place(key), [b"x", b"y"], READ, caller(MALLORY)) == [b"x"]
+    give(path, ALICE, 0o700)
+    assert not asked.may_search(place(key), caller(MALLORY))
+    give(tree / "blobs/d/d", ALICE, 0o700)
+    assert asked.denied(place(key), [b"x", b"y"], READ, caller(MALLORY)) == [b"x", b"y"]
+
+
+def test_a_refusal_ends_the_way_down(tree: Path, root_fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "blobs/secret/d/d/d").mkdir(parents=True)
+    give(tree / "blobs/secret", ALICE, 0o700)
+    looked_at, stat = [], os.stat
+
+    def counted(path: bytes, **options: Any) -> os.stat_result:
+        looked_at.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", counted)
+    assert not rights(root_fd).may_search(place("secret/d/d/d"), caller(MALLORY))
+    assert looked_at == [b"blobs", b"blobs/secret"]
+
+
+def test_no_user_has_rights_to_keys_that_no_store_can_have(root_fd: int) -> None:
+    asked, longest = rights(root_fd, directory_mode=0o777), "d" * 200
+    for key, is_free in (("/".join([longest] * 5), True), ("/".join([longest] * 6), False)):
+        assert asked.may_search(place(key), caller(ALICE)) is is_free
+        assert asked.may_access(place(key), b"x", READ, caller(ALICE)) is is_free
+        assert asked.are_open_to_all(place(key)) is is_free
+        assert asked.may_search(place(key), Caller(0, 0, 0))
 
 
 def test_a_closed_directory_closes_all_below_it(tree: Path, root_fd: int) -> None:

@@ -1,8 +1,8 @@
 """The backing tree: real directories, real files, real hard links, in the shape of the mount.
 
-Paths here are bytes relative to the tree, without a leading slash; ``b""`` is the tree itself. They are walked one
-component at a time from the tree's own descriptor, never following a symbolic link or ``..``, so nothing in the tree
-can lead outside it. Must not know: zones, objects, nodes.
+Paths here are bytes relative to the tree, without a leading slash; ``b""`` is the tree itself. They are walked from the
+tree's own descriptor, never following a symbolic link or ``..``, so nothing in the tree can lead outside it. Must not know:
+zones, objects, nodes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
+_PART_BYTES = 4000
+"""Of a path, in one system call (PATH_MAX is 4,096)."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of rmdir(2) for a directory that is not empty."""
 
@@ -32,9 +35,34 @@ class Tree:
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``."""
-        names = _components(path)
-        fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
-        for name in names:
+        return self.open_below(self.root_fd, path)
+
+    def open_below(self, directory_fd: int, path: bytes) -> int:
+        """Return a new ``O_PATH`` descriptor of the directory at ``path`` below another one. Raises ``OSError``.
+
+        No symbolic link is followed. A path of thousands of levels takes some calls, not one for each.
+        """
+        _components(path)
+        fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
+        for part in _parts(path):
+            try:
+                child = self._open_part(fd, part)
+            finally:
+                os.close(fd)
+            fd = child
+        return fd
+
+    def _open_part(self, directory_fd: int, path: bytes) -> int:
+        if b"/" not in path:
+            return self.open_child(directory_fd, path)
+        try:
+            return open_without_links(directory_fd, path, DIRECTORY)
+        except NotImplementedError:
+            return self._open_by_levels(directory_fd, path)
+
+    def _open_by_levels(self, directory_fd: int, path: bytes) -> int:
+        fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
+        for name in path.split(b"/"):
             try:
                 child = self.open_child(fd, name)
             finally:
@@ -164,6 +192,18 @@ class Tree:
             os.chown(name, *owner, dir_fd=directory_fd, follow_symlinks=False)
         os.chmod(name, mode | above.st_mode & stat_module.S_ISGID, dir_fd=directory_fd)  # whatever the umask says
         return self.open_child(directory_fd, name)
+
+
+def _parts(path: bytes) -> Iterator[bytes]:
+    """Divide a path into parts that a system call takes."""
+    while len(path) > _PART_BYTES:
+        end = path.rfind(b"/", 0, _PART_BYTES)
+        if end < 0:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        yield path[:end]
+        path = path[end + 1 :]
+    if path:
+        yield path
 
 
 def _components(path: bytes) -> list[bytes]:

@@ -3,9 +3,10 @@
 from holdfast.zones.name_kinds import KindPolicy, NameKind
 from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
-from holdfast.zones.zone import Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath, is_at_or_below
+from holdfast.zones.zone import LONGEST_KEY_BYTES, Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath, is_at_or_below
 
 __all__ = [
+    "LONGEST_KEY_BYTES",
     "SKELETON",
     "VOLATILE",
     "Fallbacks",

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from holdfast.errors import ConfigurationError
 from holdfast.zones.name_kinds import NameKind
+from holdfast.zones.zone import LONGEST_KEY_BYTES
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
 """Patterns of Hadoop's local file system, for any engine that writes through it."""
@@ -44,7 +45,12 @@ class NameTable:
         self.kind_of = lru_cache(maxsize=4096)(self._kind_of)
 
     def _kind_of(self, path: bytes) -> NameKind:
-        """Return the kind of the name at ``path``, relative to its zone."""
+        """Return the kind of the name at ``path``, relative to its zone. A path too long for a key matches no pattern.
+
+        Patterns take a microsecond for each byte, and paths are as long as users like.
+        """
+        if len(path) > LONGEST_KEY_BYTES:
+            return NameKind.REPLACEABLE
         match = self._regex.fullmatch(path)
         if match is None or match.lastindex is None:
             return NameKind.REPLACEABLE

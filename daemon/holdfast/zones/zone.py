@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from holdfast.config import Durability
 from holdfast.zones.workdir import WorkdirName
 
+LONGEST_KEY_BYTES = 1024
+"""The longest key of S3, Google and Azure. Users make longer paths, which must not cost others anything."""
+
 
 class ZoneKind(enum.Enum):
     """The rows of the table in ``docs/semantics.md``."""

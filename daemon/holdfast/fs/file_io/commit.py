@@ -120,7 +120,7 @@ class Committer:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
         if not opened.may_change:
             return
-        places = [self._directories.place(parent) for parent, _ in opened.node.names()]
+        places = [self._directories.place(parent) for parent in opened.node.names_by_directory()]
         if not any(self._check.digests_later(place) for place in places):
             return
         entry = self._entries.get(opened.inode)

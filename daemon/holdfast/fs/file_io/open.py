@@ -228,14 +228,17 @@ class Opening:
 
     def _check_writable(self, node: Node) -> None:
         """Raise ``WriteOnceError`` if the node has a write-once name that is already stored, and ``DrainingError``."""
-        for parent, name in node.names():
+        for parent, names in node.names_by_directory().items():
             place = self._directories.place(parent)
             self._drain.check(place.zone)
-            if not self._policy.created_once(place, name):
+            once = (
+                next((name for name in names if self._policy.created_once(place, name)), None) if place.zone.sends else None
+            )
+            if once is None:
                 continue
             entry = self._entries.get(node.backing) if node.backing else None
             if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # a digest means it was sent and is open
-                raise WriteOnceError(f"{os.fsdecode(place.child_path(name))} exists already and is written once only")
+                raise WriteOnceError(f"{os.fsdecode(place.child_path(once))} exists already and is written once only")
 
     def _is_dirty(self, node: Node) -> bool:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""

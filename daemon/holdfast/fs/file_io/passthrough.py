@@ -62,6 +62,8 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        places = ((self._directories.place(parent), name) for parent, name in opened.node.names())
-        is_polled = any(place.zone.sends and self._policy.of(place, name).polled_while_read for place, name in places)
-        return is_polled and os.fstat(opened.fd).st_size >= _LONG_BYTES
+        for parent, names in opened.node.names_by_directory().items():
+            place = self._directories.place(parent)
+            if place.zone.sends and any(self._policy.of(place, name).polled_while_read for name in names):
+                return os.fstat(opened.fd).st_size >= _LONG_BYTES
+        return False

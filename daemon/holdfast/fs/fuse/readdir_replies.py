@@ -22,6 +22,8 @@ from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
+_MOST_BYTES = 32 * 1024
+"""Of a reply with attributes, whatever the reader has room for: two hundred entries, each of which costs a stat."""
 _DOTS = (b".", b"..")
 _NO_ATTRIBUTES = wire_format.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]
@@ -63,6 +65,7 @@ class ReaddirReplies:
 
     def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
+        size_bytes = min(size_bytes, _MOST_BYTES)
         body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
         if body is None:
             return self._later(Opcode.READDIRPLUS, request, uid, node, offset, size_bytes, self._entries_with_attributes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Mapping
 
 import trio
@@ -16,7 +17,7 @@ from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.growth import Growth
-from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node import MOST_LEVELS, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
@@ -27,9 +28,13 @@ from holdfast.zones import ZoneMap, ZonePath
 
 _SHORT_PATH_BYTES = 4096
 """Paths up to this length are kept with their nodes."""
-_LONG_PATHS_KEPT_OF = 256
-"""Of the directories with longer paths, one in so many: a tree of n levels would take memory for n² names otherwise."""
-_LONGEST_PATH_BYTES = 1 << 20
+_LONG_PATH_EVERY = 64
+"""Longer ones are kept so many levels apart: a tree of n levels would take memory for n² names otherwise."""
+_LONG_PATHS_KEPT = 256
+_LONGEST_PATH_BYTES = 1 << 17
+"""Each request that names the directory, or something in it, copies the path several times."""
+_LEVELS_KEPT_OPEN = 16
+"""Of a way down that is opened: those at its end. A deep one would close everybody's descriptors."""
 
 
 class Directories:
@@ -60,33 +65,49 @@ class Directories:
         self._quotas = quotas
         self._owners = owners
         self._epoch = 0
+        self._with_long_path: deque[Node] = deque()
         self.growth = Growth()
 
     def place(self, node: Node) -> ZonePath:
-        """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed."""
+        """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed.
+
+        Raises ``OSError`` (ENAMETOOLONG) if it is too deep in a tree.
+        """
         cached = node.place
         if cached is not None and cached[0] == self._epoch:
             return cached[1]
-        place = self._zones.descendant(*self._above(node))
+        known, levels, names = self._above(node)
+        place = self._zones.descendant(known, names)
         if place is None:
             raise NoSuchEntryError(f"no zone has a directory {os.fsdecode(node.name)}")
-        if len(place.path) > _LONGEST_PATH_BYTES:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        if len(place.path) <= _SHORT_PATH_BYTES or node.id % _LONG_PATHS_KEPT_OF == 0:
-            node.place = self._epoch, place
+        levels += len(names)
+        if len(place.path) <= _SHORT_PATH_BYTES:
+            node.place = self._epoch, place, levels
+        elif len(place.path) > _LONGEST_PATH_BYTES or levels > MOST_LEVELS:
+            raise _too_deep()
+        elif len(names) >= _LONG_PATH_EVERY:
+            self._keep_long_path(node, place, levels)
         return place
 
-    def _above(self, node: Node) -> tuple[ZonePath, list[bytes]]:
-        """Return the place of the nearest directory above ``node`` that is known, and the names from there to ``node``."""
+    def _keep_long_path(self, node: Node, place: ZonePath, levels: int) -> None:
+        node.place = self._epoch, place, levels
+        self._with_long_path.append(node)
+        if len(self._with_long_path) > _LONG_PATHS_KEPT:
+            self._with_long_path.popleft().place = None
+
+    def _above(self, node: Node) -> tuple[ZonePath, int, list[bytes]]:
+        """Return place and level of the nearest directory above ``node`` that is known, and the names from there down."""
         names: list[bytes] = []
         while node is not self._nodes.root:
             if node.parent is None:
                 raise NoSuchEntryError("the directory was removed")
+            if len(names) > MOST_LEVELS:
+                raise _too_deep()
             names.append(node.name)
             node = node.parent
             if node.place is not None and node.place[0] == self._epoch:
-                return node.place[1], names[::-1]
-        return self._zones.root, names[::-1]
+                return node.place[1], node.place[2], names[::-1]
+        return self._zones.root, 0, names[::-1]
 
     def is_ours(self, node: Node) -> bool:
         """Say whether only this daemon can change the directory, so that the kernel may cache its listing."""
@@ -118,14 +139,28 @@ class Directories:
                 raise NoSuchEntryError("the directory was removed")
             if node.backing == 0:
                 raise NoSuchEntryError(f"{os.fsdecode(node.name)} exists only in the store")
+            if len(left) > MOST_LEVELS:
+                raise _too_deep()
             left.append(node)
             node = node.parent
             fd = self._descriptors.get(node.id)
-        for below in reversed(left):
-            fd = self._tree.open_child(fd, below.name)
-            self._descriptors.keep(below.id, fd)
-            self._descriptors.serve(below.id, fd, self.seconds(below), below.zone, whole=self.is_ours(below))
+        passed = left[_LEVELS_KEPT_OPEN:]
+        above = self._tree.open_below(fd, b"/".join(below.name for below in reversed(passed))) if passed else -1
+        try:
+            fd = above if passed else fd
+            for below in reversed(left[:_LEVELS_KEPT_OPEN]):
+                fd = self._tree.open_child(fd, below.name)
+                self._keep(below, fd)
+        finally:
+            if passed:
+                os.close(above)
         return fd
+
+    def _keep(self, node: Node, fd: int) -> None:
+        self._descriptors.keep(node.id, fd)
+        place = self.place(node)
+        seconds, is_ours = self._ttl.in_kernel(place), place.zone.remote is None
+        self._descriptors.serve(node.id, fd, seconds, node.zone, whole=is_ours)
 
     def writable_descriptor(self, node: Node) -> int:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
@@ -154,7 +189,7 @@ class Directories:
     def check_may_grow(self, node: Node) -> None:
         """Raise ``QuotaExceededError`` if the file is in a working directory that is above its limit."""
         if self._quotas.are_exceeded:
-            for parent, _ in node.names():
+            for parent in node.names_by_directory():
                 self._quotas.check(self.place(parent).zone)
 
     def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
@@ -232,3 +267,7 @@ class Directories:
             assert path is not None
             stat = os.stat(directory.name, dir_fd=self.descriptor(directory.parent), follow_symlinks=False)
             self._nodes.bind(directory, path, stat.st_ino)
+
+
+def _too_deep() -> OSError:
+    return OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
-from holdfast.zones import KindPolicy, NameKind, NameTable, ZonePath
+from holdfast.zones import LONGEST_KEY_BYTES, KindPolicy, NameKind, NameTable, ZonePath
 
 Names = list[tuple[Node, bytes]]
 """Pairs of directory node and name."""
@@ -19,7 +19,8 @@ class NamePolicy:
 
     def kind_of(self, place: ZonePath, name: bytes) -> NameKind:
         """Return the kind of ``name`` in the directory at ``place``."""
-        return self._names.kind_of(place.key_of(name))
+        key = place.key_of(name)
+        return self._names.kind_of(key) if len(key) <= LONGEST_KEY_BYTES else NameKind.REPLACEABLE  # none that is remembered
 
     def of(self, place: ZonePath, name: bytes) -> KindPolicy:
         """Return the policy of ``name`` in the directory at ``place``."""
@@ -35,12 +36,20 @@ class NamePolicy:
 
     def sent_names(self, names: Names) -> Names:
         """Return those names under which the file is, or will become, an object."""
-        return [(parent, name) for parent, name in names if self.sends(self._directories.place(parent), name)]
+        found: Names = []
+        places: dict[Node, ZonePath] = {}
+        for parent, name in names:
+            place = places.get(parent)
+            if place is None:
+                place = places[parent] = self._directories.place(parent)
+            if self.sends(place, name):
+                found.append((parent, name))
+        return found
 
     def has_digest(self, node: Node) -> bool:
         """Say whether the bytes of a node are checked against a digest."""
-        for parent, name in node.names():
+        for parent, names in node.names_by_directory().items():
             place = self._directories.place(parent)
-            if place.zone.digests and not (place.zone.sends and self.of(place, name).stays_here):
+            if place.zone.digests and not (place.zone.sends and all(self.of(place, name).stays_here for name in names)):
                 return True
         return False

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from holdfast.fs.inodes.open_file import OpenFile
 
 ROOT_ID = 1
+MOST_LEVELS = 4096
+"""Of directories, one in the other. Users move trees into trees, so there may be more: what is below has no path here."""
 
 
 class Node:
@@ -40,7 +42,8 @@ class Node:
         self.is_directory = is_directory
         self.lookups = 0
         self.opened: OpenFile | None = None
-        self.place: tuple[int, ZonePath] | None = None
+        self.place: tuple[int, ZonePath, int] | None = None
+        """Kept by ``Directories``: in which of its epochs, the place, and how many levels down that is."""
         self.zone: int = 0 if parent is None else parent.zone
         """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
         self.cache_is_stale = False
@@ -59,11 +62,20 @@ class Node:
             return [(self.parent, self.name)]
         return [(self.parent, self.name), *self.more_names]
 
+    def names_by_directory(self) -> dict[Node, list[bytes]]:
+        """Return all known names by their directories: what depends on the directory alone is then asked once for each."""
+        if self.parent is None:
+            return {}
+        found = {self.parent: [self.name]}
+        for parent, name in self.more_names or ():
+            found.setdefault(parent, []).append(name)
+        return found
+
 
 def path_of(node: Node) -> bytes | None:
-    """Return the node's path by its first name; None if the node or one of its parents has no name."""
-    parts = []
-    while node.parent is not None:
+    """Return the node's path by its first name; None if the node or one of its parents has no name, or it is too deep."""
+    parts: list[bytes] = []
+    while node.parent is not None and len(parts) <= MOST_LEVELS:
         parts.append(node.name)
         node = node.parent
     return b"/".join(reversed(parts)) if node.id == ROOT_ID else None

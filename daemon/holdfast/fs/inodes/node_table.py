@@ -349,11 +349,22 @@ class NodeTable:
         self.release(node)
 
     def release(self, node: Node) -> None:
-        """Remove the node from the table if nothing refers to it, then its parents likewise."""
+        """Remove the node from the table if nothing refers to it, then its parents likewise, however many there are."""
+        unused = [node]
+        while unused:
+            node = unused.pop()
+            if self._is_unused(node):
+                self._remove(node)
+                for parent, _ in node.names():
+                    parent.children -= 1
+                    unused.append(parent)
+
+    def _is_unused(self, node: Node) -> bool:
         if node.lookups > 0 or node.children or node.opened is not None or node is self.root:
-            return
-        if self._nodes.get(node.id) is not node:
-            return
+            return False
+        return self._nodes.get(node.id) is node
+
+    def _remove(self, node: Node) -> None:
         del self._nodes[node.id]
         self._keeper.drop(node.id)
         if self.moved.get(node.backing) == node.id:
@@ -363,8 +374,6 @@ class NodeTable:
             del self._by_path[path]
         self._earlier.node_left(node)
         self._left(node)
-        for parent, _ in node.names():
-            self._abandoned(parent)
 
     def _abandoned(self, directory: Node) -> None:
         """A name in ``directory`` no longer belongs to a node in the table."""

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.fs.inodes.caller import Asker
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
-from holdfast.zones import ZonePath
+from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
 READ, WRITE, SEARCH = 4, 2, 1
 """Permission bits as in the last digit of a mode."""
+_LEVELS_AT_ONCE = 16
 
 
 class _Owned(NamedTuple):
@@ -41,7 +43,9 @@ _BARRED = _Owned(0, 0, 0, is_local=True)
 class ObjectRights:
     """Answers for places in working directories, about the paths that they fall back to. User 0 may do everything.
 
-    ``owners`` maps each store to the ownership of what is not in the local tree.
+    ``owners`` maps each store to the ownership of what is not in the local tree. The event loop asks, so an answer takes
+    time for the levels of the object's directory, once each, and ends at the first refusal. Nobody but user 0 has rights to
+    keys of more than ``LONGEST_KEY_BYTES``.
     """
 
     def __init__(self, tree: Tree, owners: Mapping[str, Ownership]) -> None:
@@ -50,21 +54,32 @@ class ObjectRights:
 
     def may_search(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may look up names in the store's directory behind ``place``."""
-        return caller.uid == 0 or _Asking(caller).may_search(self._directories(place))
+        if caller.uid == 0:
+            return True
+        asking = _Asking(caller)
+        return self._reached(place, asking.may_search) is not None
 
     def may_list(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may list the store's directory behind ``place``."""
         if caller.uid == 0:
             return True
-        asking, directories = _Asking(caller), self._directories(place)
-        return asking.may_search(directories) and asking.may(directories[-1], READ)
+        asking = _Asking(caller)
+        reached = self._reached(place, asking.may_search)
+        return reached is not None and asking.may(reached.directory, READ)
 
     def may_access(self, place: ZonePath, name: bytes, wanted: int, caller: Asker) -> bool:
         """Say whether the caller may do what is ``wanted`` (``READ | WRITE``) with the object of this name."""
+        return not self.denied(place, [name], wanted, caller)
+
+    def denied(self, place: ZonePath, names: Sequence[bytes], wanted: int, caller: Asker) -> Sequence[bytes]:
+        """Return those of the names with whose objects the caller may not do what is ``wanted`` (``READ | WRITE``)."""
         if caller.uid == 0:
-            return True
-        asking, directories = _Asking(caller), self._directories(place)
-        return asking.may_search(directories) and asking.may(self._object(place, name, directories[-1]), wanted)
+            return []
+        asking = _Asking(caller)
+        reached = self._reached(place, asking.may_search, names)
+        if reached is None:
+            return names
+        return [name for name, object_ in zip(names, reached.objects, strict=True) if not asking.may(object_, wanted)]
 
     def may_put(self, place: ZonePath, name: bytes, caller: Asker) -> bool:
         """Say whether the caller may create or replace the object of this name.
@@ -74,49 +89,94 @@ class ObjectRights:
         """
         if caller.uid == 0:
             return True
-        asking, directories = _Asking(caller), self._directories(place)
-        if not asking.may_search(directories):
+        asking = _Asking(caller)
+        reached = self._reached(place, asking.may_search, [name])
+        if reached is None:
             return False
-        owner = self._object(place, name, directories[-1]).st_uid
-        nearest = next(directory for directory in reversed(directories) if directory.is_local)
-        return all(asking.may_put_into(directory, owner) for directory in (nearest, directories[-1]))
+        owner = reached.objects[0].st_uid
+        return all(asking.may_put_into(directory, owner) for directory in (reached.nearest, reached.directory))
 
     def are_open_to_all(self, place: ZonePath) -> bool:
         """Say whether everybody may look up names in the store's directory behind ``place``."""
-        return all(directory.st_mode & 0o111 == 0o111 for directory in self._directories(place))
+        return self._reached(place, lambda directory: directory.st_mode & 0o111 == 0o111) is not None
 
-    def _directories(self, place: ZonePath) -> list[_Owned]:
-        """Return the directories above the objects at ``place``, from the root of their zone down."""
+    def _reached(self, place: ZonePath, may_pass: Callable[[_Owned], bool], names: Sequence[bytes] = ()) -> _Reached | None:
+        """Go down to the store's directory behind ``place``; None if one on the way, or that itself, may not be passed.
+
+        ``names`` are those of objects in it to look at.
+        """
         assert place.zone.remote is not None
-        ownership = self._owners[place.zone.remote]
-        path = os.fsencode(place.zone.remote)
-        found = [self._local(path, stat_module.S_IFDIR) or _implied_directory(ownership, os.stat(self._tree.root_fd))]
         key = place.zone.key_of(place.path) if place.path != place.zone.prefix else b""
-        for name in key.split(b"/") if key else ():
-            path += b"/" + name
-            local = self._local(path, stat_module.S_IFDIR) if found[-1].is_local else None
-            found.append(local or _implied_directory(ownership, found[-1]))
+        if len(key) > LONGEST_KEY_BYTES:
+            return None
+        ownership = self._owners[place.zone.remote]
+        with closing(_LocalWay(self._tree)) as way:
+            found = nearest = way.down(os.fsencode(place.zone.remote))
+            if found is None:
+                found = nearest = _implied_directory(ownership, os.stat(self._tree.root_fd))
+            if not may_pass(found):
+                return None
+            for name in key.split(b"/") if key else ():
+                local = way.down(name) if found.is_local else None
+                if local is None and not found.is_local:
+                    break  # what is implied in what is implied has the same owner and mode
+                found, nearest = local or _implied_directory(ownership, found), local or nearest
+                if not may_pass(found):
+                    return None
+            object_of_others = _Owned(*ownership.owner(found), ownership.file_mode, is_local=False)
+            objects = [(way.look(name) if found.is_local else None) or object_of_others for name in names]
+        return _Reached(found, nearest, objects)
+
+
+class _Reached(NamedTuple):
+    """A store's directory: what it is, the nearest one at or above it, and objects in it.
+
+    ``nearest`` is the nearest one that is in the local tree, or the root of the zone.
+    """
+
+    directory: _Owned
+    nearest: _Owned
+    objects: list[_Owned]
+
+
+class _LocalWay:
+    """A way down the local tree from its root, which takes time for each level once.
+
+    Paths are short: after some levels the directory there is opened, and the way goes on from it. All on the way are found
+    to be directories in one step of the event loop, so no symbolic link is followed.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._anchor = tree.root_fd
+        self._names: list[bytes] = []
+
+    def down(self, name: bytes) -> _Owned | None:
+        """Go down to a directory, and return what it is: ``_BARRED`` if it is none, None if there is nothing."""
+        if len(self._names) == _LEVELS_AT_ONCE:
+            fd = self._tree.open_child(self._anchor, b"/".join(self._names))
+            self.close()
+            self._anchor, self._names = fd, []
+        found = self._owned(name, stat_module.S_IFDIR)
+        self._names.append(name)
         return found
 
-    def _object(self, place: ZonePath, name: bytes, above: _Owned) -> _Owned:
-        assert place.zone.remote is not None
-        path = os.fsencode(place.zone.remote) + b"/" + place.key_of(name)
-        local = self._local(path, stat_module.S_IFREG) if above.is_local else None
-        if local is not None:
-            return local
-        ownership = self._owners[place.zone.remote]
-        return _Owned(*ownership.owner(above), ownership.file_mode, is_local=False)
+    def look(self, name: bytes) -> _Owned | None:
+        """Return what a file here is: ``_BARRED`` if it is no regular one, None if there is nothing."""
+        return self._owned(name, stat_module.S_IFREG)
 
-    def _local(self, path: bytes, kind: int) -> _Owned | None:
-        """Return what the tree has at ``path``, ``_BARRED`` if that is not of this ``kind`` (S_IF*), and None if nothing.
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._anchor != self._tree.root_fd:
+            os.close(self._anchor)
+            self._anchor = self._tree.root_fd
 
-        All above it were found to be directories in this step of the event loop, so no symbolic link is followed.
-        """
+    def _owned(self, name: bytes, kind: int) -> _Owned | None:
         try:
-            stat = os.stat(path, dir_fd=self._tree.root_fd, follow_symlinks=False)
+            stat = os.stat(b"/".join([*self._names, name]), dir_fd=self._anchor, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        except OSError:  # a path too long for a system call
+        except OSError:  # a name too long for the disk
             return _BARRED
         if stat_module.S_IFMT(stat.st_mode) != kind:
             return _BARRED
@@ -137,8 +197,8 @@ class _Asking:
     def _groups(self) -> frozenset[int]:
         return self._caller.supplementary_groups() | {self._caller.gid}
 
-    def may_search(self, directories: list[_Owned]) -> bool:
-        return all(self.may(directory, SEARCH) for directory in directories)
+    def may_search(self, directory: _Owned) -> bool:
+        return self.may(directory, SEARCH)
 
     def may_put_into(self, directory: _Owned, owner_of_object: int) -> bool:
         if not self.may(directory, WRITE | SEARCH):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 
@@ -25,6 +26,9 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
 from holdfast.zones import ZonePath
+
+MOST_NAMES = 1000
+"""Of one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
 
 
 class Linking:
@@ -70,6 +74,9 @@ class Linking:
         self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         _directory_of(node)
         sent = None
+        stat = self._directories.stat(_directory_of(node), node.name)
+        if stat is not None and not attempt.resent:
+            _check_room(stat)  # before anything is sent
         self._check_storable(node, place)
         if self._policy.sends(place, name):
             is_hidden = self._marks.is_whited_out(place.child_path(name))
@@ -97,6 +104,7 @@ class Linking:
         target_fd = self._directories.descriptor_for_new(directory)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         if not (attempt.resent and self._is_there(directory, name, before)):
+            _check_room(before)
             os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
         self._nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
@@ -112,6 +120,12 @@ class Linking:
         """Say whether the name already leads to the file, linked by an earlier daemon."""
         found = self._directories.stat(directory, name)
         return found is not None and found.st_ino == stat.st_ino
+
+
+def _check_room(stat: os.stat_result) -> None:
+    """Raise EMLINK if a file has as many names as it may have."""
+    if stat.st_nlink >= MOST_NAMES:
+        raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
 
 
 def _directory_of(node: Node) -> Node:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Iterator
 
 import trio
 
@@ -23,6 +24,9 @@ from holdfast.store import Tree, is_copy
 from holdfast.telemetry import RareEvents
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
+
+_MOST_LEVELS = 2048
+"""Of all directories that a file has names in, together: some milliseconds."""
 
 
 class FallbackGuard:
@@ -75,12 +79,17 @@ class FallbackGuard:
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
         """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it.
 
-        A copy that has lost its name can't be opened again: nothing tells of which object it is.
+        A copy that has lost its name can't be opened again: nothing tells of which object it is. Nor can one with names in
+        so many directories that to check the rights to each would make everybody wait.
         """
         if caller.uid == 0:
             return
-        for parent, name in node.names():
-            self._check_access(parent, name, node.backing, flags, caller)
+        levels = 0
+        for parent, names in self._guarded_names(node, caller):
+            levels += self._directories.place(parent).path.count(b"/")
+            if levels > _MOST_LEVELS:
+                raise AccessRefusedError("the object has names in too many directories for its rights to be checked")
+            self._check_access(parent, names, node.backing, flags, caller)
         if not node.is_named and node.opened is not None and is_copy(node.opened.fd):
             raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
@@ -90,7 +99,7 @@ class FallbackGuard:
         A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
         if stat is None or not stat_module.S_ISDIR(stat.st_mode):
-            self._check_access(directory, name, 0 if stat is None else stat.st_ino, os.O_RDONLY, caller)
+            self._check_access(directory, [name], 0 if stat is None else stat.st_ino, os.O_RDONLY, caller)
             return
         place = self._directories.place(directory)
         if not _is_guarded(place, caller) or self._marks.is_held(stat.st_ino):
@@ -130,12 +139,34 @@ class FallbackGuard:
         self.check_put(place, name, caller)
         stat = self._directories.stat(directory, name)
         if stat is not None:
-            self._check_access(directory, name, stat.st_ino, os.O_RDWR, caller)
+            self._check_access(directory, [name], stat.st_ino, os.O_RDWR, caller)
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _check_access(self, directory: Node, name: bytes, inode: int, flags: int, caller: Caller) -> None:
-        """Raise an error if the caller may not open the object of a name; ``inode`` is that of the local file, or 0."""
+    def _guarded_names(self, node: Node, caller: Caller) -> Iterator[tuple[Node, list[bytes]]]:
+        """Yield by directory the names of a file that may be objects' and that the caller may have no rights to."""
+        has_many, may_be_copy = node.more_names is not None, None
+        for parent, names in node.names_by_directory().items():
+            place = self._directories.place(parent)
+            if not _is_guarded(place, caller):
+                continue
+            if has_many and node.backing and not place.zone.sends:
+                if may_be_copy is None:  # it is one under all of its names, or under none
+                    may_be_copy = self._may_be_copy(parent, names[0], node.backing)
+                if not may_be_copy:
+                    continue
+            yield parent, names
+
+    def _may_be_copy(self, directory: Node, name: bytes, inode: int) -> bool:
+        entry = self._entries.get(inode)
+        return (entry is not None and bool(entry.names)) or self._is_marked(directory, name)
+
+    def _is_marked(self, directory: Node, name: bytes) -> bool:
+        """Say whether a local file is marked as a copy."""
+        return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
+
+    def _check_access(self, directory: Node, names: list[bytes], inode: int, flags: int, caller: Caller) -> None:
+        """Raise an error if the caller may not open the objects of a file's names; ``inode`` is the local file's, or 0."""
         place = self._directories.place(directory)
         if not _is_guarded(place, caller):
             return
@@ -143,9 +174,9 @@ class FallbackGuard:
         if place.zone.sends:
             reads, writes = flags & os.O_ACCMODE != os.O_WRONLY, flags & (os.O_ACCMODE | os.O_TRUNC)
             wanted = (READ if reads else 0) | (WRITE if writes else 0)
-        if self._rights.may_access(place, name, wanted, caller) or not self._is_object(directory, place, name, inode):
-            return
-        raise self._refused(place, name, caller)
+        for name in self._rights.denied(place, names, wanted, caller):
+            if self._is_object(directory, place, name, inode):
+                raise self._refused(place, name, caller)
 
     def _holds_closed(self, place: ZonePath, name: bytes, caller: Caller) -> bool:
         """Say whether a file below a directory is a copy that the caller can't read at its own path."""
@@ -169,7 +200,7 @@ class FallbackGuard:
         entry = self._entries.get(inode)
         if entry is not None and entry.name_at(place.child_path(name)) is not None:
             return True
-        return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
+        return self._is_marked(directory, name)
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None

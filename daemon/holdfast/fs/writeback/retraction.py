@@ -13,7 +13,7 @@ from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.index import CachedName, NameMarks
 from holdfast.store import Tree
 from holdfast.transfer import Fetcher
-from holdfast.zones import ZonePath
+from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
 
 class Retraction:
@@ -46,7 +46,7 @@ class Retraction:
         if place.zone.remote is None or self._policy.of(place, name).stays_here:
             return
         if not (place.zone.is_store and place.zone.sends):
-            if not self._is_held(place):
+            if len(place.key_of(name)) <= LONGEST_KEY_BYTES and not self._is_held(place):
                 self._marks.white_out(path)
         elif (version := self._versions.to_delete(place, name, stat)) is not None:
             self.delete_object(place, name, version)
