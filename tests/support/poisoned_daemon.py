@@ -56,7 +56,8 @@ def poison(is_held: Callable[[], bool], note: Callable[[], None]) -> None:
             await trio.sleep(_POLL_SECONDS)
         return None
 
-    Lookup.find, Lookup.find_nowait = finding, finding_at_once  # type: ignore[method-assign]
+    Lookup.find = finding  # type: ignore[method-assign, assignment]
+    Lookup.find_nowait = finding_at_once  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

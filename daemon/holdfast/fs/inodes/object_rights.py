@@ -111,9 +111,8 @@ class ObjectRights:
             return None
         ownership = self._owners[place.zone.remote]
         with closing(_LocalWay(self._tree)) as way:
-            found = nearest = way.down(os.fsencode(place.zone.remote))
-            if found is None:
-                found = nearest = _implied_directory(ownership, os.stat(self._tree.root_fd))
+            found = way.down(os.fsencode(place.zone.remote)) or _implied_directory(ownership, os.stat(self._tree.root_fd))
+            nearest = found
             if not may_pass(found):
                 return None
             for name in key.split(b"/") if key else ():
