@@ -174,3 +174,24 @@ def test_a_reader_with_room_for_a_whole_directory_lets_others_in_between(node: N
     with attacking(MALLORY, listed), bystander(node) as waits:
         wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 5200)
     waits.check()
+
+
+def test_a_directory_that_was_large_is_listed_without_others_waiting(node: Node, home: Path) -> None:
+    """Gain: each listing goes through all blocks that the directory ever had, and finds nothing to stop at."""
+
+    def fill() -> None:
+        directory = home / "tmp/large"
+        directory.mkdir()
+        names = [f"{number:05}".ljust(255, "x") for number in range(4500)]
+        for name in names:
+            os.close(os.open(directory / name, os.O_CREAT | os.O_WRONLY))
+        assert sorted(os.listdir(directory)) == names
+        for name in names:
+            os.unlink(directory / name)
+        assert os.listdir(directory) == []
+
+    MALLORY.do(fill)
+    assert (node.store / "tree/work/mallory_1/tmp/large").stat().st_size > 2**20
+    with attacking(MALLORY, lambda _: os.listdir(home / "tmp/large")), bystander(node) as waits:
+        wait_until(lambda: node.status().kernel_requests["CREATE"] > 4600)
+    waits.check()

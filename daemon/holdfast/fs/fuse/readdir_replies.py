@@ -7,7 +7,12 @@ are hidden, or if offsets are not stable, the file system builds the listing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import trio
 
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -22,6 +27,7 @@ from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
 
+_LARGE_BYTES = 1 << 20
 _MOST_BYTES = 32 * 1024
 """Of a reply with attributes, whatever the reader has room for: two hundred entries, each of which costs a stat."""
 _DOTS = (b".", b"..")
@@ -58,23 +64,53 @@ class ReaddirReplies:
 
     def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIR for the user ``uid``. Returns True if the reply comes later."""
+        if self._is_slow(node):
+            return self._later(Opcode.READDIR, request, node, self._read_in_thread(uid, node, offset, size_bytes))
         body = self._backing_entries(node, offset, size_bytes)
         if body is None:
-            return self._later(Opcode.READDIR, request, uid, node, offset, size_bytes, self._entries)
+            return self._later(Opcode.READDIR, request, node, self._built(uid, node, offset, size_bytes, self._entries))
         return body
 
     def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
         size_bytes = min(size_bytes, _MOST_BYTES)
-        body = self._backing_entries(node, offset, size_bytes * 2 // 3)  # the attributes take the rest, or more
+        of_names_bytes = size_bytes * 2 // 3  # the attributes take the rest, or more
+        if self._is_slow(node):
+            read = self._read_in_thread(uid, node, offset, of_names_bytes, with_attributes_bytes=size_bytes)
+            return self._later(Opcode.READDIRPLUS, request, node, read)
+        body = self._backing_entries(node, offset, of_names_bytes)
         if body is None:
-            return self._later(Opcode.READDIRPLUS, request, uid, node, offset, size_bytes, self._entries_with_attributes)
+            built = self._built(uid, node, offset, size_bytes, self._entries_with_attributes)
+            return self._later(Opcode.READDIRPLUS, request, node, built)
         return self._fitting(self._backing_found(node, body), size_bytes)
+
+    def _is_slow(self, node: Node) -> bool:
+        """Say whether to read the directory may take long. It stays as large as it ever was, and is read as a whole."""
+        return self._listings.is_plain(node) and os.stat(self._directories.descriptor(node)).st_size > _LARGE_BYTES
 
     def _backing_entries(self, node: Node, offset: int, size_bytes: int) -> bytes | None:
         if not self._listings.is_plain(node):
             return None
         return self._connection.entries(self._directories.descriptor(node), offset, size_bytes, self._nodes.moved)
+
+    async def _read_in_thread(
+        self, uid: int, node: Node, offset: int, size_bytes: int, with_attributes_bytes: int | None = None
+    ) -> bytes:
+        """Read from a plain directory, with attributes if these have room."""
+        async with self._turns.of(uid):
+            fd = os.dup(self._directories.descriptor(node))
+            try:
+                read = partial(self._connection.entries, fd, offset, size_bytes, self._nodes.moved)
+                body = await trio.to_thread.run_sync(read)
+            finally:
+                os.close(fd)
+        if body is None and with_attributes_bytes is None:
+            return await self._built(uid, node, offset, size_bytes, self._entries)
+        if body is None:
+            return await self._built(uid, node, offset, size_bytes, self._entries_with_attributes)
+        return (
+            body if with_attributes_bytes is None else self._fitting(self._backing_found(node, body), with_attributes_bytes)
+        )
 
     def _backing_found(self, node: Node, body: bytes) -> Iterator[tuple[Found | None, bytes]]:
         for name, entry in wire_format.directory_entries(body):
@@ -116,17 +152,11 @@ class ReaddirReplies:
 
     # --- listings that the file system builds -----------------------------------------------------------------------------
 
-    def _later(
-        self, opcode: Opcode, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries
-    ) -> bool:
-        end = self._observer.begin(opcode, node)
-        self._background.start_soon(self._reply, request, uid, node, offset, size_bytes, entries, end)
+    def _later(self, opcode: Opcode, request: int, node: Node, built: Coroutine[Any, Any, bytes]) -> bool:
+        self._background.start_soon(self._reply, request, built, self._observer.begin(opcode, node))
         return True
 
-    async def _reply(
-        self, request: int, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries, end: Callable[[int], None]
-    ) -> None:
-        built = self._built(uid, node, offset, size_bytes, entries)
+    async def _reply(self, request: int, built: Coroutine[Any, Any, bytes], end: Callable[[int], None]) -> None:
         try:
             body, number = await executed(built, self._connection.executing, request), 0
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
