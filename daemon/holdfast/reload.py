@@ -61,8 +61,7 @@ class Reload:
 
     def _put_in_force(self, config: Config) -> None:
         self.config = config
-        cache = config.cache
-        self._base.room.limits = Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark)
+        self._base.room.limits = Limits.configured(config.cache)
         self._base.ttl.configure(config.remote)
         self._files.scrubber.set_rate(int(config.integrity.scrub_bytes_per_second))
         self._files.open_limits.set_per_user(config.limits.open_files_per_user)

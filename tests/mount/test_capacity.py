@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
 from tests.support.mounts import mounted_image
 from tests.support.node import Node, wait_until
+from tests.support.programs import holdfast
 
 MIB = 1 << 20
 
@@ -133,6 +135,142 @@ def fill(disk: Path) -> None:
             except OSError:
                 size_bytes //= 2
         os.fsync(file.fileno())
+
+
+INODES = 2048
+
+
+def take_inodes(node: Node, count: int) -> None:
+    """Make so many entries of every kind."""
+    home = node.work / "worker_1"
+    home.mkdir()
+    for number in range(0, count, 4):
+        (home / f"{number}").touch()
+        (home / f"{number + 1}").mkdir()
+        (home / f"{number + 2}").symlink_to("x" * 10)
+        os.mkfifo(home / f"{number + 3}")
+
+
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_copies_go_before_the_disk_is_out_of_inodes(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, passthrough: bool
+) -> None:
+    remote_files.mkdir(parents=True)
+    for number in range(1200):
+        (remote_files / f"{number:04}").write_bytes(b"x")
+    with mounted_image("ext4", workspace / "disk", 64 * MIB, "-N", f"{INODES}") as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=passthrough).start()
+        with node.client() as client:
+            list(client.prefetch(str(node.checkpoints)))
+        assert node.status().free_files < INODES - 1200
+        take_inodes(node, 1600)
+        assert node.status().counters["files_evicted"] >= 1600 - (INODES - 1200)
+        assert (node.checkpoints / "0000").read_bytes() == b"x"
+        node.stop()
+
+
+def test_directories_that_hold_nothing_but_evicted_copies_give_their_inodes_back(
+    make_node: NodeFactory, workspace: Path, remote_files: Path
+) -> None:
+    for number in range(600):
+        (remote_files / f"{number:04}").mkdir(parents=True)
+        (remote_files / f"{number:04}" / "object").write_bytes(b"x")
+    with mounted_image("ext4", workspace / "disk", 64 * MIB, "-N", f"{INODES}") as disk:
+        node = make_node(store__directory=disk / "store").start()
+        with node.client() as client:
+            list(client.prefetch(str(node.checkpoints)))
+            list(client.evict(str(node.checkpoints / "0000")))  # leaves an empty directory
+        changed, held = node.checkpoints / "0001", node.checkpoints / "0002"
+        changed.chmod(0o700)
+        inside = os.open(held, os.O_RDONLY)
+        with pytest.raises(OSError, match="No space left"):
+            take_inodes(node, INODES)
+        assert {path.name for path in (disk / "store/tree/checkpoints").iterdir()} == {"0001"}
+        assert sorted(os.listdir(node.checkpoints)) == [f"{number:04}" for number in range(600)]
+        assert os.listdir(inside) == ["object"]
+        assert changed.stat().st_mode & 0o777 == 0o700
+        os.close(inside)
+        node.stop()
+
+
+def fill_directory(path: Path) -> None:
+    for number in range(INODES):
+        (path / f"{number}").touch()
+
+
+def test_out_of_inodes_is_told_and_goes_by(make_node: NodeFactory, workspace: Path) -> None:
+    with mounted_image("ext4", workspace / "disk", 64 * MIB, "-N", f"{INODES}") as disk:
+        node = make_node(store__directory=disk / "store", cache__min_free_share=0.05).start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        with pytest.raises(OSError, match="No space left"):
+            fill_directory(home)
+        event = node.wait_event("disk-full")
+        assert event["of"] == "inodes"
+        assert "bytes are no help" in event["problem"]
+        assert "out of inodes" in holdfast("status", "--socket", node.socket)
+        (node.checkpoints.parent / "work/worker_1/0").unlink()
+        (home / "again").touch()
+        for number in range(1, 200):
+            (home / f"{number}").unlink()
+        node.wait_event("disk-has-room-again")
+        node.stop()
+
+
+def write_all(path: Path, size_bytes: int) -> None:
+    """Write as fast as the page cache takes it, and let nothing be written in part without an error."""
+    block = bytes(MIB)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(size_bytes // MIB):
+            assert file.write(block) == MIB
+
+
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_no_writer_is_told_that_the_disk_is_full_while_copies_can_go(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, passthrough: bool
+) -> None:
+    """Three writers, and a disk that has room for one of them beside the copies."""
+    remote_files.mkdir(parents=True)
+    for number in range(10):
+        with (remote_files / f"{number}").open("wb") as file:
+            file.write(os.urandom(MIB) * 48)
+    with mounted_image("ext4", workspace / "disk", 600 * MIB) as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=passthrough, cache__min_free_share=0.05).start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        for _ in range(2):
+            for number in range(10):
+                (node.checkpoints / f"{number}").read_bytes()
+            with ThreadPoolExecutor(3) as writers:
+                list(writers.map(write_all, [home / f"{number}" for number in range(3)], [100 * MIB] * 3))
+            for number in range(3):
+                (home / f"{number}").unlink()
+        node.stop()
+
+
+def test_a_preallocation_and_an_attribute_evict_what_they_need_and_no_more(
+    make_node: NodeFactory, workspace: Path, remote_files: Path
+) -> None:
+    remote_files.mkdir(parents=True)
+    for number in range(20):
+        (remote_files / f"{number:02}").write_bytes(os.urandom(2 * MIB))
+    with mounted_image("ext4", workspace / "disk", 96 * MIB, "-m", "0") as disk:
+        node = make_node(store__directory=disk / "store").start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        with node.client() as client:
+            list(client.prefetch(str(node.checkpoints)))
+        before = node.status().counters["files_evicted"]
+        with (home / "file").open("wb") as file:
+            with pytest.raises(OSError, match="No space left"):
+                os.setxattr(file.fileno(), "user.large", bytes(8000))  # more than a block of ext4 holds
+            with pytest.raises(OSError, match="No space left"):
+                os.posix_fallocate(file.fileno(), 0, 1 << 40)
+            assert node.status().counters["files_evicted"] == before
+            free_bytes = node.status().free_bytes
+            os.posix_fallocate(file.fileno(), 0, free_bytes + 8 * MIB)
+            assert 4 <= node.status().counters["files_evicted"] - before <= 6
+        node.stop()
 
 
 def test_what_is_cached_is_read_from_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path) -> None:

@@ -81,6 +81,7 @@ class Node:
             "checkpoints.url": checkpoints,
             "blobs.url": blobs,
             "control.socket": self.socket,
+            "cache.min_free_share": 0.0,
             "cache.min_free_bytes": 0,
             "log.level": "debug",
             **{key.replace("__", "."): value for key, value in settings.items()},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -11,63 +13,119 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.capacity import Candidate, Limits, Room, Usage, bytes_to_free, can_ever_fit, first_to_evict
-from holdfast.capacity import room as room_module
+from holdfast.capacity import (
+    Candidate,
+    Disk,
+    EmptiedDirectories,
+    Limits,
+    Room,
+    Usage,
+    can_ever_fit,
+    first_to_evict,
+    to_free,
+    victims,
+)
 from holdfast.errors import CacheFullError
 from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.store import DiskSpace, Space
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
 
 limits_of_any_kind = st.builds(
-    Limits, st.just(0) | st.integers(1, 10_000), st.integers(0, 10_000), st.floats(0.01, 1.0, allow_nan=False)
+    Limits,
+    st.just(0) | st.integers(1, 10_000),
+    st.integers(0, 10_000),
+    st.floats(0.01, 1.0, allow_nan=False),
+    st.floats(0.0, 0.9, allow_nan=False),
 )
-usages = st.builds(Usage, st.integers(0, 20_000), st.integers(0, 20_000))
+disks = st.builds(DiskSpace, st.just(20_000), st.integers(0, 20_000), st.just(0) | st.just(1000), st.integers(0, 1000))
+usages = st.builds(Usage, st.integers(0, 20_000), disks)
+spaces = st.builds(Space, st.integers(0, 2000), st.integers(0, 10_000))
 
 
 # --- policy -----------------------------------------------------------------------------------------------------------
 
 
-def after(usage: Usage, freed_bytes: int, written_bytes: int) -> Usage:
-    return Usage(usage.cached_bytes - freed_bytes + written_bytes, usage.free_bytes + freed_bytes - written_bytes)
+def after(usage: Usage, freed: Space, written: Space) -> Usage:
+    disk, change_bytes = usage.disk, freed.size_bytes - written.size_bytes
+    free_files = disk.free_files + freed.files - written.files
+    return Usage(
+        usage.cached_bytes - change_bytes,
+        disk._replace(free_bytes=disk.free_bytes + change_bytes, free_files=free_files),
+    )
 
 
 def keeps(limits: Limits, usage: Usage) -> bool:
-    return (not limits.max_bytes or usage.cached_bytes <= limits.max_bytes) and usage.free_bytes >= limits.min_free_bytes
+    disk, reserve = usage.disk, limits.reserve(usage.disk)
+    has_files = disk.files == 0 or disk.free_files >= reserve.files
+    within_limit = not limits.max_bytes or usage.cached_bytes <= limits.max_bytes
+    return within_limit and disk.free_bytes >= reserve.size_bytes and has_files
 
 
-@given(limits_of_any_kind, usages, st.integers(0, 10_000))
-def test_nothing_must_go_exactly_when_there_is_room(limits: Limits, usage: Usage, wanted: int) -> None:
-    assert (bytes_to_free(limits, usage, wanted) == 0) is keeps(limits, after(usage, 0, wanted))
+def used(cached_bytes: int, free_bytes: int, size_bytes: int = 0, files: int = 0, free_files: int = 0) -> Usage:
+    return Usage(cached_bytes, DiskSpace(size_bytes, free_bytes, files, free_files))
 
 
-@given(limits_of_any_kind, usages, st.integers(0, 10_000))
-def test_what_must_go_is_enough_and_no_more_than_the_watermark_asks_for(limits: Limits, usage: Usage, wanted: int) -> None:
-    needed = bytes_to_free(limits, usage, wanted)
+NOTHING = Space(0, 0)
+
+
+@given(limits_of_any_kind, usages, spaces)
+def test_nothing_must_go_exactly_when_there_is_room(limits: Limits, usage: Usage, wanted: Space) -> None:
+    assert (to_free(limits, usage, wanted) == NOTHING) is keeps(limits, after(usage, NOTHING, wanted))
+
+
+@given(limits_of_any_kind, usages, spaces)
+def test_what_must_go_is_enough_and_no_more_than_the_watermark_asks_for(limits: Limits, usage: Usage, wanted: Space) -> None:
+    needed = to_free(limits, usage, wanted)
     assert keeps(limits, after(usage, needed, wanted))
-    if needed:
-        less = after(usage, needed - 1, wanted)
+    if needed.size_bytes:
+        less = after(usage, needed._replace(size_bytes=needed.size_bytes - 1), wanted)
         above_watermark = bool(limits.max_bytes) and less.cached_bytes > limits.max_bytes * limits.low_watermark - 1
         assert not keeps(limits, less) or above_watermark
+    if needed.files:
+        assert not keeps(limits, after(usage, needed._replace(files=needed.files - 1), wanted))
 
 
 def test_the_cache_shrinks_to_its_watermark_once_something_must_go() -> None:
     limits = Limits(1000, 0, 0.9)
-    assert bytes_to_free(limits, Usage(1000, 5000), 0) == 0
-    assert bytes_to_free(limits, Usage(990, 5000), 10) == 0
-    assert bytes_to_free(limits, Usage(990, 5000), 11) == 101
-    assert bytes_to_free(limits, Usage(1100, 5000), 0) == 200
+    assert to_free(limits, used(1000, 5000), NOTHING) == NOTHING
+    assert to_free(limits, used(990, 5000), Space(1, 10)) == NOTHING
+    assert to_free(limits, used(990, 5000), Space(1, 11)).size_bytes == 101
+    assert to_free(limits, used(1100, 5000), NOTHING).size_bytes == 200
 
 
 def test_the_reserve_counts_without_a_limit() -> None:
     limits = Limits(0, 100, 0.9)
-    assert bytes_to_free(limits, Usage(10**15, 150), 50) == 0
-    assert bytes_to_free(limits, Usage(10**15, 150), 51) == 1
-    assert bytes_to_free(limits, Usage(0, 20), 0) == 80
+    assert to_free(limits, used(10**15, 150), Space(1, 50)) == NOTHING
+    assert to_free(limits, used(10**15, 150), Space(1, 51)).size_bytes == 1
+    assert to_free(limits, used(0, 20), NOTHING).size_bytes == 80
+
+
+def test_the_reserve_is_a_share_of_the_disk_of_bytes_and_inodes_alike() -> None:
+    limits = Limits(0, 100, 0.9, 0.05)
+    assert limits.reserve(DiskSpace(1000, 0, 200, 0)) == Space(10, 100)
+    assert limits.reserve(DiskSpace(10_000, 0, 200, 0)) == Space(10, 500)
+    assert to_free(limits, used(0, 10**6, 10_000, 200, 9), NOTHING) == Space(1, 0)
+    assert to_free(limits, used(0, 10**6, 10_000, 200, 10), Space(3, 0)) == Space(3, 0)
+
+
+def test_a_disk_that_makes_inodes_as_they_are_needed_never_lacks_any() -> None:
+    """btrfs says 0 of 0."""
+    limits = Limits(0, 0, 0.9, 0.05)
+    assert to_free(limits, used(0, 10**6, 10_000, 0, 0), Space(1000, 0)) == NOTHING
+
+
+def test_what_is_about_to_be_written_is_kept_free_where_it_is_more_than_the_reserve() -> None:
+    limits = Limits(0, 100, 0.9)
+    assert to_free(limits, used(0, 150), NOTHING, ahead_bytes=50) == NOTHING
+    assert to_free(limits, used(0, 150), NOTHING, ahead_bytes=400) == Space(0, 250)
 
 
 @given(limits_of_any_kind, usages, st.integers(0, 20_000))
 def test_what_can_ever_fit_fits_when_all_of_the_cache_is_gone(limits: Limits, usage: Usage, wanted: int) -> None:
-    assert can_ever_fit(limits, usage, wanted) is keeps(limits, after(usage, usage.cached_bytes, wanted))
+    bytes_alone = usage.disk._replace(files=0)
+    emptied = after(Usage(usage.cached_bytes, bytes_alone), Space(0, usage.cached_bytes), Space(0, wanted))
+    assert can_ever_fit(limits, usage, wanted) is keeps(limits, emptied)
 
 
 @given(st.lists(st.builds(Candidate, st.integers(1, 100), st.integers(0, 100), st.integers(0, 5))), st.integers(0, 10))
@@ -92,9 +150,12 @@ def test_what_was_fetched_and_opened_once_goes_before_all_else_but_for_a_tenth()
 class Files:
     """Cached copies and disk: which files are open or have unknown names, and how much is free."""
 
-    def __init__(self, index: Index, free_bytes: int) -> None:
+    def __init__(self, index: Index, free_bytes: int, free_files: int = 0) -> None:
         self.index = index
         self.free_bytes = free_bytes
+        self.free_files = free_files
+        self.directories = 0
+        """How many of them evictions leave empty, one for each file."""
         self.open: set[int] = set()
         self.elsewhere: set[int] = set()
         self.gone: list[int] = []
@@ -115,22 +176,37 @@ class Files:
         else:
             self.index.entries.discard(inode)
             self.free_bytes += entry.size_bytes
+            self.free_files += 1
             self.gone.append(inode)
         return True
+
+    def space(self) -> DiskSpace:
+        return DiskSpace(10**9, self.free_bytes, 1000, self.free_files)
+
+    def drop_above(self, path: bytes) -> int:
+        if not self.directories:
+            return 0
+        self.directories -= 1
+        self.free_files += 1
+        return 1
+
+    async def drop_all(self, most: int) -> int:
+        return sum(self.drop_above(b"") for _ in range(most))
 
 
 @pytest.fixture
 def files(index: Index) -> Files:
-    return Files(index, free_bytes=10**9)
+    return Files(index, free_bytes=10**9, free_files=1000)
 
 
 def make_room_for(files: Files, events: EventLog | None = None, **limits: int | float) -> Room:
     settings_of_all = Limits(**{"max_bytes": 0, "min_free_bytes": 0, "low_watermark": 1.0, **limits})  # type: ignore[arg-type]
     return Room(
         settings_of_all,
+        Disk(files.space, lambda: NOTHING),
         files.index,
         cast(CachedCopies, files),
-        free_bytes=lambda: files.free_bytes,
+        cast(EmptiedDirectories, files),
         events=events or EventLog(lambda: 0.0),
         counters=Counters(),
     )
@@ -155,11 +231,11 @@ async def test_the_longest_unused_files_go_until_there_is_room(files: Files, ind
     room = make_room_for(files, events, max_bytes=400)
     await room.make_room(150)
     assert files.gone == [2, 3]
-    assert [event.fields for event in events.since(0)] == [{"bytes": 200}]
+    assert [event.fields for event in events.since(0)] == [{"bytes": 200, "inodes": 2}]
 
 
 async def test_many_more_go_than_are_looked_for_at_once(files: Files, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_module, "_AT_ONCE", 3)
+    monkeypatch.setattr(victims, "_AT_ONCE", 3)
     for inode in range(1, 21):
         put(index, inode, 100, used_ns=inode)
     files.open |= {1, 2, 3, 5}
@@ -256,6 +332,86 @@ async def test_of_two_who_need_room_each_gets_it(files: Files, index: Index) -> 
     assert files.free_bytes == 100
 
 
+async def test_out_of_inodes_files_go_however_small_they_are(files: Files, index: Index) -> None:
+    for inode in range(1, 6):
+        put(index, inode, 1, inode)
+    files.free_files = 98
+    await make_room_for(files, min_free_share=0.1).make_room(10)
+    assert files.gone == [1, 2, 3]
+    with pytest.raises(CacheFullError, match=r"of 1000 inodes free .* bytes are no help"):
+        await make_room_for(files, min_free_share=0.2).make_room(10)
+
+
+async def test_directories_that_evictions_leave_empty_count_as_inodes(files: Files, index: Index) -> None:
+    for inode in range(1, 6):
+        put(index, inode, 1, inode)
+    files.free_files, files.directories = 97, 3
+    await make_room_for(files, min_free_share=0.1).make_room(10)
+    assert files.gone == [1, 2]
+    files.directories, files.free_files = 60, 60
+    await make_room_for(files, min_free_share=0.1).make_room(10)
+    assert files.gone == [1, 2, 3, 4, 5]
+    assert files.free_files == 101
+
+
+async def test_a_change_for_which_the_disk_has_no_room_is_made_once_copies_have_gone(files: Files, index: Index) -> None:
+    for inode in range(1, 5):
+        put(index, inode, 2**20, inode)
+    files.free_bytes = 100
+    tries = []
+
+    async def change() -> str:
+        tries.append(files.free_bytes)
+        if files.free_bytes < 2**20:
+            raise OSError(errno.ENOSPC, "full")
+        return "made"
+
+    assert await make_room_for(files).with_room(change, 2**20) == "made"
+    assert tries == [100, 100 + 2 * 2**20]
+    assert files.gone == [1, 2]
+
+
+async def test_a_change_that_fails_though_there_is_room_costs_no_copies(files: Files, index: Index) -> None:
+    """As an attribute that is too large for its block, or a directory that takes no more names: ENOSPC too."""
+    put(index, 1, 100)
+
+    async def change() -> None:
+        raise OSError(errno.ENOSPC, "too large")
+
+    with pytest.raises(OSError, match="too large"):
+        await make_room_for(files).with_room(change)
+    assert files.gone == []
+
+
+async def test_nothing_goes_for_a_change_that_is_too_large_for_the_disk(files: Files, index: Index) -> None:
+    put(index, 1, 100)
+    files.free_bytes = 0
+
+    def change() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        await make_room_for(files).with_room(partial(trio.to_thread.run_sync, change), 10**6)
+    assert files.gone == []
+
+
+async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
+    files: Files, index: Index, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    files.free_files = 50
+    room = make_room_for(files, events, min_free_share=0.1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(room.run)
+        await trio.sleep(20)
+        assert [event.kind for event in events.since(0)] == ["disk-full"]
+        assert events.since(0)[0].fields["of"] == "inodes"
+        assert "50 of 1000 inodes free" in str(events.since(0)[0].fields["problem"])
+        files.free_files = 100
+        await trio.sleep(20)
+        assert [event.kind for event in events.since(0)] == ["disk-full", "disk-has-room-again"]
+        nursery.cancel_scope.cancel()
+
+
 @pytest.fixture
 def threads_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run what should go to a thread at once: while a thread works, ``autojump_clock`` would take the time for idle."""
@@ -299,7 +455,7 @@ def test_never_more_goes_than_needed_and_never_what_may_not(
         index.entries.discard(inode)
     for pin in index.pins.all():
         index.pins.remove(pin)
-    files = Files(index, free_bytes=0)
+    files = Files(index, free_bytes=0, free_files=1000)
     for inode, (size_bytes, used, condition) in contents.items():
         put(index, inode, size_bytes, used, EntryState.DIRTY if condition == "d" else EntryState.CLEAN)
         if condition == "o":
@@ -309,7 +465,7 @@ def test_never_more_goes_than_needed_and_never_what_may_not(
         elif condition == "l":
             files.elsewhere.add(inode)
     may_go = {inode: (size, used) for inode, (size, used, condition) in contents.items() if condition == " "}
-    freed = trio.run(make_room_for(files).evict, wanted)
+    freed = trio.run(make_room_for(files).evict, Space(0, wanted)).size_bytes
     assert freed == files.free_bytes == sum(may_go[inode][0] for inode in files.gone)
     assert freed >= wanted or set(files.gone) == set(may_go)
     if files.gone:

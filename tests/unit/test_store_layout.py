@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
-from holdfast.store import FORMAT_VERSION, StoreDirectory, free_bytes
+from holdfast.store import FORMAT_VERSION, StoreDirectory, disk_space
 from tests.support.descriptors import open_below
 from tests.support.mounts import mounted, mounted_read_only
 from tests.support.privileges import as_nobody, needs_root
@@ -95,7 +95,9 @@ def test_the_lock_ends_with_the_process_that_holds_it(path: Path) -> None:
 def test_the_room_on_the_disk_is_that_of_its_file_system(path: Path) -> None:
     store = StoreDirectory.open(path)
     stats = os.statvfs(path)
-    assert 0 < free_bytes(store.tree.root_fd) < stats.f_blocks * stats.f_frsize
+    found = disk_space(store.tree.root_fd)
+    assert 0 < found.free_bytes < found.size_bytes == stats.f_blocks * stats.f_frsize
+    assert 0 <= found.free_files <= found.files == stats.f_files
     store.close()
 
 

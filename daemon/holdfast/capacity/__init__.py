@@ -1,6 +1,18 @@
 """Cache capacity: how much of the disk the cache may use, and what is evicted."""
 
-from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, first_to_evict
+from holdfast.capacity.disk import Disk
+from holdfast.capacity.emptied import EmptiedDirectories
+from holdfast.capacity.policy import Candidate, Limits, Usage, can_ever_fit, first_to_evict, to_free
 from holdfast.capacity.room import Room
 
-__all__ = ["Candidate", "Limits", "Room", "Usage", "bytes_to_free", "can_ever_fit", "first_to_evict"]
+__all__ = [
+    "Candidate",
+    "Disk",
+    "EmptiedDirectories",
+    "Limits",
+    "Room",
+    "Usage",
+    "can_ever_fit",
+    "first_to_evict",
+    "to_free",
+]

@@ -12,28 +12,43 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from holdfast.config import CacheSection
+from holdfast.store import DiskSpace, Space
+
 PROBATION_SHARE = 0.1
 """Files on probation may keep so much of the cache before they go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``max_bytes`` (0: no limit) bounds the cache, and ``min_free_bytes`` stay free on the disk.
+    """``max_bytes`` (0: no limit) bounds the cache. What stays free on the disk is the reserve.
 
-    When the cache exceeds its limit it shrinks to ``low_watermark`` of it, so that not every fetch has to evict.
+    The reserve is ``min_free_share`` of the disk, of its bytes and of its inodes, and ``min_free_bytes`` at least. When the
+    cache exceeds its limit it shrinks to ``low_watermark`` of it, so that not every fetch has to evict.
     """
 
     max_bytes: int
     min_free_bytes: int
     low_watermark: float
+    min_free_share: float = 0.0
+
+    @classmethod
+    def configured(cls, cache: CacheSection) -> Limits:
+        """Return the limits that ``[cache]`` sets."""
+        return cls(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark, cache.min_free_share)
+
+    def reserve(self, disk: DiskSpace) -> Space:
+        """Return what is kept free of a disk. One without a fixed number of inodes has a reserve of bytes alone."""
+        size_bytes = max(self.min_free_bytes, int(self.min_free_share * disk.size_bytes))
+        return Space(int(self.min_free_share * disk.files), size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes in the cache, and bytes free on the disk."""
+    """Bytes in the cache, and what the disk has free."""
 
     cached_bytes: int
-    free_bytes: int
+    disk: DiskSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +64,26 @@ class Candidate:
     on_probation: bool = False
 
 
-def bytes_to_free(limits: Limits, usage: Usage, wanted_bytes: int) -> int:
-    """Return how many bytes must be freed before ``wanted_bytes`` may be written; 0 if there is room."""
-    below_reserve = limits.min_free_bytes + wanted_bytes - usage.free_bytes
-    cached_bytes = usage.cached_bytes + wanted_bytes
+def to_free(limits: Limits, usage: Usage, wanted: Space, ahead_bytes: int = 0) -> Space:
+    """Return what must be freed before ``wanted`` may be taken; nothing if there is room.
+
+    ``ahead_bytes`` stay free in place of the reserve where they are more, because so much is about to be written.
+    """
+    reserve, disk = limits.reserve(usage.disk), usage.disk
+    below_reserve = max(reserve.size_bytes, ahead_bytes) + wanted.size_bytes - disk.free_bytes
+    cached_bytes = usage.cached_bytes + wanted.size_bytes
     above_watermark = 0
     if limits.max_bytes and cached_bytes > limits.max_bytes:
         above_watermark = cached_bytes - int(limits.max_bytes * limits.low_watermark)
-    return max(0, above_watermark, below_reserve)
+    files = reserve.files + wanted.files - disk.free_files if disk.files else 0
+    return Space(max(0, files), max(0, above_watermark, below_reserve))
 
 
 def can_ever_fit(limits: Limits, usage: Usage, wanted_bytes: int) -> bool:
     """Say whether ``wanted_bytes`` would fit into an empty cache. If not, do not evict for their sake."""
     within_limit = not limits.max_bytes or wanted_bytes <= limits.max_bytes
-    return within_limit and usage.free_bytes + usage.cached_bytes - wanted_bytes >= limits.min_free_bytes
+    reserve_bytes = limits.reserve(usage.disk).size_bytes
+    return within_limit and usage.disk.free_bytes + usage.cached_bytes - wanted_bytes >= reserve_bytes
 
 
 def first_to_evict(candidates: Iterable[Candidate], most: int) -> list[Candidate]:

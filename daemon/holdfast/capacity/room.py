@@ -1,90 +1,195 @@
 """Room in the cache and on its disk: measured, and made by evicting clean, closed files.
 
-Eviction drops files that the store has. Files that are dirty, open, pinned or linked from elsewhere stay. The free-space
-reserve is also enforced in the background, because working directories fill the same disk.
+Eviction drops files that the store has. Files that are dirty, open, pinned or linked from elsewhere stay. The reserve is
+also enforced in the background, because working directories fill the same disk. What the daemon itself writes is tried
+again after an eviction (``with_room``), so nobody is told that the disk is full while copies could go.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Callable, Container
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
-from holdfast.capacity.policy import Candidate, Limits, Usage, bytes_to_free, can_ever_fit, first_to_evict
+from holdfast.capacity.disk import Disk
+from holdfast.capacity.emptied import EmptiedDirectories
+from holdfast.capacity.policy import Candidate, Limits, Usage, can_ever_fit, to_free
+from holdfast.capacity.victims import Victims
 from holdfast.errors import CacheFullError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
+from holdfast.store import Space
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
 from holdfast.wakeups import sleep_within
 
 _log = logging.getLogger("holdfast.capacity")
+_T = TypeVar("_T")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
-_AT_ONCE = 20_000
 _RELEASE_SECONDS = 0.05  # a file just closed counts as open until the kernel has sent its RELEASE
+_TURN_SECONDS = 0.001  # of the event loop, for evicting
+_MOST_WAITS = 200  # of such a time, until what was deleted is free on the disk
+_VAIN_SECONDS = 1.0
+_VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
+_SPARE = Space(16, 2**20)
+"""What a change takes beside its bytes: directories, attributes, the file system's own blocks."""
+_NOTHING = Space(0, 0)
 
 
 class Room:
-    """Admission and eviction. ``free_bytes`` measures the disk."""
+    """Admission and eviction."""
 
     def __init__(
         self,
         limits: Limits,
+        disk: Disk,
         index: Index,
         copies: CachedCopies,
+        emptied: EmptiedDirectories,
         *,
-        free_bytes: Callable[[], int],
         events: EventLog,
         counters: Counters,
     ) -> None:
         self.limits = limits
+        self.disk = disk
         self._index = index
         self._copies = copies
-        self._free_bytes = free_bytes
         self._events = events
         self._counters = counters
         self._lock = trio.Lock()
+        self._vain_until = 0.0
+        self._is_full = False
+        self._victims = Victims(index.entries, self._is_evictable)
+        self._emptied = emptied
 
     def usage(self) -> Usage:
         """Return how full cache and disk are."""
-        return Usage(self._index.entries.cached_bytes, self._free_bytes())
+        return Usage(self._index.entries.cached_bytes, self.disk.look())
+
+    # --- admission ---------------------------------------------------------------------------------------------------
 
     async def make_room(self, wanted_bytes: int) -> None:
-        """Return when ``wanted_bytes`` may be written. Raises ``CacheFullError``."""
-        if not self._missing(wanted_bytes):
+        """Return when a copy of ``wanted_bytes`` may be written. Raises ``CacheFullError``."""
+        wanted = Space(1, wanted_bytes)
+        if not any(self._missing(wanted)):
+            self.disk.admitted(wanted_bytes)
             return
         async with self._lock:
             for _ in range(_TRIES if can_ever_fit(self.limits, self.usage(), wanted_bytes) else 0):
-                await self.evict(self._missing(wanted_bytes))
-                if not self._missing(wanted_bytes):
+                await self.evict(self._missing(wanted))
+                if not any(self._missing(wanted)):
+                    self.disk.admitted(wanted_bytes)
                     return
                 await trio.sleep(_RELEASE_SECONDS)
-            if self._missing(wanted_bytes):
-                usage = self.usage()
-                raise CacheFullError(
-                    f"no room for {wanted_bytes} bytes: {usage.cached_bytes} cached, {usage.free_bytes} free on the disk, "
-                    "and evicting can't make enough; raise cache.max_bytes or lower cache.min_free_bytes, or free some disk"
-                )
+            if any(self._missing(wanted)):
+                raise CacheFullError(f"no room for {wanted_bytes} bytes: {self.advice(wanted)}")
 
-    async def evict(self, wanted_bytes: int) -> int:
-        """Evict until ``wanted_bytes`` are freed or nothing is left to evict; return the number of bytes freed."""
-        if wanted_bytes <= 0:
-            return 0
+    async def with_room(self, change: Callable[[], Awaitable[_T]], size_bytes: int = 0) -> _T:
+        """Carry out ``change``, which takes about ``size_bytes``; if the disk has no room for it, evict and try again.
+
+        A change that fails so must have done nothing. Its error is raised if nothing can be evicted for it.
+        """
+        for _ in range(_TRIES):
+            try:
+                return await change()
+            except OSError as problem:
+                if problem.errno != errno.ENOSPC or not await self._make_way(size_bytes):
+                    raise
+        return await change()
+
+    async def with_room_at_once(self, change: Callable[[], _T]) -> _T:
+        """``with_room`` for a change that is made in one step."""
+
+        async def carry_out() -> _T:
+            return change()
+
+        return await self.with_room(carry_out)
+
+    async def ensure_room(self, size_bytes: int) -> None:
+        """Return when the disk has room for so many bytes. Raises ``OSError`` with ENOSPC."""
+        if size_bytes and not self.disk.has_room(Space(0, size_bytes)) and not await self._make_way(size_bytes):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.disk.admitted(size_bytes)
+
+    async def keep_spare(self) -> None:
+        """Evict if there is hardly any room, before a change that can't be tried again."""
+        if not self.disk.has_room(_SPARE):
+            await self._make_way(0)
+
+    async def _make_way(self, size_bytes: int) -> bool:
+        """Evict because the disk was full; say whether it has room for so many bytes now."""
+        wanted = Space(_SPARE.files, size_bytes + _SPARE.size_bytes)
+        async with self._lock:
+            if self.disk.has_room(wanted):
+                return True  # others have been faster; or it is not for want of room
+            usage, began = self.usage(), time.monotonic()
+            if usage.disk.free_bytes + usage.cached_bytes < size_bytes or began < self._vain_until:
+                return False
+            if not any(await self.evict(self._missing(wanted))):
+                now = time.monotonic()
+                self._vain_until = now + _VAIN_FACTOR * (now - began)
+            return await self._is_free(Space(1, size_bytes))
+
+    async def _is_free(self, wanted: Space) -> bool:
+        """Say whether ``wanted`` can be taken, once what has been deleted is free on the disk."""
+        for _ in range(_MOST_WAITS):
+            if self.disk.has_room(wanted):
+                return True
+            if not self.disk.is_freeing:
+                return False
+            await trio.sleep(_RELEASE_SECONDS)
+        return False
+
+    def advice(self, wanted: Space = _NOTHING) -> str:
+        """Say of what there is too little, and what helps. Empty if there is room for ``wanted``."""
+        missing, usage = self._missing(wanted), self.usage()
+        disk, reserve = usage.disk, self.limits.reserve(usage.disk)
+        if missing.files:
+            return (
+                f"the disk has {disk.free_files} of {disk.files} inodes free ({reserve.files} are kept free), and "
+                "evicting can't make enough; delete files, or use a file system with more inodes: bytes are no help"
+            )
+        if missing.size_bytes:
+            return (
+                f"{usage.cached_bytes} cached, {disk.free_bytes} free on the disk ({reserve.size_bytes} are kept free), and "
+                "evicting can't make enough; raise cache.max_bytes, lower the reserve (cache.min_free_share and "
+                "cache.min_free_bytes), or free some disk"
+            )
+        return ""
+
+    # --- eviction ----------------------------------------------------------------------------------------------------
+
+    async def evict(self, wanted: Space) -> Space:
+        """Evict until ``wanted`` is freed or nothing is left to evict; return what was freed."""
+        freed = _NOTHING
+        if not any(wanted):
+            return freed
         self._index.entries.flush_uses()
-        freed = 0
-        tried: set[int] = set()
-        while freed < wanted_bytes and (found := await trio.to_thread.run_sync(self._first_to_evict, tried)):
-            for candidate in found:
-                if freed >= wanted_bytes:
-                    break
-                tried.add(candidate.inode)
-                if self.evict_file(candidate.inode):
-                    freed += candidate.size_bytes
+        self._victims.begin()
+        until = time.monotonic() + _TURN_SECONDS
+        while not _covers(freed, wanted) and (candidate := await self._victims.next()) is not None:
+            freed = self._evict(candidate, freed, with_directory=freed.files < wanted.files)
+            if time.monotonic() > until:
                 await trio.lowlevel.checkpoint()
-        if freed:
-            self._events.emit("evicted", bytes=freed)
+                until = time.monotonic() + _TURN_SECONDS
+        if freed.files < wanted.files:
+            freed = Space(freed.files + await self._emptied.drop_all(wanted.files - freed.files), freed.size_bytes)
+        if freed.files:
+            self._events.emit("evicted", bytes=freed.size_bytes, inodes=freed.files)
         return freed
+
+    def _evict(self, candidate: Candidate, freed: Space, *, with_directory: bool) -> Space:
+        """Evict one file, and what this leaves empty if that is wanted; return what was freed with it."""
+        entry = self._index.entries.get(candidate.inode)
+        if entry is None or not self.evict_file(candidate.inode):
+            return freed
+        directories = sum(self._emptied.drop_above(name.path) for name in entry.names) if with_directory else 0
+        return Space(freed.files + 1 + directories, freed.size_bytes + candidate.size_bytes)
 
     def evict_file(self, inode: int) -> bool:
         """Evict one file if that is allowed; return whether it was evicted."""
@@ -97,37 +202,60 @@ class Room:
             self._copies.drop(name.path, inode, same_object=True)
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes
+        self.disk.evicted(entry.size_bytes)
         return True
 
+    # --- the reserve -------------------------------------------------------------------------------------------------
+
     async def run(self) -> None:
-        """Enforce the free-space reserve until cancelled."""
+        """Keep the reserve free until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while True:
+                await sleep_within(_CHECK_SECONDS)
+                self._index.keep_reserve()
+                self._index.release_pages()
+                self._index.entries.flush_uses()
+                await self._keep_reserve()
+
+    async def _watch(self) -> None:
+        """Look at the disk as often as writers that pass the daemon by make it necessary."""
         while True:
-            await sleep_within(_CHECK_SECONDS)
-            self._index.keep_reserve()
-            self._index.release_pages()
-            self._index.entries.flush_uses()
-            if self._missing(0):
-                async with self._lock:
-                    await self._evict_in_background()
+            await self.disk.wait_to_look()
+            if not await self._keep_reserve():
+                await trio.sleep(_VAIN_SECONDS)
 
-    async def _evict_in_background(self) -> None:
-        try:
-            await self.evict(self._missing(0))
-        except IndexUnwritableError as problem:
-            _log.warning("can't evict: %s", problem)
+    async def _keep_reserve(self) -> bool:
+        """Evict what is missing of the reserve; say whether that was possible."""
+        if not any(self._missing(ahead_bytes=self.disk.ahead_bytes)):
+            self._tell(is_full=False)
+            return True
+        async with self._lock:
+            missing = self._missing(ahead_bytes=self.disk.ahead_bytes)
+            try:
+                is_kept = _covers(await self.evict(missing), missing)
+            except IndexUnwritableError as problem:
+                _log.warning("can't evict: %s", problem)
+                return False
+        self._tell(is_full=not is_kept)
+        return is_kept
 
-    def _missing(self, wanted_bytes: int) -> int:
-        return bytes_to_free(self.limits, self.usage(), wanted_bytes)
+    def _tell(self, *, is_full: bool) -> None:
+        """Record that nothing is left to evict though the reserve is not free, and that it is again."""
+        if is_full and not self._is_full and (advice := self.advice()):
+            self._events.emit("disk-full", of="inodes" if self._missing().files else "bytes", problem=advice)
+        elif self._is_full and not is_full:
+            self._events.emit("disk-has-room-again")
+        self._is_full = is_full
 
-    def _first_to_evict(self, tried: Container[int]) -> list[Candidate]:
-        candidates = (
-            Candidate(inode, entry.size_bytes, entry.used_ns, entry.on_probation)
-            for inode, entry in self._index.entries.scan({EntryState.CLEAN})
-            if inode not in tried and self._is_evictable(entry)
-        )
-        return first_to_evict(candidates, _AT_ONCE)
+    def _missing(self, wanted: Space = _NOTHING, *, ahead_bytes: int = 0) -> Space:
+        return to_free(self.limits, self.usage(), wanted, ahead_bytes)
 
     def _is_evictable(self, entry: Entry) -> bool:
         if entry.state is not EntryState.CLEAN or not entry.names:
             return False
         return not any(self._index.pins.cover(name.path) for name in entry.names)
+
+
+def _covers(freed: Space, wanted: Space) -> bool:
+    return freed.files >= wanted.files and freed.size_bytes >= wanted.size_bytes

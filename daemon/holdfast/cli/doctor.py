@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from holdfast import mountpoint, preflight
+from holdfast.capacity import Limits
 from holdfast.cli import doctor_daemon
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
@@ -22,6 +23,7 @@ from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.remote import directory_of
 from holdfast.remote.redaction import public_url
+from holdfast.store import disk_space
 
 _OLDEST_KERNEL = (5, 4)
 
@@ -134,12 +136,16 @@ def _disk(settings: Config) -> Iterator[Finding]:
     if not directory.exists():
         yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
         return
-    free = shutil.disk_usage(directory).free
-    if free < settings.cache.min_free_bytes:
-        mend = "free some disk, or lower cache.min_free_bytes"
-        yield Finding("store", "fail", f"{size(free)} free in {directory}, less than the reserve", mend)
+    disk = disk_space(directory)
+    reserve = Limits.configured(settings.cache).reserve(disk)
+    if disk.free_bytes < reserve.size_bytes:
+        mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
+        yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)
     else:
-        yield Finding("store", "ok", f"{size(free)} free in {directory}")
+        yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
+    if disk.free_files < reserve.files:
+        found = f"{disk.free_files} of {disk.files} inodes free in {directory}, less than the reserve"
+        yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")
 
 
 def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:

@@ -58,6 +58,10 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         rows.append(("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"))
     where = f", in {found.store}" if found.store else ""
     rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
+    if found.files:
+        free, kept = counted(found.free_files, "inode"), f"{found.min_free_files} kept free"
+        few = " (NO NEW FILES: the disk is out of inodes)" if not found.free_files else ""
+        rows.append(("inodes", f"{free} free of {found.files}, {kept}{few}"))
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""

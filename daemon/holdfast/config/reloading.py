@@ -9,7 +9,7 @@ import msgspec
 from holdfast.config.schema import Config, RoleSection
 
 _OF_SECTIONS = {
-    "cache": ("max_bytes", "min_free_bytes", "low_watermark"),
+    "cache": ("max_bytes", "min_free_share", "min_free_bytes", "low_watermark"),
     "remote": ("metadata_ttl_seconds", "fallback_ttl_seconds"),
     "integrity": ("scrub_bytes_per_second", "quarantine_seconds"),
     "limits": ("open_files_per_user",),

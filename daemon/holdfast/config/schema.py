@@ -94,7 +94,8 @@ class CacheSection(Section, frozen=True):
     """``[cache]``: how much of the disk may be used."""
 
     max_bytes: ByteSize = ByteSize(0)
-    min_free_bytes: ByteSize = ByteSize(2**30)
+    min_free_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.05
+    min_free_bytes: ByteSize = ByteSize(0)
     low_watermark: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
 
 

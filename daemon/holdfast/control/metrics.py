@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -98,13 +97,18 @@ class MetricsReport:
         return page.text()
 
     def _add_for_all(self, page: MetricsPage, remotes: Mapping[str, Remote]) -> None:
-        limits, disk = self._room.limits, os.fstatvfs(self._parts.store.tree.root_fd)
+        limits, disk = self._room.limits, self._room.usage().disk
+        reserve = limits.reserve(disk)
         page.add(metrics.BUILD_INFO, 1, __version__)
         page.add(metrics.PROCESS_START, self._started)
         page.add(metrics.CACHE_MAX, limits.max_bytes)
-        page.add(metrics.DISK_FREE, self._room.usage().free_bytes)
-        page.add(metrics.DISK_MIN_FREE, limits.min_free_bytes)
-        page.add(metrics.DISK_SIZE, disk.f_blocks * disk.f_frsize)
+        page.add(metrics.DISK_FREE, disk.free_bytes)
+        page.add(metrics.DISK_MIN_FREE, reserve.size_bytes)
+        page.add(metrics.DISK_SIZE, disk.size_bytes)
+        page.add(metrics.DISK_INODES, disk.files)
+        if disk.files:
+            page.add(metrics.DISK_FREE_INODES, disk.free_files)
+            page.add(metrics.DISK_MIN_FREE_INODES, reserve.files)
         for name, remote in remotes.items():
             page.add(metrics.STORE_UP, int(remote.access.health.up), name)
 

@@ -79,6 +79,7 @@ class StatusReport:
     async def status(self) -> Status:
         """Return the state of the daemon."""
         usage = self._room.usage()
+        disk, reserve = usage.disk, self._room.limits.reserve(usage.disk)
         unsent = await trio.to_thread.run_sync(self._unsent.below, b"")
         homeless = (path for path in unsent if self._parts.zones.place_of(path.partition(b"/")[0]) is None)
         return Status(
@@ -94,8 +95,11 @@ class StatusReport:
             cached_bytes=usage.cached_bytes,
             cached_files=self._parts.index.entries.count(),
             max_bytes=self._room.limits.max_bytes,
-            free_bytes=usage.free_bytes,
-            min_free_bytes=self._room.limits.min_free_bytes,
+            free_bytes=disk.free_bytes,
+            min_free_bytes=reserve.size_bytes,
+            files=disk.files,
+            free_files=disk.free_files,
+            min_free_files=reserve.files,
             known_nodes=len(self._nodes),
             fetching=len(self._fetcher.fetches()),
             unsent=[self._paths.absolute(path) for path in unsent[:_MOST_UNSENT_SHOWN]],
@@ -122,7 +126,7 @@ class StatusReport:
             requests=counters.requests.total(),
             files_evicted=counters.files_evicted,
             cached_bytes=usage.cached_bytes,
-            free_bytes=usage.free_bytes,
+            free_bytes=usage.disk.free_bytes,
             fetching=len(self._fetcher.fetches()),
             operations=durations.total if durations else 0,
             latencies=durations.buckets if durations else [],
@@ -130,7 +134,8 @@ class StatusReport:
 
     def public_status(self, caller: Caller) -> PublicStatus:
         """Return what ``caller`` may know, whoever it is. Cheap, because anybody may ask at any rate."""
-        usage = self._room.usage()
+        disk = self._room.usage().disk
+        reserve = self._room.limits.reserve(disk)
         return PublicStatus(
             pid=os.getpid(),
             version=__version__,
@@ -145,8 +150,11 @@ class StatusReport:
                 for remote in [self._remote(name)]
             },
             max_bytes=self._room.limits.max_bytes,
-            free_bytes=usage.free_bytes,
-            min_free_bytes=self._room.limits.min_free_bytes,
+            free_bytes=disk.free_bytes,
+            min_free_bytes=reserve.size_bytes,
+            files=disk.files,
+            free_files=disk.free_files,
+            min_free_files=reserve.files,
             node=self._node,
             problems=[
                 *self._health.of_stores(lambda name: self.may_search(caller, name), with_reasons=False),

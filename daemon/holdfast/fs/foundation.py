@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.capacity import Limits, Room
+from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room
 from holdfast.config import Config
 from holdfast.fs.file_io.passthrough import BackingFiles
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplies
@@ -33,7 +33,7 @@ from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
-from holdfast.store import StoreDirectory, free_bytes
+from holdfast.store import StoreDirectory, disk_space
 from holdfast.telemetry import Counters, EventLog, RareEvents
 from holdfast.transfer import CachedCopies, Fetcher, HashingThreads, Remote, Uploader
 from holdfast.zones import NameTable, ZoneMap
@@ -102,12 +102,13 @@ class Foundation:
         )
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
         self.copies = CachedCopies(store, index, parts.events, parts.counters, listener=self.invalidation)
-        cache = config.cache
+        self.disk = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space)
         self.room = Room(
-            Limits(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark),
+            Limits.configured(config.cache),
+            self.disk,
             index,
             self.copies,
-            free_bytes=lambda: free_bytes(store.tree.root_fd),
+            EmptiedDirectories(self.copies, parts.zones, store.tree, owners),
             events=parts.events,
             counters=parts.counters,
         )

@@ -60,9 +60,12 @@ class Health:
         found = []
         if not self._parts.index.takes_writes:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
-        free, reserve = self._room.usage().free_bytes, self._room.limits.min_free_bytes
-        if free < _BELOW_RESERVE * reserve:
+        disk = self._room.usage().disk
+        reserve = self._room.limits.reserve(disk)
+        if disk.free_bytes < _BELOW_RESERVE * reserve.size_bytes:
             found.append("the disk of the store directory is full, and evicting makes no more room")
+        if disk.free_files < _BELOW_RESERVE * reserve.files:
+            found.append("the disk of the store directory has hardly any inodes left, and evicting frees no more of them")
         if self._mount.passthrough_possible and self._mount.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self._mount.data_mode})")
         if self._drain.is_on:
@@ -76,7 +79,7 @@ class Health:
             version=self._version,
             data_mode=self._mount.data_mode.partition(":")[0],
             cached_bytes=max(0, usage.cached_bytes),
-            free_bytes=max(0, usage.free_bytes),
+            free_bytes=max(0, usage.disk.free_bytes),
             problems=[problem[:LONGEST_PROBLEM] for problem in self.problems()[:MOST_PROBLEMS]],
         )
 

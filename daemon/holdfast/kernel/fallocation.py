@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass
 
 _REQUEST = struct.Struct("=QQQI4x")
+_FREES = 0x02 | 0x08
+"""FALLOC_FL_PUNCH_HOLE, FALLOC_FL_COLLAPSE_RANGE"""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
@@ -29,6 +31,11 @@ class Fallocation:
     def of(cls, name: bytes, value: bytes) -> Fallocation | None:
         """Return the fallocate request behind a call of the setxattr handler; None if it really sets an attribute."""
         return None if name else cls(*_REQUEST.unpack(value))
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that it takes of the disk."""
+        return 0 if self.mode & _FREES else self.length_bytes
 
     def apply(self, fd: int) -> None:
         """Do it to the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. Blocks on the disk."""

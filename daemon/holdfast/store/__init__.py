@@ -2,12 +2,12 @@
 
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
-from holdfast.store.deferred_free import Freeing
+from holdfast.store.deferred_free import Freeing, Space
 from holdfast.store.descent import descend
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
-from holdfast.store.space import free_bytes
+from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
@@ -26,10 +26,12 @@ __all__ = [
     "LONGEST_TICK_NS",
     "RENAME_EXCHANGE",
     "RENAME_NOREPLACE",
+    "DiskSpace",
     "Freeing",
     "Orphanage",
     "Quarantine",
     "QuarantinedFile",
+    "Space",
     "Staging",
     "Stamps",
     "StoreDirectory",
@@ -37,7 +39,7 @@ __all__ = [
     "Tree",
     "descend",
     "digest_when_placed",
-    "free_bytes",
+    "disk_space",
     "holds_for",
     "is_copy",
     "is_unsent",

@@ -88,11 +88,14 @@ CACHE_BYTES = _gauge("holdfast_cache_bytes", "Bytes of all files that are, or ar
 CACHE_FILES = _gauge("holdfast_cache_files", "Files that the index knows.")
 CACHE_MAX = _gauge("holdfast_cache_max_bytes", "The limit cache.max_bytes; 0: none.", for_all=True)
 DISK_FREE = _gauge("holdfast_disk_free_bytes", "Bytes that are free on the disk of the store directory.", for_all=True)
-DISK_MIN_FREE = _gauge("holdfast_disk_min_free_bytes", "The reserve cache.min_free_bytes.", for_all=True)
+DISK_MIN_FREE = _gauge("holdfast_disk_min_free_bytes", "The reserve of bytes ([cache]).", for_all=True)
 DISK_SIZE = _gauge("holdfast_disk_size_bytes", "The size of that disk.", for_all=True)
 DISK_TAKES_WRITES = _gauge(
     "holdfast_disk_takes_writes", "0 while that disk takes no writes: it fails, or its file system has become read-only."
 )
+DISK_INODES = _gauge("holdfast_disk_inodes", "Inodes of that disk; 0: it makes them as they are needed.", for_all=True)
+DISK_FREE_INODES = _gauge("holdfast_disk_free_inodes", "Those that are free, if it has a fixed number.", for_all=True)
+DISK_MIN_FREE_INODES = _gauge("holdfast_disk_min_free_inodes", "The reserve of them ([cache]).", for_all=True)
 EVICTED_FILES = _counter("holdfast_evicted_files_total", "Copies that were evicted.")
 EVICTED_BYTES = _counter("holdfast_evicted_bytes_total", "Their bytes.")
 FETCHING = _gauge("holdfast_fetches_running", "Objects that are being fetched.")

@@ -39,6 +39,9 @@ class CopyListener(Protocol):
         With ``same_object`` the same bytes can be fetched again; otherwise the object is another one now, or gone.
         """
 
+    def directory_emptied(self, path: bytes, inode: int) -> None:
+        """The directory at ``path`` exists only in the store from now on; its backing directory was ``inode``."""
+
     def file_corrupt(self, inode: int) -> None:
         """The bytes of ``inode`` must not be served any more, not even through open handles."""
 
@@ -176,6 +179,30 @@ class CachedCopies:
             self._listener.file_left(directory, inode, same_object=False)
         return bool(gone) and gone[-1][0] == path
 
+    def drop_emptied_directory(self, path: bytes, ownership: Ownership) -> bool:
+        """Drop the directory at ``path`` if evictions have left it empty and it is as it was made for objects; say whether.
+
+        The store has them still, so the directory does not disappear.
+        """
+        parent, _, name = path.rpartition(b"/")
+        try:
+            directory_fd = self._tree.open_directory(parent)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            if self._index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
+                return False
+            os.rmdir(name, dir_fd=directory_fd)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                raise
+            return False
+        finally:
+            os.close(directory_fd)
+        self._listener.directory_emptied(path, stat.st_ino)
+        return True
+
     def forget_name(self, path: bytes, stat: os.stat_result) -> None:
         """Remove ``path`` from the entry of a file that is about to lose this name."""
         entry = self._index.entries.get(stat.st_ino)
@@ -205,6 +232,20 @@ class CachedCopies:
             os.close(directory_fd)
         self._counters.corrupt_dropped += 1
         self._events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
+
+
+def _is_as_made(directory_fd: int, name: bytes, stat: os.stat_result, ownership: Ownership) -> bool:
+    """Say whether nobody has changed owner, mode or attributes of a directory that was made for objects."""
+    above = os.stat(directory_fd)
+    uid, gid = ownership.owner(above)
+    is_owned = os.geteuid() != 0 or (stat.st_uid == uid and stat.st_gid in (gid, above.st_gid))
+    mode = stat_module.S_IMODE(stat.st_mode) & ~stat_module.S_ISGID
+    names = os.listxattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), follow_symlinks=False)
+    return is_owned and mode == ownership.directory_mode & ~stat_module.S_ISGID and not any(map(_is_users, names))
+
+
+def _is_users(attribute: str) -> bool:
+    return attribute.startswith(("user.", "trusted."))
 
 
 def _set_attributes(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:

@@ -120,8 +120,7 @@ class Fetcher:
 
     async def _download(self, fetch: PartialFetch) -> ObjectInfo:
         size_bytes = fetch.known.size_bytes
-        await self._make_room(size_bytes)
-        fetch.staged(*self._staging.create(size_bytes))
+        fetch.staged(*await self._stage(size_bytes))
         if fetch.target.path != fetch.target.store_path:
             mark_copy(fetch.fd)
         IN_BACKGROUND.set(fetch.in_background)
@@ -136,6 +135,17 @@ class Fetcher:
         self._counters.objects_fetched += 1
         self._counters.bytes_fetched += size_bytes
         return info
+
+    async def _stage(self, size_bytes: int) -> tuple[bytes, int]:
+        """Return name and descriptor of a new file with room for so many bytes, which others may take meanwhile."""
+        for _ in range(_TRIES):
+            await self._make_room(size_bytes)
+            try:
+                return self._staging.create(size_bytes)
+            except OSError as problem:
+                if problem.errno != errno.ENOSPC:
+                    raise
+        raise CacheFullError(f"no room for {size_bytes} bytes: others take what is evicted for them")
 
     async def _download_rest(self, fetch: PartialFetch) -> None:
         problems: list[HoldfastError] = []
@@ -211,5 +221,5 @@ def _write_all(fd: int, buffer: bytes, offset: int) -> None:
 
 def _disk_error(problem: OSError) -> HoldfastError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return CacheFullError("the disk of the store is full; free some space or set cache.max_bytes lower")
+        return CacheFullError("the disk of the store is full: holdfast status says whether of bytes or of inodes")
     return HoldfastError(f"the disk of the store: {problem}")

@@ -37,6 +37,10 @@ class PublicStatus(Message, frozen=True):
     """The name by which other nodes know this one."""
     problems: list[str] = []
     """A sentence for each thing that is wrong with this node."""
+    files: int = 0
+    """Inodes of the disk; 0 where it makes them as they are needed, and then the next two too."""
+    free_files: int = 0
+    min_free_files: int = 0
     is_public: bool = True
 
 

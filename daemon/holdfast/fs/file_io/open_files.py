@@ -104,7 +104,7 @@ class OpenFiles:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return
-        self._writes.settle(opened)
+        self._writes.end(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
         if opened.charged_uid:

@@ -4,6 +4,8 @@ The kernel does, nearly always. But Hadoop asks for the attributes of a checksum
 (``available``), and after a passthrough read the kernel forwards such a GETATTR, because the access time may have changed.
 That makes 1,700 requests for 4.8 million keys, each delayed on a busy processor. If the daemon serves the file, the kernel
 reads 128 KiB at a time and sends GETATTR only after that.
+
+The daemon also serves what is opened for writing while the disk is nearly full, because it can evict, and the kernel can't.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
+from holdfast.capacity import Disk
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.index import Entries
 
 _LONG_BYTES = 32 * 1024
 """From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
@@ -37,19 +41,27 @@ class Passthrough:
     """Decides, with the first handle of an open file, how all of its handles are served."""
 
     def __init__(
-        self, backing_files: BackingFiles, writes: PassthroughWrites, policy: NamePolicy, directories: Directories
+        self,
+        backing_files: BackingFiles,
+        writes: PassthroughWrites,
+        policy: NamePolicy,
+        directories: Directories,
+        disk: Disk,
+        entries: Entries,
     ) -> None:
         self._backing_files = backing_files
         self._writes = writes
         self._policy = policy
         self._directories = directories
+        self._disk = disk
+        self._entries = entries
 
     def hand_out(self, opened: OpenFile, *, writable: bool) -> None:
         """The kernel gets a handle. The first one decides for all: passthrough if possible."""
         if not opened.is_handed_out:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
-            if opened.writable and whole and (writable or not self._is_polled(opened)):
+            if opened.writable and whole and (self._has_room() if writable else not self._is_polled(opened)):
                 backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
         if writable and opened.backing_id is not None:
@@ -59,6 +71,10 @@ class Passthrough:
         """The last handle is released."""
         if opened.backing_id is not None:
             self._backing_files.unregister(opened.node.id, opened.backing_id)
+
+    def _has_room(self) -> bool:
+        """Say whether a writer may pass the daemon by: the kernel evicts nothing when the disk is full."""
+        return not (self._disk.is_scarce() and self._entries.cached_bytes)
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""

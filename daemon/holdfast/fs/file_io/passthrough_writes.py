@@ -12,6 +12,7 @@ import os
 
 import trio
 
+from holdfast.capacity import Disk
 from holdfast.digest import fingerprint_of_file
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node_table import NodeTable
@@ -36,6 +37,7 @@ class PassthroughWrites:
         stamps: Stamps,
         tree: Tree,
         hashing: HashingThreads,
+        disk: Disk,
     ) -> None:
         self._nodes = nodes
         self._entries = entries
@@ -43,11 +45,13 @@ class PassthroughWrites:
         self._stamps = stamps
         self._tree = tree
         self._hashing = hashing
+        self._disk = disk
 
     def expect(self, opened: OpenFile) -> None:
         """A writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
+            self._disk.writer_begins()
             entry = self._entries.get(opened.inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)
@@ -61,6 +65,7 @@ class PassthroughWrites:
             opened.changed()
         if opened.backing_id is not None:
             opened.expect_writes(known or self._stamps.take(opened.fd))
+            self._disk.writer_begins()
 
     def before_send(self, opened: OpenFile) -> None:
         """The current bytes are about to be sent: only later writes are unsent."""
@@ -93,8 +98,14 @@ class PassthroughWrites:
             found = await self._hashing.run(_digest_of, opened.fd)
             self._compare(opened, digest, found)
 
+    def end(self, opened: OpenFile) -> None:
+        """The last handle is released: nobody writes any more."""
+        if opened.stamp is not None:
+            self._disk.writer_ends()
+        self.settle(opened)
+
     def settle(self, opened: OpenFile) -> None:
-        """The last handle is released: an unwritten file's entry is no longer DIRTY, and its digest counts again.
+        """An unwritten file's entry is no longer DIRTY, and its digest counts again.
 
         Unsent bytes have no digest.
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -24,11 +25,11 @@ from holdfast.fs.inodes.open_file import OpenFile
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
-_SPARE_BYTES = 64 * 2**20  # so that not every write of a growing file evicts
+_BLOCK_BYTES = 512  # of stat(2)
 
 
 class ReadWrite:
-    """Reads and writes. On a full disk, clean files are evicted and the write is retried once."""
+    """Reads and writes. On a full disk, clean files are evicted and the write is tried again."""
 
     def __init__(
         self,
@@ -84,19 +85,20 @@ class ReadWrite:
         self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         self._files.before_change(opened, drop_privileges=drop_privileges)
-        try:
-            return await self._write(opened.fd, data, offset)
-        except OSError as problem:
-            if problem.errno != errno.ENOSPC or not await self._room.evict(len(data) + _SPARE_BYTES):
-                raise
-        return await self._write(opened.fd, data, offset)
+        return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
 
-    async def allocate(self, opened: OpenFile, apply: Callable[[int], None]) -> None:
-        """fallocate(2): ``apply`` carries it out on a descriptor. Raises ``QuotaExceededError``."""
+    async def allocate(self, opened: OpenFile, apply: Callable[[int], None], most_bytes: int) -> None:
+        """fallocate(2): ``apply`` carries it out on a descriptor, and takes ``most_bytes``. Raises ``QuotaExceededError``.
+
+        What is more than the disk has is not tried: file systems keep what they had allocated before they failed.
+        """
         self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         self._files.before_change(opened)
-        await trio.to_thread.run_sync(apply, opened.fd, limiter=self._limiter)
+        most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
+        await self._room.ensure_room(most_bytes)
+        carry_out = partial(trio.to_thread.run_sync, apply, opened.fd, limiter=self._limiter)
+        await self._room.with_room(carry_out, most_bytes)
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
@@ -105,5 +107,13 @@ class ReadWrite:
 
     async def _write(self, fd: int, data: bytes, offset: int) -> int:
         if len(data) <= _INLINE_WRITE_BYTES:
-            return os.pwrite(fd, data, offset)
-        return await trio.to_thread.run_sync(os.pwrite, fd, data, offset, limiter=self._limiter)
+            return _write_all(fd, data, offset)
+        return await trio.to_thread.run_sync(_write_all, fd, data, offset, limiter=self._limiter)
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> int:
+    """Write ``data``, also if the disk takes it in parts: one that gets full takes a part first."""
+    done = os.pwrite(fd, data, offset)
+    while done < len(data):
+        done += os.pwrite(fd, memoryview(data)[done:], offset + done)
+    return done

@@ -113,6 +113,10 @@ class ImmediateReplies:
             return method(node, body, self._caller)
         except trio.WouldBlock:
             return None
+        except OSError as problem:
+            if problem.errno == errno.ENOSPC and opcode in self._about_nodes:
+                return None  # the usual way makes room, and tries again
+            return errno_of(problem, name_of(Opcode(opcode)), self._counters)
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             return errno_of(problem, name_of(Opcode(opcode)), self._counters)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
@@ -44,6 +45,7 @@ class Operations(pyfuse3.Operations):
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
+        self._room = base.room
         self._turns = turns
         self.counters: Counters = base.parts.counters
         self.observer = observer
@@ -75,21 +77,24 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
+        create = partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt)
         async with self._turns.names.of(ctx.uid):
-            made = await self._files.creation.file(parent, name, mode, flags, request, _caller(ctx), attempt)
+            made = await self._room.with_room(create)
         self._answer(request, made.handle)
         return FileInfo(fh=handle_of(made.node, reads_only=False)), _entry(self._files.lookup.new(made.node, made.stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.making.directory(parent, name, mode & 0o7777, _caller(ctx), attempt)
+        make = partial(self._files.making.directory, parent, name, mode & 0o7777, _caller(ctx), attempt)
+        node, stat = await self._room.with_room_at_once(make)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.making.special(parent, name, mode, rdev, _caller(ctx), attempt)
+        make = partial(self._files.making.special, parent, name, mode, rdev, _caller(ctx), attempt)
+        node, stat = await self._room.with_room_at_once(make)
         async with self._turns.commits.of(ctx.uid):
             await self._files.send_new(node)
         return _entry(self._files.lookup.new(node, stat))
@@ -97,13 +102,15 @@ class Operations(pyfuse3.Operations):
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
-        node, stat = self._files.making.symlink(parent, name, target, _caller(ctx), attempt)
+        make = partial(self._files.making.symlink, parent, name, target, _caller(ctx), attempt)
+        node, stat = await self._room.with_room_at_once(make)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, attempt = self._node(inode), self._attempt()
         async with self._turns.names.of(ctx.uid):
+            await self._room.keep_spare()
             stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
         return _entry(self._files.lookup.new(node, stat))
 
@@ -134,6 +141,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             if not attempt.resent:
                 await self._files.lookup.learn(source, name_old)
+            await self._room.keep_spare()
             await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
@@ -198,13 +206,13 @@ class Operations(pyfuse3.Operations):
     @replies
     async def _fallocate(self, inode: int, asked: Fallocation, ctx: RequestContext) -> None:
         async with self._turns.data.of(ctx.uid):
-            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply)
+            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply, asked.most_bytes)
 
     @replies
     async def _setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         node, attempt = self._node(inode), self._attempt()
         self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
-        await self._files.xattrs.set(node, name, value, attempt)
+        await self._room.with_room(partial(self._files.xattrs.set, node, name, value, attempt), len(value))
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:

@@ -106,6 +106,14 @@ class Invalidation:
             if keeps_name:
                 nodes.to_path(node, path)
 
+    def directory_emptied(self, path: bytes, inode: int) -> None:
+        """A directory exists only in the store from now on. The kernel keeps its name: it is the same directory."""
+        node = self._nodes.of_backing(inode)
+        if node is not None:
+            self._directories.forget(node)
+            self._nodes.unbind(node)
+            self._nodes.to_path(node, path)
+
     def directory_removed(self, path: bytes, inode: int) -> None:
         """A directory was removed with everything in it. Call ``forget_removed`` before the next await."""
         self.file_left(path, inode, same_object=False)

@@ -37,9 +37,11 @@ class FileParts:
         self.background = Background()
         self.handles = HandleTable(parts.session)
         self.passthrough_writes = PassthroughWrites(
-            base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing
+            base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing, base.disk
         )
-        passthrough = Passthrough(base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories)
+        passthrough = Passthrough(
+            base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.disk, index.entries
+        )
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(
             base.nodes,

@@ -1,0 +1,132 @@
+"""The disk of the store as it is seen: how much is free, how fast it is taken, and when to look again.
+
+The kernel writes by itself into files that are open in passthrough, and asks nobody when the disk is full. So while such a
+file is open, the disk is looked at so often that what is free can't be taken between two looks, and what was taken lately is
+kept free for what comes next. Looking is one fstatvfs(3).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from holdfast.store import DiskSpace, Space
+
+_BURST_BYTES_PER_SECOND = 4 * 2**30
+"""A writer may fill the page cache so fast; twice the rate that was measured counts where that is more."""
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.005, 5.0
+_WINDOW_SECONDS = 1.0
+_MOST_AHEAD = 1 / 4
+"""Of the disk: what is kept free because of the rate of writing is bounded by this share."""
+_SCARCE_BYTES, _SCARCE_SHARE = 256 * 2**20, 1 / 8
+_FRESH_SECONDS = 0.02
+
+
+class Disk:
+    """``measure`` looks at the disk, ``deleted`` tells what has been deleted there and is not free yet."""
+
+    def __init__(
+        self, measure: Callable[[], DiskSpace], deleted: Callable[[], Space], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._measure = measure
+        self._deleted = deleted
+        self._clock = clock
+        self._writers = 0
+        self._has_writers = trio.Event()
+        self._evicted_bytes = 0
+        self._admitted_bytes = 0
+        self._admitted_until = 0.0
+        self._looks: deque[tuple[float, int]] = deque([(clock(), 0)])
+        """The oldest first: when it was, and how many bytes had been taken since the one before; 0 for the first."""
+        self._taken_bytes = 0
+        """By all of these looks."""
+        self.now = measure()
+        """What was free at the last look."""
+        self._free_bytes = self.now.free_bytes
+
+    def look(self) -> DiskSpace:
+        """Look at the disk; return its space, in which all that has been deleted counts as free."""
+        now, deleted = self._measure(), self._deleted()
+        self.now = now
+        files = now.free_files + deleted.files if now.files else 0
+        seen = now._replace(free_bytes=now.free_bytes + deleted.size_bytes, free_files=files)
+        taken_bytes = max(0, self._free_bytes + self._evicted_bytes - seen.free_bytes)
+        admitted_bytes = min(taken_bytes, self._admitted_bytes)
+        self._admitted_bytes -= admitted_bytes if self._clock() < self._admitted_until else self._admitted_bytes
+        self._note(taken_bytes - admitted_bytes)
+        self._free_bytes, self._evicted_bytes = seen.free_bytes, 0
+        return seen
+
+    def admitted(self, size_bytes: int) -> None:
+        """The daemon is about to take so many bytes, for which there is room: that says nothing of what others do next."""
+        self._admitted_bytes += size_bytes
+        self._admitted_until = self._clock() + _WINDOW_SECONDS
+
+    def evicted(self, size_bytes: int) -> None:
+        """So much has become free by eviction: it hides what others take meanwhile."""
+        self._evicted_bytes += size_bytes
+
+    @property
+    def bytes_per_second(self) -> float:
+        """How fast the disk has been filled lately."""
+        return self._taken_bytes / max(_WINDOW_SECONDS, self._looks[-1][0] - self._looks[0][0])
+
+    @property
+    def ahead_bytes(self) -> int:
+        """What is to be kept free because as much may be written in the next second, past the daemon, as was in the last."""
+        if not self._writers:
+            return 0
+        return int(min(self.bytes_per_second * _WINDOW_SECONDS, _MOST_AHEAD * self.now.size_bytes))
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether something that has been deleted is not free yet."""
+        return any(self._deleted())
+
+    def is_scarce(self) -> bool:
+        """Say whether so little is free that a writer may be faster than eviction: then none should pass the daemon by."""
+        if self._clock() - self._looks[-1][0] > _FRESH_SECONDS:
+            self.look()
+        return self.now.free_bytes < min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
+
+    def has_room(self, wanted: Space) -> bool:
+        """Look, and say whether ``wanted`` could be taken now."""
+        self.look()
+        return self.now.free_bytes > wanted.size_bytes and (not self.now.files or self.now.free_files >= wanted.files)
+
+    # --- writers that pass the daemon by -----------------------------------------------------------------------------
+
+    def writer_begins(self) -> None:
+        """The kernel may write into one more file by itself."""
+        self._writers += 1
+        if self._writers == 1:
+            self._has_writers.set()
+
+    def writer_ends(self) -> None:
+        """The kernel has closed one of these files."""
+        self._writers -= 1
+        if not self._writers:
+            self._has_writers = trio.Event()
+
+    async def wait_to_look(self) -> None:
+        """Return when the disk should be looked at again; while nobody passes the daemon by, not at all."""
+        fastest = max(_BURST_BYTES_PER_SECOND, 2 * self.bytes_per_second)
+        await trio.sleep(min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self.now.free_bytes / fastest)))
+        await self._has_writers.wait()
+
+    def _note(self, taken_bytes: int) -> None:
+        now = self._clock()
+        if len(self._looks) > 1 and now - self._looks[-1][0] < _SHORTEST_SECONDS:
+            now, more = self._looks.pop()
+            self._looks.append((now, taken_bytes + more))
+        else:
+            self._looks.append((now, taken_bytes))
+        self._taken_bytes += taken_bytes
+        while len(self._looks) > 2 and self._looks[1][0] < now - _WINDOW_SECONDS:
+            self._looks.popleft()
+            at, before = self._looks[0]
+            self._looks[0] = at, 0
+            self._taken_bytes -= before
