@@ -14,7 +14,7 @@ from typing import ClassVar
 class HoldfastError(Exception):
     """Base of all errors that Holdfast raises on purpose."""
 
-    errno: ClassVar[int] = _errno.EIO
+    errno: int = _errno.EIO
     code: ClassVar[str] = "internal"
     transient: ClassVar[bool] = False
 
@@ -199,10 +199,18 @@ class HoldsObjectsError(HoldfastError):
 
 
 class NameNotStorableError(HoldfastError):
-    """A file name that can't be part of an object key (not UTF-8, or a control character)."""
+    """A file name that can't be part of an object key.
+
+    No store takes names that are not UTF-8 or have control characters (EILSEQ). One store alone may refuse a name that
+    others take (EINVAL), or a key of so many bytes (ENAMETOOLONG).
+    """
 
     errno = _errno.EILSEQ
     code = "name-not-storable"
+
+    def __init__(self, message: str = "", errno: int = _errno.EILSEQ) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class UnsupportedError(HoldfastError):
@@ -344,9 +352,18 @@ class CorruptEntryError(HoldfastError):
 
 
 class RemoteError(HoldfastError):
-    """Base of all errors of remote stores."""
+    """Base of all errors of remote stores.
+
+    ``of_store`` is false if the answer to a request for one object may say nothing of the store: the object may be archived
+    or locked, or closed to us. ``is_partial`` is true if a request for many objects was carried out for the others.
+    """
 
     code = "remote"
+
+    def __init__(self, message: str = "", *, of_store: bool = True, is_partial: bool = False) -> None:
+        super().__init__(message)
+        self.of_store = of_store
+        self.is_partial = is_partial
 
 
 class ObjectMissingError(RemoteError):

@@ -13,12 +13,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from holdfast.digest import fingerprint_of_buffer
 from tests.support.s3 import S3Server
@@ -39,6 +39,12 @@ class Asked:
     key: str
     query: Mapping[str, str]
     headers: Message
+    body: bytes = b""
+
+    @property
+    def to_delete(self) -> list[str]:
+        """The keys of a bulk deletion."""
+        return [unescape(key) for key in re.findall("<Key>(.*?)</Key>", self.body.decode())]
 
     @property
     def is_list(self) -> bool:
@@ -111,6 +117,11 @@ def xml(text: str) -> Answer:
     return Answer(200, {"Content-Type": "application/xml", "Content-Length": str(len(body))}, [body])
 
 
+def refusal(code: str, status: int = 403) -> Answer:
+    """Return an error of S3's."""
+    return replace(xml(f"<Error><Code>{code}</Code><Message>no</Message></Error>"), status=status)
+
+
 def endless(block: bytes = bytes(2**16)) -> Iterable[bytes]:
     """Return a body without an end."""
     return itertools.repeat(block)
@@ -155,6 +166,8 @@ class LyingS3:
         if asked.method == "DELETE":
             self.objects.pop(asked.key, None)
             return Answer(204)
+        if "delete" in asked.query:
+            return self._deleted(asked)
         found = self.objects.get(asked.key)
         if found is None:
             return Answer(404, {"Content-Length": "0"})
@@ -173,6 +186,18 @@ class LyingS3:
         rest = {key: key[len(prefix) :] for key in below}
         directories = sorted({prefix + name.partition("/")[0] for name in rest.values() if "/" in name})
         return page({key: found for key, found in below.items() if "/" not in rest[key]}, directories)
+
+    def _deleted(self, asked: Asked) -> Answer:
+        """Delete in bulk, as S3 does: a body with a character that XML 1.0 does not have is refused as a whole."""
+        if re.search("[\ufffe\uffff]", asked.body.decode()):
+            return refusal("MalformedXML", 400)
+        for key in asked.to_delete:
+            self.objects.pop(key, None)
+        return xml(
+            "<DeleteResult>"
+            + "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in asked.to_delete)
+            + "</DeleteResult>"
+        )
 
     def store(self, asked: Asked, body: bytes) -> Answer:
         """Take a PUT, unless there is a lie about it."""
@@ -224,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         key = unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/")
-        asked = Asked(self.command, key, query, self.headers)
+        asked = Asked(self.command, key, query, self.headers, body)
         lying.asked.append(asked)
         self._send(lying.store(asked, body) if self.command == "PUT" else lying.answer(asked))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,9 +13,11 @@ import trio
 from trio.testing import MockClock
 
 from holdfast.errors import (
+    HoldfastError,
     IndexFullError,
     NameNotStorableError,
     ObjectExistsError,
+    RemoteError,
     RemoteRefusedError,
     RemoteUnavailableError,
 )
@@ -659,6 +662,101 @@ async def test_a_name_that_can_not_be_deleted_holds_up_no_other(
         assert (set(access.objects), deletions.paths()) == ({"bad"}, [b"checkpoints/bad"])
         with pytest.raises(RemoteRefusedError):
             await deletions.flush()
+
+
+OF_SOME = RemoteRefusedError("refused for one of them", of_store=False)
+
+
+def refusing(access: ScriptedAccess, poison: set[str], problem: HoldfastError = OF_SOME) -> None:
+    """Let ``access`` refuse every request for one of these keys as a whole."""
+    delete = access.delete
+
+    async def refuse(keys: list[str], *, insist: bool = True) -> None:
+        if poison.intersection(keys):
+            access.asked.append((trio.current_time(), "REFUSED", list(keys)))
+            raise problem
+        await delete(keys, insist=insist)
+
+    access.delete = refuse  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("problem", [OF_SOME, NameNotStorableError("odd"), RemoteError("the answer makes no sense")])
+@pytest.mark.parametrize("count", [2, 3, 1000])
+async def test_a_refused_request_is_divided_until_the_refused_key_stands_alone(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, count: int, problem: HoldfastError
+) -> None:
+    access.seconds = 0
+    names = [f"{number}" for number in range(count)]
+    infos = [access.put(name) for name in names]
+    refusing(access, {names[1]}, problem)
+    async with running(deletions):
+        for info in infos:
+            deletions.schedule(version_of(info))
+        with pytest.raises(type(problem)):
+            await deletions.flush()
+        assert (set(access.objects), deletions.paths(), deletions.refused) == ({"1"}, [b"checkpoints/1"], 1)
+        assert len(access.times("REFUSED")) <= 2 + count.bit_length(), "whoever waits has it tried once more"
+        assert len(access.times("DELETE")) <= count.bit_length()
+
+
+async def test_what_another_node_stores_during_a_division_stays(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    infos = [access.put(name) for name in ("poison", "other")]
+    delete = access.delete
+
+    async def refuse_but_carry_out(keys: list[str], *, insist: bool = True) -> None:
+        if "poison" in keys:
+            if "other" in keys:  # the store deletes it, and another node stores it anew, before it refuses the rest
+                access.put("other", "anew", stored_by="another node")
+            raise OF_SOME
+        await delete(keys, insist=insist)
+
+    access.delete = refuse_but_carry_out  # type: ignore[method-assign]
+    async with running(deletions):
+        for info in infos:
+            deletions.schedule(version_of(info))
+        with pytest.raises(RemoteRefusedError):
+            await deletions.flush()
+    assert access.objects["other"].etag == "anew"
+    assert deletions.paths() == [b"checkpoints/poison"]
+
+
+@pytest.mark.parametrize("problem", [REFUSED, DOWN])
+async def test_a_store_that_is_down_is_not_asked_for_each_key(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, problem: HoldfastError
+) -> None:
+    for number in range(100):
+        access.put(f"{number}")
+    refusing(access, {f"{number}" for number in range(100)}, problem)
+    async with running(deletions):
+        for info in list(access.objects.values()):
+            deletions.schedule(version_of(info))
+        await trio.sleep(5)
+    assert len(access.times("REFUSED")) == 1
+    assert deletions.refused == 0
+
+
+async def test_a_key_that_is_refused_is_tried_more_and_more_rarely_and_when_somebody_waits(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
+) -> None:
+    access.seconds = 0
+    info = access.put("held")
+    poison = {"held"}
+    refusing(access, poison)
+    async with running(deletions):
+        deletions.schedule(version_of(info))
+        await trio.sleep(24 * 3600)
+        tries = access.times("REFUSED")
+        pauses = [round(later - earlier) for earlier, later in itertools.pairwise(tries)]
+        assert pauses == sorted(pauses)
+        assert (pauses[0], pauses[-1]) == (10, 3600)
+        deletions.schedule(version_of(access.put("new")))
+        await deletions.flush([b"checkpoints/new"])
+        assert len(access.times("REFUSED")) == len(tries), "it is in no batch with others"
+        poison.clear()
+        await deletions.flush()
+        assert (access.objects, deletions.refused, noted(index)) == ({}, 0, [])
 
 
 async def test_a_name_that_is_tried_again_holds_up_no_other(

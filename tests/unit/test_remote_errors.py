@@ -29,6 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.remote import RemoteStore, UploadSource, open_store
 from tests.support.fault_proxy import FaultProxy
+from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted, refusal
 from tests.unit.test_remote_contract import content, opened, put
 
 if TYPE_CHECKING:
@@ -173,6 +174,32 @@ def test_one_key_that_could_not_be_deleted_is_not_overlooked(
     proxy.answer(200, body=deletion(deleted=place.key("a"), failed=place.key("b"), code=code))
     with pytest.raises(expected):
         store.delete(["a", "b"])
+
+
+@pytest.mark.parametrize("poison", [{"7"}, {"0", "31"}])
+def test_a_bulk_deletion_that_is_refused_for_one_name_is_divided(poison: set[str]) -> None:
+    names = [str(number) for number in range(32)]
+    with LyingS3() as server:
+        server.objects = {name: Planted() for name in names}
+        store = opened(server.place.url, dict(server.place.options))
+
+        def refuse(asked: Asked) -> Answer | None:
+            is_bulk = "delete" in asked.query
+            return refusal("InvalidRequest", 400) if is_bulk and poison.intersection(asked.to_delete) else None
+
+        server.lie = refuse
+        store.delete(names)
+        assert server.objects == {}
+        alone = {asked.key for asked in server.asked if asked.method == "DELETE"}
+        assert alone == poison, "a request without a body"
+        assert len(server.asked) <= 1 + 3 * 5 * len(poison)
+
+
+def test_a_bulk_deletion_that_is_refused_to_us_is_not_divided(store: RemoteStore, proxy: FaultProxy) -> None:
+    proxy.answer(403, body=answer("InvalidAccessKeyId"))
+    with pytest.raises(RemoteRefusedError):
+        store.delete([str(number) for number in range(32)])
+    assert len(proxy.requests()) == 1
 
 
 class OneKept(BaseHTTPRequestHandler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -149,3 +150,42 @@ def test_a_name_that_is_too_long_for_the_store_is_refused_for_good(store: Remote
         store.delete([key])
         with pytest.raises(ObjectMissingError):
             store.head(key)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "refused", "taken"),
+    [
+        ("s3://bucket/pre/fix", {"region": "us-east-1"}, ["a\ufffeb", "d/\uffff"], ["a\\b", "a:b", "\U0001fffe"]),
+        ("az://container", {"account_name": "a", "account_key": "a2V5"}, ["a\\b", "\ufffe"], ["a:b", "a."]),
+        ("fsspec+memory://x", {}, [], ["a:b", "a\\b", "\ufffe"]),
+        ("webhdfs://host/x", {}, ["a:b", "d:/x"], ["a\\b"]),
+        ("memory://", {}, [], ["a:b", "\ufffe"]),
+    ],
+)
+def test_the_names_of_each_kind_of_store(url: str, options: dict[str, str], refused: list[str], taken: list[str]) -> None:
+    rules = contract.opened(url, options).name_rules
+    for name in refused:
+        with pytest.raises(NameNotStorableError) as caught:
+            rules.check(name)
+        assert caught.value.errno == errno.EINVAL
+        assert str(caught.value).isprintable()
+    for name in taken:
+        rules.check(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "longest"),
+    [
+        ("s3://bucket", "k" * 1024),
+        ("s3://bucket/pre/fix", "k" * 1016),
+        ("s3://bucket/pre/fix", "\u00e9" * 508),
+        ("webhdfs://host/x", "/".join(["k" * 255] * 5)),
+        ("fsspec+file:///x", "\u00e9" * 127),
+    ],
+)
+def test_a_name_may_be_as_long_as_the_store_takes_it(url: str, longest: str) -> None:
+    rules = contract.opened(url, {"region": "us-east-1"} if url.startswith("s3") else {}).name_rules
+    rules.check(longest)
+    with pytest.raises(NameNotStorableError) as caught:
+        rules.check(longest + "xx")
+    assert caught.value.errno == errno.ENAMETOOLONG

@@ -1,4 +1,4 @@
-"""Requests to a store that fail: nothing of them stays in memory, whether the garbage collector comes or not."""
+"""Requests to a store that fail: what they say of the store; and nothing of them stays in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.errors import ObjectMissingError, RemoteUnavailableError
+from holdfast.errors import ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
@@ -24,15 +24,59 @@ class Failing:
         raise RemoteUnavailableError(key)
 
 
+class Refusing(Failing):
+    """A store that fails for an object as told, and answers a probe as told."""
+
+    def __init__(self, problem: RemoteError, probed: RemoteError | None) -> None:
+        self.problem = problem
+        self.probed = probed
+        self.probes = 0
+
+    def head(self, key: str) -> ObjectInfo:
+        raise self.problem
+
+    def probe(self) -> None:
+        self.probes += 1
+        if self.probed is not None:
+            raise self.probed
+
+
+@pytest.mark.parametrize("problem", [RemoteRefusedError, RemoteUnavailableError])
+@pytest.mark.parametrize(
+    ("of_store", "probed", "probes", "up"),
+    [
+        (True, None, 0, False),
+        (False, None, 1, True),
+        (False, RemoteRefusedError("all is refused"), 3, False),
+        (False, RemoteUnavailableError("no answer"), 3, False),
+    ],
+)
+async def test_a_store_counts_as_down_by_what_says_something_of_it(
+    events: EventLog, problem: type[RemoteError], probed: RemoteError | None, *, of_store: bool, probes: int, up: bool
+) -> None:
+    store = Refusing(problem("no", of_store=of_store), probed)
+    access = access_to(store, events)
+    for _ in range(3):
+        with pytest.raises(problem):
+            await access.head("key", insist=False)
+    assert (access.health.up, store.probes) == (up, probes)
+    assert [event.kind for event in events.since(0)] == ([] if up else ["remote-down"])
+    assert access.health.problem == ("" if up else str(probed or store.problem))
+
+
 class Metadata(dict[str, str]):
     """Metadata that can be referred to weakly."""
 
 
 @pytest.fixture
 def access(events: EventLog) -> RemoteAccess:
+    return access_to(Failing(), events)
+
+
+def access_to(store: Failing, events: EventLog) -> RemoteAccess:
     return RemoteAccess(
         "checkpoints",
-        cast(RemoteStore, Failing()),
+        cast(RemoteStore, store),
         deadline_seconds=1.0,
         parallel=1,
         events=events,

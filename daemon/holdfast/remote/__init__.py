@@ -9,8 +9,9 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
+    says_nothing_of_others,
 )
-from holdfast.remote.keys import PRIVATE, is_private, key_below
+from holdfast.remote.keys import PRIVATE, NameRules, is_listed_as_it_is, is_private, key_below
 from holdfast.remote.overlap import Location, location_of
 from holdfast.remote.urls import directory_of, open_store
 
@@ -20,14 +21,17 @@ __all__ = [
     "DirectoryInfo",
     "DirectoryListing",
     "Location",
+    "NameRules",
     "ObjectBody",
     "ObjectInfo",
     "RemoteStore",
     "UploadSource",
     "checked_store",
     "directory_of",
+    "is_listed_as_it_is",
     "is_private",
     "key_below",
     "location_of",
     "open_store",
+    "says_nothing_of_others",
 ]

@@ -5,10 +5,11 @@ have no control characters. Keys below ``.holdfast/`` are reserved for the store
 asked for that prefix, and nobody else can write there.
 
 All methods block. Beside the errors that they name, all raise ``RemoteUnavailableError`` (try again),
-``RemoteRefusedError`` (mend the configuration), and ``NameNotStorableError`` for a key that this store can't hold: it is too
-long or, in stores made of files, the name of an object is a directory's or the other way round. ``ObjectMissingError``
-always means that the object is missing, never that the bucket does not exist or the disk is not mounted. No message shows a
-credential. An object appears whole or not at all, unless ``Capabilities.atomic`` is false.
+``RemoteRefusedError`` (mend the configuration, or the object), and ``NameNotStorableError`` for a key that this store can't
+hold: it is too long, has a character that the store does not take (``NameRules``) or, in stores made of files, the name of
+an object is a directory's or the other way round. ``ObjectMissingError`` always means that the object is missing, never that
+the bucket does not exist or the disk is not mounted. No message shows a credential. An object appears whole or not at all,
+unless ``Capabilities.atomic`` is false.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.digest import Checksum
-from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError
-from holdfast.remote.keys import PRIVATE
+from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError
+from holdfast.remote.keys import PRIVATE, NameRules, checked_target
 
 _MOST_UNANSWERED = 3
 _LARGEST = 2**63 - 1
@@ -107,6 +108,7 @@ class RemoteStore(abc.ABC):
     url: str
     """The store's URL, without credentials."""
     capabilities: Capabilities
+    name_rules = NameRules()
     has_checksums = False
     """Whether ``checksum`` may ask the store."""
 
@@ -125,6 +127,11 @@ class RemoteStore(abc.ABC):
     def checksum(self, info: ObjectInfo) -> Checksum | None:
         """Return the store's own checksum of the whole version ``info``; None if there is none, or after an error."""
         return None
+
+    def checked_target(self, key: str) -> str:
+        """Return ``key``, which is about to be written. Raises ``NameNotStorableError``, also by ``name_rules``."""
+        self.name_rules.check(checked_target(key))
+        return key
 
     @abc.abstractmethod
     def list_directory(self, prefix: str) -> DirectoryListing:
@@ -180,8 +187,15 @@ class RemoteStore(abc.ABC):
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in as few requests as the store allows; a key that does not exist is no error.
 
-        If some can't be deleted, this raises after the others are.
+        If some can't be deleted, this raises after the others are. A refused request for many is divided.
         """
+
+    def delete_at_once(self, keys: Sequence[str]) -> None:
+        """Delete objects as ``delete`` does, but give up with the first request that is refused.
+
+        What was deleted then is unknown; a single key may have had a second kind of request.
+        """
+        self.delete(keys)
 
     @abc.abstractmethod
     def prune(self, prefix: str) -> None:
@@ -218,6 +232,36 @@ def storable_size_bytes(size_bytes: int, key: str) -> int:
     if not 0 <= size_bytes <= _LARGEST:
         raise RemoteError(f"{key}: the store gives a size of {size_bytes} bytes")
     return size_bytes
+
+
+def says_nothing_of_others(problem: HoldfastError) -> bool:
+    """Say whether a request for many keys that failed with ``problem`` may succeed for some of them."""
+    return not problem.transient and not (isinstance(problem, RemoteRefusedError) and problem.of_store)
+
+
+def delete_divided(keys: Sequence[str], delete: Callable[[Sequence[str]], None]) -> None:
+    """Delete keys by ``delete``; halve what is refused until the refused keys stand alone, and raise the first error.
+
+    A request that was carried out for the others is not divided.
+    """
+    try:
+        delete(keys)
+        return
+    except HoldfastError as problem:
+        is_partial = isinstance(problem, RemoteError) and problem.is_partial
+        if len(keys) <= 1 or is_partial or not says_nothing_of_others(problem):
+            raise
+    middle = len(keys) // 2
+    problems = []
+    for half in (keys[:middle], keys[middle:]):
+        try:
+            delete_divided(half, delete)
+        except HoldfastError as problem:
+            problems.append(problem)
+            if problem.transient:
+                break
+    if problems:
+        raise problems[0]
 
 
 def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:

@@ -45,9 +45,9 @@ from holdfast.remote.file_syscalls import (
 from holdfast.remote.keys import (
     PRIVATE,
     UNSTORABLE_NAME,
+    NameRules,
     checked,
     checked_prefix,
-    checked_target,
     is_private,
     is_storable,
     is_too_long,
@@ -64,6 +64,7 @@ class FileStore(RemoteStore):
     """Objects as files below ``root``. Deleting an object leaves its directories; ``prune`` removes them."""
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
+    name_rules = NameRules(longest_part_bytes=255)  # NAME_MAX of Linux
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -146,7 +147,7 @@ class FileStore(RemoteStore):
         return ObjectBody(file.info, start, file.buffers(start, min(end, file.info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        checked_target(key)
+        self.checked_target(key)
         with self._staged(f"PUT {key}") as staged:
             stat = write_file(staged, source, metadata)
             move_to_key(staged, self._root, key, create_only=create_only)
@@ -160,7 +161,7 @@ class FileStore(RemoteStore):
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)
-        checked_target(target)
+        self.checked_target(target)
         with self._staged(f"COPY {source} to {target}") as staged:
             with self._place(source) as original:
                 link(original, staged)  # objects are never modified, so a link is a copy

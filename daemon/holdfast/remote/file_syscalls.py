@@ -32,6 +32,8 @@ _BUFFER_BYTES = 2**20
 _SEND_BYTES = 2**30
 _MOST_ATTEMPTS = 100
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_OF_STORE = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""What fails for one file would fail for any other."""
 
 
 class Place(NamedTuple):
@@ -161,7 +163,7 @@ def translated_errors(what: str) -> Iterator[None]:
     except OSError as problem:
         text = f"{what}: {problem.strerror}"
         if problem.errno in UNSTORABLE_NAME:
-            raise NameNotStorableError(text) from None
+            raise NameNotStorableError(text, UNSTORABLE_NAME[problem.errno]) from None
         if problem.errno in _REFUSED:
-            raise RemoteRefusedError(text) from None
-        raise RemoteUnavailableError(text) from None
+            raise RemoteRefusedError(text, of_store=problem.errno in _OF_STORE) from None
+        raise RemoteUnavailableError(text, of_store=problem.errno in _OF_STORE) from None

@@ -11,6 +11,7 @@ answer for an empty one.
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,9 +43,9 @@ from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, mo
 from holdfast.remote.keys import (
     PRIVATE,
     UNSTORABLE_NAME,
+    NameRules,
     checked,
     checked_prefix,
-    checked_target,
     child_below,
     is_private,
     is_storable,
@@ -57,6 +58,19 @@ from holdfast.remote.tree_walk import everything_below, objects_below
 from holdfast.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
+_LONGEST_PART_BYTES = 255  # NAME_MAX of Linux, and HDFS's dfs.namenode.fs-limits.max-component-length
+_RULES = {
+    **dict.fromkeys(
+        ("hdfs", "webhdfs"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]"))
+    ),
+    **dict.fromkeys(("file", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
+    "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
+}
+"""By fsspec's scheme: DFSUtil.isValidName of Hadoop, and Microsoft's "Naming Files, Paths, and Namespaces"."""
+_REFUSED_NAME = re.compile(
+    r"^(?:Invalid path name|Invalid file name|Bad message$|.*maximum path component name limit)", re.I
+)
+"""Answers of HDFS, and of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that they can't hold."""
 
 
 class FsspecStore(RemoteStore):
@@ -70,6 +84,7 @@ class FsspecStore(RemoteStore):
         self._secrets = secrets_of(url, options)
         self._lock = threading.Lock()
         self._root: FsspecRoot | None = None
+        self.name_rules = _RULES.get(url.partition("://")[0], NameRules())
         try:
             fsspec.get_filesystem_class(url.partition("://")[0])
         except ImportError as problem:
@@ -132,7 +147,7 @@ class FsspecStore(RemoteStore):
         return ObjectBody(info, start, self._buffers(key, start, min(end, info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        return self._write(checked_target(key), source, create_only=create_only)
+        return self._write(self.checked_target(key), source, create_only=create_only)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         self._write(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), create_only=create_only)
@@ -159,7 +174,7 @@ class FsspecStore(RemoteStore):
             raise RemoteUnavailableError(f"{what}: removed meanwhile: {problem}") from None
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        what = f"copy {checked(source)} to {checked_target(target)}"
+        what = f"copy {checked(source)} to {self.checked_target(target)}"
         self.head(source)
         with self._request(what) as root:
             root.check_free(target, what, create_only=False)
@@ -213,11 +228,13 @@ class FsspecStore(RemoteStore):
                 raise ObjectExistsError(f"{printable(what)}: the object exists already") from None
             if isinstance(problem, PermissionError):
                 raise RemoteRefusedError(
-                    f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}"
+                    f"{printable(what)}: the store refuses: {masked(str(problem), self._secrets)}", of_store=False
                 ) from None
             if isinstance(problem, OSError) and problem.errno in UNSTORABLE_NAME:
-                raise NameNotStorableError(text) from None
-            raise RemoteUnavailableError(text) from None
+                raise NameNotStorableError(text, UNSTORABLE_NAME[problem.errno]) from None
+            if _REFUSED_NAME.search(str(problem)):
+                raise NameNotStorableError(text, errno.EINVAL) from None
+            raise RemoteUnavailableError(text, of_store=False) from None  # the name may be what the library can't handle
 
     def _open(self) -> FsspecRoot:
         with self._lock:

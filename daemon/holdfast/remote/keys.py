@@ -10,6 +10,7 @@ import errno
 import re
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from holdfast.errors import NameNotStorableError, RemoteError
 
@@ -17,8 +18,48 @@ PRIVATE = ".holdfast"
 LONGEST_KEY_BYTES = 4096
 """PATH_MAX of Linux; no store of objects takes more than 1024. It bounds how deep a tree in a store can be."""
 _UNSTORABLE = re.compile("[\\x00-\\x1f/\\x7f\\ud800-\\udfff]")
-UNSTORABLE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
-"""The errors of a file system for a name that it can't hold."""
+UNSTORABLE_NAME = {
+    errno.ENAMETOOLONG: errno.ENAMETOOLONG,
+    errno.EILSEQ: errno.EILSEQ,
+    errno.ENOTDIR: errno.EINVAL,
+    errno.EISDIR: errno.EINVAL,
+}
+"""The errors of a file system for a name that it can't hold, and what users get: only the store has the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameRules:
+    """Limits of one store beyond those of all stores, as far as they are known without asking it.
+
+    ``longest_key_bytes`` counts below the store's URL; ``longest_part_bytes`` is for each part between slashes; no part may
+    contain what ``refused`` finds. A store may refuse still other names.
+    """
+
+    longest_key_bytes: int = LONGEST_KEY_BYTES
+    longest_part_bytes: int = LONGEST_KEY_BYTES
+    refused: re.Pattern[str] | None = None
+
+    def check(self, key: str) -> None:
+        """Raise ``NameNotStorableError`` for a key that the store would refuse."""
+        if 4 * len(key) > self.longest_key_bytes and len(key.encode()) > self.longest_key_bytes:
+            raise NameNotStorableError(
+                f"{key[:80]!r}…: this store takes {self.longest_key_bytes} bytes of a name", errno.ENAMETOOLONG
+            )
+        if 4 * len(key) > self.longest_part_bytes:
+            longest = max(len(part.encode()) for part in key.split("/"))
+            if longest > self.longest_part_bytes:
+                raise NameNotStorableError(
+                    f"{key[:80]!r}…: this store takes {self.longest_part_bytes} bytes between slashes", errno.ENAMETOOLONG
+                )
+        if self.refused is not None and (found := self.refused.search(key)):
+            raise NameNotStorableError(f"{key[:80]!r}: this store takes no name with {found[0]!a}", errno.EINVAL)
+
+
+NOT_IN_XML = re.compile("[\ufffe\uffff]")
+"""Characters that XML 1.0 can't hold, beside those that no key may have.
+
+S3, Azure and Google list objects, and S3 deletes them in bulk, in XML: one such name makes the text of all unreadable.
+"""
 
 
 def staged_key() -> str:
@@ -64,6 +105,11 @@ def is_storable(name: str) -> bool:
     return name not in ("", ".", "..") and _UNSTORABLE.search(name) is None
 
 
+def is_listed_as_it_is(key: str) -> bool:
+    """Say whether every store's listing shows ``key`` as it is; some servers put U+FFFD for what XML can't hold."""
+    return NOT_IN_XML.search(key) is None
+
+
 def storable_only(keys: Iterable[str]) -> list[str]:
     """Return those of ``keys`` that are valid; objects with other keys can't exist."""
     return [key for key in keys if not is_too_long(key) and all(map(is_storable, key.split("/")))]
@@ -77,7 +123,9 @@ def is_too_long(key: str) -> bool:
 def checked(key: str) -> str:
     """Return ``key``. Raises ``NameNotStorableError`` if it is too long, or a part of it is not valid."""
     if is_too_long(key):
-        raise NameNotStorableError(f"{key[:80]!r}…: an object's name has at most {LONGEST_KEY_BYTES} bytes")
+        raise NameNotStorableError(
+            f"{key[:80]!r}…: an object's name has at most {LONGEST_KEY_BYTES} bytes", errno.ENAMETOOLONG
+        )
     for part in key.split("/"):
         if not is_storable(part):
             raise NameNotStorableError(f"{key!r}: {part!r} can't be part of an object's name")

@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import errno
 import html
 import re
 from collections.abc import Iterable, Iterator
@@ -32,9 +33,25 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion
 _MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 _LONGEST_TEXT = 400
+_NOT_FOUND = "404"  # Azure gives a status for each key
 
 _MISSING_OBJECT = {"NoSuchKey", "NoSuchVersion", "BlobNotFound", "PathNotFound"}
 _MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"}
+_OF_STORE = {  # refused whatever is asked for; any other code may be for one object alone
+    "AccountProblem",
+    "AllAccessDisabled",
+    "AuthorizationHeaderMalformed",
+    "AuthorizationQueryParametersError",
+    "InvalidBucketName",
+    "InvalidSecurity",
+    "NoSuchUser",
+    "NotSignedUp",
+    "PermanentRedirect",
+    "RequestTimeTooSkewed",
+    "AccountIsDisabled",
+    "AuthorizationFailure",
+    "InsufficientAccountPermissions",
+}
 _PASSING = {
     "RequestTimeout",  # S3 says so with 400
     "IncompleteBody",
@@ -47,7 +64,7 @@ _PASSING = {
     "ServiceUnavailable",
     "InternalError",
 }
-_REFUSED = {"AccessDenied", "MethodNotAllowed"}
+_REFUSED = {"AccessDenied", "InvalidObjectState", "MethodNotAllowed"}
 _REFUSED_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "InvalidAccessKeyId",
@@ -56,7 +73,16 @@ _REFUSED_CREDENTIALS = {
     "TokenRefreshRequired",
     "AuthenticationFailed",
 }
-_NOT_STORABLE = {"KeyTooLongError", "ObjectParentIsFile", "ExistingObjectIsDirectory", "InvalidBlobName", "InvalidUri"}
+_NOT_STORABLE = {
+    "ExistingObjectIsDirectory",
+    "InvalidBlobName",
+    "InvalidResourceName",
+    "InvalidURI",
+    "InvalidUri",
+    "KeyTooLongError",
+    "ObjectParentIsFile",
+}
+_TOO_LONG = {"KeyTooLongError"}
 _PASSING_STATUS = {408, 409, 425, 429}
 
 
@@ -70,7 +96,8 @@ def translated(what: str, secrets: Iterable[str] = ()) -> Iterator[None]:
     except BaseException as problem:
         if not is_panic(problem):
             raise  # a panic is object_store's reaction to an answer that it did not expect
-        raise RemoteError(f"{printable(what)}: obstore failed: {brief(problem, secrets)}") from None
+        text = f"{printable(what)}: obstore failed: {brief(problem, secrets)}"
+        raise RemoteError(text, of_store=False, is_partial=True) from None
 
 
 def is_panic(problem: BaseException) -> bool:
@@ -93,17 +120,21 @@ def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> H
     found = _CODE.search(str(problem))
     text = f"{what}: {brief(problem, secrets)}"
     if found and (known := _by_code(found["code"] or found["of_one_key"], what, text)):
+        if found["of_one_key"] and isinstance(known, RemoteError):
+            known.is_partial = True
         return known
     if isinstance(problem, FileNotFoundError):
-        if found is not None:  # something else than the object is missing
+        if found is not None and found["of_one_key"] != _NOT_FOUND:  # something else than the object is missing
             return RemoteRefusedError(text)
         return ObjectMissingError(f"{what}: no such object")
     if isinstance(problem, exceptions.AlreadyExistsError):
         return ObjectExistsError(f"{what}: the object exists already")
     if isinstance(problem, exceptions.PreconditionError | exceptions.NotModifiedError):
         return ObjectChangedError(f"{what}: the object is another version by now")
-    if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+    if isinstance(problem, exceptions.UnauthenticatedError):
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem, secrets)}")
+    if isinstance(problem, exceptions.PermissionDeniedError):
+        return RemoteRefusedError(f"{what}: the store refuses: {brief(problem, secrets)}", of_store=False)
     if isinstance(problem, exceptions.InvalidPathError):  # a key found by a listing: ours were checked before
         return RemoteError(f"{text}; nothing beside it can be listed until it is renamed or deleted with another tool")
     return _by_status(what, problem, text)
@@ -114,14 +145,16 @@ def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
         return ObjectMissingError(f"{what}: no such object")
     if code in _MISSING_BUCKET:
         return RemoteRefusedError(f"{what}: the bucket does not exist")
-    if code in _REFUSED:
+    if code in _OF_STORE:
         return RemoteRefusedError(text)
+    if code in _REFUSED:
+        return RemoteRefusedError(text, of_store=False)
     if code in _REFUSED_CREDENTIALS:
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {text.removeprefix(f'{what}: ')}")
     if code in _PASSING:
-        return RemoteUnavailableError(text)
+        return RemoteUnavailableError(text, of_store=code != "InternalError")  # one object's parts may be what is lost
     if code in _NOT_STORABLE:
-        return NameNotStorableError(text)
+        return NameNotStorableError(text, errno.ENAMETOOLONG if code in _TOO_LONG else errno.EINVAL)
     if code == "InvalidRange":
         return ObjectChangedError(f"{what}: the object is shorter than it was")
     return None
@@ -133,9 +166,11 @@ def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
     if status == 416 or "nvalid range" in text:
         return ObjectChangedError(f"{what}: the object is shorter than it was")
     if isinstance(problem, ValueError) and "parse path" in text:
-        return NameNotStorableError(text)
+        return NameNotStorableError(text, errno.EINVAL)
     if isinstance(problem, NotImplementedError | exceptions.NotSupportedError) or status == 501:
         return RemoteRefusedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}")
-    if "incorrectly configured region" in text or (400 <= status < 500 and status not in _PASSING_STATUS):
+    if "incorrectly configured region" in text:
         return RemoteRefusedError(text)
-    return RemoteUnavailableError(text)
+    if 400 <= status < 500 and status not in _PASSING_STATUS:
+        return RemoteRefusedError(text, of_store=False)
+    return RemoteUnavailableError(text, of_store=status != 500)

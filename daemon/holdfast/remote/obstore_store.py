@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import obstore
-from obstore.store import GCSStore, ObjectStore
+from obstore.store import GCSStore, ObjectStore, S3Store
 
 from holdfast.digest import Checksum
 from holdfast.errors import (
+    HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
     ObjectMissingError,
@@ -27,15 +29,17 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
+    delete_divided,
     delete_each,
+    says_nothing_of_others,
     storable_size_bytes,
     storable_time_ns,
 )
 from holdfast.remote.keys import (
     PRIVATE,
+    NameRules,
     checked,
     checked_prefix,
-    checked_target,
     child_below,
     is_private,
     name_below,
@@ -50,6 +54,7 @@ _SMALLEST_PART_BYTES = 16 * 2**20
 _MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
+_BATCH = 256  # Azure's limit, by which obstore divides; it stops at the first that fails
 _STANDARD_ATTRIBUTES = {
     "Cache-Control",
     "Content-Disposition",
@@ -73,11 +78,18 @@ class ObstoreStore(RemoteStore):
         *,
         hyphen: str = "-",
         checksums: S3Checksums | None = None,
+        name_rules: NameRules | None = None,
+        without_bulk: Callable[[], ObjectStore] | None = None,
     ) -> None:
-        """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers."""
+        """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers.
+
+        ``without_bulk`` makes the same store anew, so that it deletes each object by a request of its own.
+        """
         self.url = url
         self._store = store
         self._hyphen = hyphen
+        self.name_rules = name_rules or NameRules()
+        self._without_bulk = without_bulk
         self._checksums = checksums
         self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
@@ -144,7 +156,7 @@ class ObstoreStore(RemoteStore):
         return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
-        checked_target(key)
+        self.checked_target(key)
         try:
             if create_only and source.data is None:
                 return self._large_create.create(key, source, metadata)
@@ -156,7 +168,7 @@ class ObstoreStore(RemoteStore):
         if source.data is None or isinstance(self._store, GCSStore):  # no such request in parts, nor by etag on GCS
             return super().replace(key, version, source, metadata)
         try:
-            return self._put(checked_target(key), source, metadata, {"e_tag": version})
+            return self._put(self.checked_target(key), source, metadata, {"e_tag": version})
         except (ObjectChangedError, ObjectMissingError):  # there is another version, or none
             return self.write(key, source, metadata, create_only=True)
         except RemoteRefusedError:  # some servers know If-None-Match but not If-Match
@@ -167,23 +179,57 @@ class ObstoreStore(RemoteStore):
         self._put(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, mode)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        self.copy_object(checked(source), checked_target(target), overwrite=True)
+        self.copy_object(checked(source), self.checked_target(target), overwrite=True)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
         wanted = storable_only(keys)
+        if isinstance(self._store, S3Store):
+            delete_divided(wanted, self.delete_at_once)
+            return
+        problems = []
+        for few in (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH)):
+            try:
+                self._delete_few(few)
+            except HoldfastError as problem:
+                problems.append(problem)
+                if not says_nothing_of_others(problem):
+                    break
+        if problems:
+            raise problems[0]
+
+    def _delete_few(self, keys: list[str]) -> None:
+        """Delete keys that go in one request. Azure's answer for the first that is missing or refused hides the others'."""
+        try:
+            self.delete_at_once(keys)
+        except HoldfastError as problem:
+            if len(keys) == 1 or not says_nothing_of_others(problem):
+                raise
+            delete_each(keys, lambda key: self.delete_at_once([key]))
+
+    def delete_at_once(self, keys: Sequence[str]) -> None:
+        wanted = storable_only(keys)
         if not wanted:
             return
         try:
-            with self._request(f"DELETE of {len(wanted)} objects"):
-                obstore.delete(self._store, wanted)
-        except (ObjectMissingError, NameNotStorableError):  # some stores refuse the batch for one such name
-            if len(wanted) > 1:
-                delete_each(wanted, lambda key: self.delete([key]))
-        except RemoteRefusedError:
-            if len(wanted) == 1 or not isinstance(self._store, GCSStore):  # the others have bulk deletes
+            self._delete(self._store, wanted)
+        except (ObjectMissingError, NameNotStorableError):  # there is no such object
+            if len(wanted) > 1:  # and what else was deleted is unknown
                 raise
-            delete_each(wanted, lambda key: self.delete([key]))
+        except HoldfastError as problem:
+            if len(wanted) > 1 or self._one_by_one is None or not says_nothing_of_others(problem):
+                raise
+            with suppress(ObjectMissingError):
+                self._delete(self._one_by_one, wanted)
+
+    def _delete(self, store: ObjectStore, keys: list[str]) -> None:
+        with self._request(f"DELETE of {len(keys)} objects" if len(keys) > 1 else f"DELETE {keys[0]}"):
+            obstore.delete(store, keys)
+
+    @cached_property
+    def _one_by_one(self) -> ObjectStore | None:
+        """The store by requests without a body: S3's bulk deletion has names that XML can't hold in its body."""
+        return self._without_bulk() if self._without_bulk is not None else None
 
     def prune(self, prefix: str) -> None:
         return

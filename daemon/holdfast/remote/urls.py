@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -15,6 +17,7 @@ from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
 from holdfast.remote.file_store import FileStore
 from holdfast.remote.fsspec_store import FsspecStore
+from holdfast.remote.keys import NOT_IN_XML, NameRules
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
@@ -23,6 +26,10 @@ from holdfast.remote.store_options import check_endpoint, check_none, checked_op
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _AZURE = {"az", "abfs", "abfss"}
+_LONGEST_CLOUD_KEY_BYTES = 1024
+"""S3 and Google; Azure takes 1024 characters, however long, but other tools that share the store may not."""
+_NOT_IN_AZURE = re.compile("[\\\\\ufffe\uffff]")
+"""A backslash is stored as a slash, which is another name."""
 _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}
@@ -122,15 +129,19 @@ def _cloud_store(
     if str(settings.pop("allow_http", "")).lower() == "true" or _has_plain_endpoint({**variables, **settings}):
         client["allow_http"] = True
     secrets = secrets_of(url, {**variables, **options, **settings})
-    config: Any = settings
-    try:
-        store: Any = from_url(
+
+    def made(**more: str) -> Any:
+        config: Any = {**settings, **more}
+        return from_url(
             f"{_CLOUDS[scheme]}://{parts.netloc}{parts.path}",
             config=config,
             client_options=client,
             retry_config=_NO_RETRIES,
             **keywords,
         )
+
+    try:
+        store = made()
     except BaseException as problem:  # obstore raises many kinds for a bad option
         if not isinstance(problem, Exception) and not is_panic(problem):
             raise
@@ -144,7 +155,21 @@ def _cloud_store(
             request_timeout_seconds=request_timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
         )
-    return ObstoreStore(shown, store, secrets, hyphen="_" if scheme in _AZURE else "-", checksums=checksums)
+    return ObstoreStore(
+        shown,
+        store,
+        secrets,
+        hyphen="_" if scheme in _AZURE else "-",
+        checksums=checksums,
+        name_rules=_name_rules(scheme, parts.path.strip("/")),
+        without_bulk=partial(made, disable_bulk_delete="true") if isinstance(store, S3Store) else None,
+    )
+
+
+def _name_rules(scheme: str, prefix: str) -> NameRules:
+    """Return the rules for keys below ``prefix``, which counts among the bytes of a name."""
+    left = _LONGEST_CLOUD_KEY_BYTES - (len(unquote(prefix).encode()) + 1 if prefix else 0)
+    return NameRules(longest_key_bytes=left, refused=_NOT_IN_AZURE if scheme in _AZURE else NOT_IN_XML)
 
 
 def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import trio
 
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
 from holdfast.index import CachedName
-from holdfast.remote import ObjectInfo, RemoteStore
+from holdfast.remote import ObjectInfo, RemoteStore, is_listed_as_it_is, says_nothing_of_others
 from holdfast.transfer.put_signature import is_owned
 from holdfast.transfer.store_requests import RemoteAccess
 
@@ -32,16 +32,22 @@ _PAGE = 1000
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it: ``superseded`` objects, which stay, and ``problems`` by key. All others are deleted."""
+    """What came of it: ``superseded`` objects, which stay, and ``problems`` by key. All others are deleted.
+
+    ``alone`` has those keys whose own deletion, and not only one together with others, has failed.
+    """
 
     superseded: list[ObjectInfo] = field(default_factory=list)
     problems: dict[str, HoldfastError] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
 
 
 async def delete_unchanged(
     access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, cached_count: Callable[[str], int]
 ) -> Outcome:
-    """Delete those objects, by key, that are these versions (without etag: any version). Each is tried once.
+    """Delete those objects, by key, that are these versions (without etag: any version).
+
+    One object that the store refuses to delete keeps no other: a refused request is divided until that key stands alone.
 
     ``owner`` signs what this node stores; ``cached_count`` says about how many names a directory has.
     """
@@ -75,22 +81,34 @@ class _Try:
 
     async def run(self) -> None:
         """Check and delete."""
-        problems = self.outcome.problems
         await self._check([key for key, version in self._versions.items() if version.etag])
-        keys = [
-            key
-            for key, version in self._versions.items()
-            if key not in problems and (not version.etag or self._may_delete(key))
-        ]
+        await self._delete([key for key, version in self._versions.items() if not version.etag or self._may_delete(key)])
+
+    async def _delete(self, keys: list[str]) -> None:
+        """Delete keys that were checked just now. What is refused is checked again and divided."""
+        keys = [key for key in keys if key not in self.outcome.problems]
         if not keys:
             return
         try:
             await self._access.delete(keys, insist=False)
+            return
         except HoldfastError as problem:
-            if len(keys) > 1:
-                await self._check(keys)
-                keys = [key for key in keys if key in self._found]
-            self._failed(keys, problem)
+            refusal = problem.with_traceback(None)
+        if len(keys) == 1:
+            self._failed_alone(keys[0], refusal)
+            return
+        await self._check(keys)
+        left = [key for key in keys if key in self._found]
+        if says_nothing_of_others(refusal) and self._access.health.up:
+            await self._delete_halves([key for key in left if not self._versions[key].etag or self._may_delete(key)])
+        else:
+            self._failed(left, refusal)
+
+    async def _delete_halves(self, keys: list[str]) -> None:
+        middle = (len(keys) + 1) // 2
+        async with trio.open_nursery() as nursery:
+            for half in (keys[:middle], keys[middle:]):
+                nursery.start_soon(self._delete, half)
 
     def _may_delete(self, key: str) -> bool:
         info = self._found.get(key)
@@ -102,11 +120,14 @@ class _Try:
         return False
 
     async def _check(self, keys: list[str]) -> None:
-        self._found.clear()
-        by_directory = defaultdict(list)
         for key in keys:
+            self._found.pop(key, None)
+        by_directory = defaultdict(list)
+        odd = [key for key in keys if not is_listed_as_it_is(key)]
+        for key in keys if not odd else set(keys).difference(odd):
             by_directory[key.rpartition("/")[0]].append(key)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._head_each, odd)
             for directory, names in by_directory.items():
                 if len(names) > _FEW + self._cached_count(directory) // _PAGE:
                     nursery.start_soon(self._list, directory, names)
@@ -125,7 +146,7 @@ class _Try:
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
-            self._failed([key], problem)
+            self._failed_alone(key, problem)
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
@@ -142,6 +163,10 @@ class _Try:
 
     def _is_expected(self, key: str) -> bool:
         return _is_version(self._access.store, self._found[key], self._versions[key])
+
+    def _failed_alone(self, key: str, problem: HoldfastError) -> None:
+        self._failed([key], problem)
+        self.outcome.alone.add(key)
 
     def _failed(self, keys: list[str], problem: HoldfastError) -> None:
         """Note a problem, without its traceback, which refers to this."""

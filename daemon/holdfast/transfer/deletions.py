@@ -8,7 +8,8 @@ A deletion waits for a PUT of the same name that was under way before it: otherw
 
 The record survives the daemon; after a power cut a deletion that was not waited for (fsync of the directory) may be undone.
 A failed deletion stays pending. After a passing error it is tried again soon, until the deadline; then, or after a final
-error, those who wait for it get the error, and it is tried again later.
+error, those who wait for it get the error, and it is tried again later. A key that the store refuses to delete by itself is
+set aside: it is tried more and more rarely, up to once an hour, apart from all others, or when somebody waits for it.
 """
 
 from __future__ import annotations
@@ -30,21 +31,25 @@ from holdfast.transfer.retry import Retry
 from holdfast.transfer.store_requests import RemoteAccess
 
 _LARGEST_BATCH = 1000
+_DOUBLINGS = 10
 _RETRY_DELAYS = 10
 _SHORTEST_RETRY_SECONDS = 10.0
+_LONGEST_RETRY_SECONDS = 3600.0
 
 
 class _Attempt:
     """One attempt to delete an object: tries until one succeeds or the deadline has passed. A new attempt follows.
 
-    ``under_way``: the object is being deleted or replaced. ``retry`` begins with the first try.
+    ``under_way``: the object is being deleted or replaced. ``retry`` begins with the first try. ``refusals`` counts the
+    attempts in which the store has refused this very key.
     """
 
-    __slots__ = ("done", "due", "problem", "retry", "under_way", "version")
+    __slots__ = ("done", "due", "problem", "refusals", "retry", "under_way", "version")
 
-    def __init__(self, due: float, version: CachedName) -> None:
+    def __init__(self, due: float, version: CachedName, refusals: int = 0) -> None:
         self.due = due
         self.version = version
+        self.refusals = refusals
         self.retry: Retry | None = None
         self.under_way = False
         self.done = trio.Event()
@@ -87,6 +92,11 @@ class Deletions:
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    @property
+    def refused(self) -> int:
+        """How many are set aside, because the store refuses them."""
+        return sum(attempt.refusals > 0 for attempt in self._pending.values())
 
     def restore(self, version: CachedName) -> None:
         """Take up a deletion that an earlier run recorded; it is due at once."""
@@ -175,7 +185,8 @@ class Deletions:
 
     async def _send(self) -> None:
         now = trio.current_time()
-        due = (attempt for attempt in self._waiting() if attempt.due <= now)
+        due = [attempt for attempt in self._waiting() if attempt.due <= now]
+        due = [attempt for attempt in due if not attempt.refusals] or due  # those set aside keep no others waiting
         batch = {self._key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
         for attempt in batch.values():
             attempt.under_way = True
@@ -191,6 +202,8 @@ class Deletions:
         """Delete what is still the expected version; reschedule what failed."""
         versions = {key: attempt.version for key, attempt in batch.items()}
         outcome = await delete_unchanged(self._access, versions, self._owner, self._directories.cached_count)
+        for key in outcome.alone:
+            batch[key].refusals += not outcome.problems[key].transient
         problems: dict[str, HoldfastError] = dict(outcome.problems)
         for key, attempt in batch.items():
             if key not in problems:
@@ -219,6 +232,8 @@ class Deletions:
         if self._is_pending(attempt):
             attempt.problem = problem
         retry_seconds = max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+        if attempt.refusals:
+            retry_seconds = min(_LONGEST_RETRY_SECONDS, retry_seconds * 2.0 ** min(attempt.refusals - 1, _DOUBLINGS))
         self._end_try(attempt, trio.current_time() + retry_seconds)
         return problem
 
@@ -230,11 +245,11 @@ class Deletions:
             return ""
         return info.etag if may_delete(self._access.store, info, version, self._owner) else ""
 
-    def _add(self, version: CachedName, due: float) -> None:
+    def _add(self, version: CachedName, due: float, refusals: int = 0) -> None:
         earlier = self._pending.get(version.path)
         if earlier is not None and not earlier.under_way:
             earlier.done.set()  # those who wait for it go on to wait for this one
-        self._pending[version.path] = _Attempt(due, version)
+        self._pending[version.path] = _Attempt(due, version, refusals)
         if due < self._sleeps_until:  # one wake-up for many deletions: ``run`` looks at all of them when it wakes
             self._wake()
 
@@ -257,7 +272,7 @@ class Deletions:
     def _end_try(self, attempt: _Attempt, retry_at: float) -> None:
         """End the attempt. If its deletion is still the pending one, a new attempt follows at ``retry_at``."""
         if self._is_pending(attempt):
-            self._add(attempt.version, retry_at)
+            self._add(attempt.version, retry_at, attempt.refusals)
         attempt.done.set()
 
     def _drop(self, attempt: _Attempt) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import trio
 
-from holdfast.errors import HoldfastError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, RemoteError, RemoteUnavailableError
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,8 @@ class Retry:
         begins = trio.current_time() + bound * self._jitter.uniform(0.5, 1.0)
         if begins > self._deadline:
             raise RemoteUnavailableError(
-                f"{problem}; gave up after {self._deadline_seconds:g} s and {self.failures + 1} tries"
+                f"{problem}; gave up after {self._deadline_seconds:g} s and {self.failures + 1} tries",
+                of_store=not isinstance(problem, RemoteError) or problem.of_store,
             ) from None
         self.failures += 1
         return begins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +13,13 @@ from typing import ParamSpec, TypeVar, cast
 import trio
 
 from holdfast.digest import Checksum
-from holdfast.errors import ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import OBSERVED, Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
@@ -21,13 +28,17 @@ from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
 from holdfast.transfer.thread_call import call_in_thread
 
+_OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}
+_ANSWER_SECONDS = 10.0
+_VOUCHED_SECONDS = 5.0
+"""At most one question in this time, however many objects are refused."""
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class Health:
-    """Whether the store answered the last request; ``since`` is in seconds since the epoch."""
+    """Whether the store works, by the last answer that says something of it; ``since`` is in seconds since the epoch."""
 
     up: bool = True
     since: float = 0.0
@@ -64,6 +75,9 @@ class RemoteAccess:
         self._counters = counters
         self._clock = clock
         self._random = random.Random()
+        self._is_asking = False
+        self._vouched_until = -math.inf
+        """Until this trio time the store counts as working, whatever it refuses for one object."""
 
     @property
     def waiting(self) -> int:
@@ -142,9 +156,11 @@ class RemoteAccess:
         return await self._insist("COPY", self._transfers, self.store.copy, source, target)
 
     async def delete(self, keys: list[str], *, insist: bool = True) -> None:
-        """``RemoteStore.delete``, with retries if ``insist``."""
-        ask = self._insist if insist else self._once
-        await ask("DELETE", self._questions, self.store.delete, keys)
+        """``RemoteStore.delete`` with retries; without ``insist``, ``RemoteStore.delete_at_once``, tried once."""
+        if insist:
+            await self._insist("DELETE", self._questions, self.store.delete, keys)
+        else:
+            await self._once("DELETE", self._questions, self.store.delete_at_once, keys)
 
     async def prune(self, prefix: str) -> None:
         """``RemoteStore.prune`` with retries."""
@@ -165,13 +181,37 @@ class RemoteAccess:
         try:
             result = await self._counted(kind, slots, partial(function, *args, **kwargs))
         except (RemoteUnavailableError, RemoteRefusedError) as problem:
-            self._note(False, str(problem))
+            if problem.of_store or kind not in _OF_ONE_OBJECT:
+                self._note(False, str(problem))
+            else:
+                await self._find_out()
             raise
-        except ObjectMissingError:
+        except (ObjectMissingError, ObjectExistsError):
             self._note(True)
             raise
         self._note(True)
         return result
+
+    async def _find_out(self) -> None:
+        """Ask the store whether it works: it has refused a request, and that may be for the object's sake alone."""
+        if self._is_asking or trio.current_time() < self._vouched_until:
+            return
+        self._is_asking = True
+        answered = False
+        try:
+            with trio.move_on_after(_ANSWER_SECONDS):
+                await self._counted("PROBE", self._questions, self.store.probe)
+                answered = True
+        except RemoteError as problem:
+            self._note(False, str(problem))
+            return
+        finally:
+            self._is_asking = False
+        if answered:
+            self._vouched_until = trio.current_time() + _VOUCHED_SECONDS
+            self._note(True)
+        else:
+            self._note(False, f"no answer within {_ANSWER_SECONDS:g} s")
 
     async def _counted(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
         await self.requests.take(1)

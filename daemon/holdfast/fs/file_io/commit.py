@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from holdfast.errors import RemoteError, WriteOnceError
+from holdfast.errors import NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
@@ -162,7 +162,7 @@ class Committer:
             except BaseException as problem:
                 opened.changed()
                 self._put_state(inode, EntryState.DIRTY)
-                if isinstance(problem, RemoteError):
+                if isinstance(problem, RemoteError | NameNotStorableError):
                     await self._try_again_later(opened, names)
                 raise
             else:

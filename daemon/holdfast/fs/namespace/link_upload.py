@@ -53,8 +53,10 @@ class LinkUpload:
     ) -> Sent | None:
         """Store the object of a name that is about to appear. Returns None if the writeback queue will send it.
 
-        ``others`` are the file's other names. Unsent bytes stay marked unsent if any of these is to be sent too.
+        ``others`` are the file's other names. Unsent bytes stay marked unsent if any of these is to be sent too. Raises
+        ``NameNotStorableError`` and ``RemoteError``.
         """
+        self._publisher.check_name(place, name)
         once = create_only or self._policy.created_once(place, name)
         opened = node.opened
         was_unsent = False

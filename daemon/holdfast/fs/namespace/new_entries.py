@@ -9,7 +9,7 @@ from holdfast.errors import ZoneNotPermittedError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.remote_view.store_view import key_text
+from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
 from holdfast.zones import ZoneKind, ZonePath
 
@@ -17,8 +17,9 @@ from holdfast.zones import ZoneKind, ZonePath
 class NewEntries:
     """Shared by all code that makes entries. If the daemon ``is_root``, new entries belong to their caller."""
 
-    def __init__(self, directories: Directories, visibility: Visibility, *, is_root: bool) -> None:
+    def __init__(self, directories: Directories, view: StoreView, visibility: Visibility, *, is_root: bool) -> None:
         self._directories = directories
+        self._view = view
         self._visibility = visibility
         self._is_root = is_root
 
@@ -28,7 +29,7 @@ class NewEntries:
         if place.zone.kind is ZoneKind.ROOT:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         if place.zone.sends:
-            key_text(place.zone.key_of(place.child_path(name)))
+            self._view.check_name(place, name)
             if self._visibility.is_reserved(place, name):
                 raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
         return place

@@ -42,6 +42,11 @@ class StoreView:
         path = place.child_path(name)
         return ObjectPath(path, self.remote_of(place.zone), key_text(place.zone.key_of(path)))
 
+    def check_name(self, place: ZonePath, name: bytes) -> None:
+        """Raise ``NameNotStorableError`` if the store behind ``place`` can't have an object of this name."""
+        key = key_text(place.zone.key_of(place.child_path(name)))
+        self.remote_of(place.zone).access.store.name_rules.check(key)
+
     def listing(self, place: ZonePath) -> CachedListing:
         """Return the cached listing of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
         return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))

@@ -80,7 +80,7 @@ class NameParts:
 
     def _make(self, base: Foundation, views: ViewParts, files: FileParts, rules: DirectoryRules) -> None:
         parts = base.parts
-        new = NewEntries(base.directories, views.visibility, is_root=os.geteuid() == 0)
+        new = NewEntries(base.directories, base.view, views.visibility, is_root=os.geteuid() == 0)
         self.creation = Creation(
             new,
             base.directories,

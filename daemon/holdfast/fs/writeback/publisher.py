@@ -121,6 +121,10 @@ class Publisher:
         self._appeared(place, name, info, after.st_mtime_ns)
         return Sent(target.path, info, fingerprint, stable, before)
 
+    def check_name(self, place: ZonePath, name: bytes) -> None:
+        """Raise ``NameNotStorableError`` for a name that the store can't have, before anything is kept for a later send."""
+        self._view.check_name(place, name)
+
     def created_by(self, place: ZonePath, name: bytes, caller: Caller) -> None:
         """Record that the caller's creation succeeded: its next lookups here are those of a writer."""
         self._hints.created(place.path, self._policy.kind_of(place, name), caller.pid)

@@ -2,8 +2,9 @@
 
 They are the files of ``async`` zones, and those whose send has failed at a close or fsync. A file is sent under the name
 that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. Each store has a queue of its own:
-one that does not answer, or is slow, keeps no file from being sent to another. No crash, power cut or lost index loses a
-file from the queue: the mark is on the file itself (``store.unsent_marks``).
+one that does not answer, or is slow, keeps no file from being sent to another. A file that the store refuses, for its name
+for one, is tried more and more rarely, up to every ten minutes, or when somebody asks for it (``hurry``). No crash, power
+cut or lost index loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
 
 The writer of a file whose send failed was told so, and may write it again or elsewhere. So its file is sent only while it is
 as it was then, and replaces only the version of the object that it was made from.
@@ -15,12 +16,11 @@ import math
 import os
 import stat as stat_module
 from collections import OrderedDict, defaultdict
-from itertools import takewhile
 
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import HoldfastError, HollowFileError, WriteOnceError
+from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -42,6 +42,8 @@ from holdfast.transfer import IN_BACKGROUND, CachedCopies, check_can_be_sent
 from holdfast.zones import ZoneMap, ZonePath
 
 _PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 600.0
+_DOUBLINGS = 10
 
 
 class WritebackQueue:
@@ -69,7 +71,9 @@ class WritebackQueue:
         self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
         """By the name of the store; None: one that is not configured."""
         self._due: dict[bytes, float] = {}
-        """By path: the trio time of the next try, for those that have failed; the first one first."""
+        """By path: the trio time of the next try, for those that have failed."""
+        self._refusals: dict[bytes, int] = {}
+        """By path: how often in a row the store has refused the file, although it works."""
         self._problems: dict[bytes, str] = {}
         """Why the last try of each of those failed."""
         self._under_way: dict[str | None, bytes] = {}
@@ -139,12 +143,12 @@ class WritebackQueue:
         self._wake()
 
     def _try_again(self, path: bytes) -> None:
-        self._due.pop(path, None)
-        self._due[path] = trio.current_time() + _PAUSE_SECONDS
+        doublings = min(self._refusals.get(path, 1) - 1, _DOUBLINGS)
+        self._due[path] = trio.current_time() + min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2.0**doublings)
 
     def _due_now(self) -> list[bytes]:
         now = trio.current_time()
-        return [path for path, _ in takewhile(lambda each: each[1] <= now, self._due.items())]
+        return [path for path, due in self._due.items() if due <= now]
 
     def _wake(self) -> None:
         self._changed.set()
@@ -161,7 +165,7 @@ class WritebackQueue:
                 for store in [store for store, paths in self._paths.items() if paths and store not in self._under_way]:
                     self._under_way[store] = next(iter(self._paths[store]))
                     nursery.start_soon(self._send_all, store)
-                with trio.move_on_at(next(iter(self._due.values()), math.inf)):
+                with trio.move_on_at(min(self._due.values(), default=math.inf)):
                     await changed.wait()
                 for path in self._due_now():
                     self.add(path)
@@ -173,7 +177,9 @@ class WritebackQueue:
             path = self._under_way[store] = next(iter(paths))
             del paths[path]
             self._problems.pop(path, None)
-            if not await self._send(path):
+            if await self._send(path):
+                self._refusals.pop(path, None)
+            else:
                 self._try_again(path)
         del self._under_way[store]
         self._wake()
@@ -209,6 +215,8 @@ class WritebackQueue:
 
     def _later(self, path: bytes, problem: Exception) -> bool:
         self._problems[path] = str(problem)
+        if isinstance(problem, NameNotStorableError) or (isinstance(problem, RemoteError) and not problem.of_store):
+            self._refusals[path] = self._refusals.get(path, 0) + 1
         self._events.emit("send-delayed", path=os.fsdecode(path), problem=str(problem))
         return False
 
