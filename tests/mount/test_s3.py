@@ -209,6 +209,88 @@ def test_secrets_are_in_no_log_and_no_message(make_s3_node: S3NodeFactory, count
     assert counted.access_key_id not in said
 
 
+# --- objects that other tools have rewritten, with the metadata that a node gave them -------------------------------------
+
+MIB = 2**20
+
+
+def rewritten(place: S3Server, key: str, data: bytes, *, part_bytes: int = 0, **checksum: str) -> None:
+    """Replace the bytes of an object and keep its metadata, as s3fs does; in parts if ``part_bytes``."""
+    client, whole = place.client(), {"Bucket": place.bucket, "Key": place.key(key)}
+    metadata = client.head_object(**whole)["Metadata"]
+    assert "holdfast-digest" in metadata
+    if not part_bytes:
+        client.put_object(**whole, Body=data, Metadata=metadata)
+        return
+    upload = client.create_multipart_upload(**whole, Metadata=metadata, **checksum)["UploadId"]
+    parts = []
+    for number, start in enumerate(range(0, len(data), part_bytes), 1):
+        body = data[start : start + part_bytes]
+        algorithm = {name: value for name, value in checksum.items() if name == "ChecksumAlgorithm"}
+        part = client.upload_part(**whole, UploadId=upload, PartNumber=number, Body=body, **algorithm)
+        sums = {name: value for name, value in part.items() if name.startswith("ChecksumCRC") and algorithm}
+        parts.append({"PartNumber": number, "ETag": part["ETag"], **sums})
+    kind = {name: value for name, value in checksum.items() if name == "ChecksumType"}
+    client.complete_multipart_upload(**whole, UploadId=upload, MultipartUpload={"Parts": parts}, **kind)
+
+
+def flip_stored(counted: Versitygw, name: str, offset: int) -> None:
+    with (counted.directory / name).open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("size_bytes", [15, 9 * MIB, 20 * MIB])
+def test_an_object_that_was_rewritten_with_its_old_digest_is_served_where_its_etag_fits(
+    make_s3_node: S3NodeFactory, counted: Versitygw, size_bytes: int
+) -> None:
+    writer, reader = make_s3_node(counted, "a").start(), make_s3_node(counted, "b").start()
+    old, new = os.urandom(20 * MIB), os.urandom(size_bytes)
+    for name in ("object", "spoilt"):
+        (writer.checkpoints / name).write_bytes(old)
+        rewritten(counted, f"checkpoints/{name}", new)
+    flip_stored(counted, "checkpoints/spoilt", size_bytes - 1)
+    assert (reader.checkpoints / "object").read_bytes() == new
+    assert reader.wait_event("stale-digest") == {"object": "object", "store": "checkpoints"}
+    assert not reader.events("corrupt-arrival")
+    with pytest.raises(OSError, match="Input/output"):
+        (reader.checkpoints / "spoilt").read_bytes()
+    with reader.client() as client:
+        list(client.evict(str(reader.checkpoints / "object")))
+    assert (reader.checkpoints / "object").read_bytes() == new
+    assert len(reader.events("stale-digest")) == 1
+    reader.kill()
+    shutil.rmtree(reader.store / "index")
+    reader.start()
+    assert (reader.checkpoints / "object").read_bytes() == new
+    assert not reader.events("quarantined")
+
+
+def test_one_that_was_rewritten_in_parts_is_served_if_the_store_has_a_checksum_of_the_whole(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    node = make_s3_node(counted).start()
+    new = os.urandom(20 * MIB)
+    full = {"ChecksumAlgorithm": "CRC64NVME", "ChecksumType": "FULL_OBJECT"}
+    for name, part_bytes, checksum in (
+        ("whole", 5 * MIB, full),
+        ("spoilt", 5 * MIB, full),
+        ("of-parts", 5 * MIB, {"ChecksumAlgorithm": "CRC32", "ChecksumType": "COMPOSITE"}),
+        ("as-a-node-sends-it", 16 * MIB, full),
+    ):
+        (node.checkpoints / name).write_bytes(b"old")
+        rewritten(counted, f"checkpoints/{name}", new, part_bytes=part_bytes, **checksum)
+    flip_stored(counted, "checkpoints/spoilt", 19 * MIB)
+    wait_until(lambda: (node.checkpoints / "whole").stat().st_size == len(new))
+    assert (node.checkpoints / "whole").read_bytes() == new
+    for name in ("spoilt", "of-parts", "as-a-node-sends-it"):
+        with pytest.raises(OSError, match="Input/output"):
+            (node.checkpoints / name).read_bytes()
+    assert [event["object"] for event in node.events("stale-digest")] == ["whole"]
+
+
 # --- a server that is away --------------------------------------------------------------------------------------------
 
 

@@ -172,6 +172,30 @@ def test_an_answer_that_is_not_what_was_asked_is_never_read(
     still_serves(node)
 
 
+@pytest.mark.parametrize("times", [1, 100])
+def test_bytes_that_changed_on_the_way_are_no_stale_digest(node: Node, lying: LyingS3, times: int) -> None:
+    """The ETag is the MD5 of other bytes than those that came."""
+    content = os.urandom(3 * CHUNK_BYTES)
+    found = lying.objects["checkpoints/bad/file"] = digested(content)
+    left = itertools.repeat(None, times)
+
+    def flipping(asked: Asked) -> Answer | None:
+        if not is_get(asked) or asked.range is None or asked.range[0] != CHUNK_BYTES or next(left, True):
+            return None
+        start, end = asked.range
+        body = bytes([content[start] ^ 1]) + content[start + 1 : end]
+        return partial_answer(found, end - start, f"bytes {start}-{end - 1}/{len(content)}", iter([body]))
+
+    lying.lie = flipping
+    if times == 1:
+        assert (node.checkpoints / "bad/file").read_bytes() == content
+    else:
+        assert error_of((node.checkpoints / "bad/file").read_bytes) == errno.EIO
+    assert not node.events("stale-digest")
+    assert node.events("corrupt-arrival")
+    still_serves(node)
+
+
 def test_a_listed_size_that_is_not_the_objects_is_an_error(node: Node, lying: LyingS3) -> None:
     """A reader would get half of an object, or zeros behind it."""
     for listed_bytes in (3, 5 * 2**20):

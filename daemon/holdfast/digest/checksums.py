@@ -6,8 +6,9 @@ awscrt has the two CRCs that are neither in Python's library nor in xxhash. It i
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -68,12 +69,28 @@ CHECKSUM_ALGORITHMS = tuple(_HASHES)
 """The strongest first."""
 
 
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+
+
 @dataclass(frozen=True, slots=True)
 class Checksum:
     """The digest of a whole object by one of ``CHECKSUM_ALGORITHMS``. A value of the wrong length fits no bytes."""
 
     algorithm: str
     value: bytes
+
+    @classmethod
+    def of_etag(cls, etag: str) -> Checksum | None:
+        """Return the MD5 that ``etag`` may be, as S3's are of objects that came in one part; None if it has another form."""
+        found = _MD5.fullmatch(etag)
+        return cls("md5", bytes.fromhex(found[1])) if found is not None else None
+
+    def fits_all(self, buffers: Iterable[Buffer]) -> bool:
+        """Say whether ``buffers`` are the object's bytes."""
+        computed = _HASHES[self.algorithm]()
+        for buffer in buffers:
+            computed.update(buffer)
+        return computed.digest() == self.value
 
     def fits(self, fd: int, *, may_go_on: Callable[[], object] = lambda: None) -> bool:
         """Say whether the file ``fd`` has the object's bytes. Reads all of it; raises as ``fingerprint_of_file`` does."""

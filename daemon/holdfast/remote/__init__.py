@@ -12,6 +12,7 @@ from holdfast.remote.contract import (
     says_nothing_of_others,
 )
 from holdfast.remote.keys import PRIVATE, NameRules, is_listed_as_it_is, is_private, key_below
+from holdfast.remote.obstore_store import upload_part_bytes
 from holdfast.remote.overlap import Location, location_of
 from holdfast.remote.urls import directory_of, open_store
 
@@ -34,4 +35,5 @@ __all__ = [
     "location_of",
     "open_store",
     "says_nothing_of_others",
+    "upload_part_bytes",
 ]

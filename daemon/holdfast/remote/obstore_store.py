@@ -279,7 +279,7 @@ class ObstoreStore(RemoteStore):
                 attributes={name.replace("-", self._hyphen): value for name, value in metadata.items()} or None,
                 mode=mode,
                 use_multipart=source.data is None,
-                chunk_size=max(_SMALLEST_PART_BYTES, -(-source.size_bytes // _MOST_PARTS)),
+                chunk_size=upload_part_bytes(source.size_bytes),
                 max_concurrency=_PARALLEL_PARTS,
             )
         return ObjectInfo(key, source.size_bytes, _etag(result), 0, metadata)
@@ -306,6 +306,11 @@ class ObstoreStore(RemoteStore):
                 yield buffer
         if expected_bytes:
             raise RemoteUnavailableError(f"GET {key}: the body ended {expected_bytes} bytes early")
+
+
+def upload_part_bytes(size_bytes: int) -> int:
+    """Return the size of the parts in which a file of ``size_bytes`` is sent."""
+    return max(_SMALLEST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
 
 
 def _info(meta: Any) -> ObjectInfo:

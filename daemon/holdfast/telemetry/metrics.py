@@ -118,7 +118,12 @@ UNSENT_AGE = _gauge(
 PENDING_DELETIONS = _gauge("holdfast_pending_deletions", "Deletions of objects that are still to be sent.", "store")
 
 # The stores
-STORE_UP = _gauge("holdfast_store_up", "1 if the store answered the last request.", "store", for_all=True)
+STORE_UP = _gauge(
+    "holdfast_store_up",
+    "1 if the store answers; what it refuses for one object alone does not count.",
+    "store",
+    for_all=True,
+)
 STORE_REQUESTS = _histogram(
     "holdfast_store_request_duration_seconds",
     "Requests to a store, each try, without waiting for a turn.",

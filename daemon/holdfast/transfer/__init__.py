@@ -8,6 +8,7 @@ from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
+from holdfast.transfer.stale_notes import is_stale
 from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader, check_can_be_sent
 
@@ -29,4 +30,5 @@ __all__ = [
     "RemoteAccess",
     "Uploader",
     "check_can_be_sent",
+    "is_stale",
 ]

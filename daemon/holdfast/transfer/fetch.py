@@ -2,7 +2,8 @@
 
 Steps: make room, stage a file, GET its parts, check them, place the file, write the entry. A crash before the last step
 leaves a staged file, which the next start removes. A part whose digest does not match is fetched again (the fault may have
-been on the way); after ``_TRIES`` tries the object itself counts as corrupt, and readers get EIO.
+been on the way). After ``_TRIES`` tries the object itself counts as corrupt, and readers get EIO, unless the store vouches
+for the bytes (``stale_notes``): of one part at once, else once the whole file is here.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
+from trio.from_thread import check_cancelled
 
-from holdfast.digest import ChunkHasher, Fingerprint, Hasher, fingerprint_of_file
+from holdfast.digest import Checksum, ChunkHasher, Fingerprint, Hasher, fingerprint_of_file
 from holdfast.errors import (
     CacheFullError,
     HoldfastError,
@@ -29,9 +32,11 @@ from holdfast.transfer.fair_slots import IN_BACKGROUND
 from holdfast.transfer.listing_cache import KnownObject
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
+from holdfast.transfer.stale_notes import is_stale, may_be_stale
 
 _PARALLEL_PARTS = 8
 _TRIES = 3
+_MOST_TOLD = 10_000
 
 
 class Fetcher:
@@ -57,6 +62,7 @@ class Fetcher:
         self._counters = counters
         self._fetches: dict[bytes, PartialFetch] = {}
         self._nursery: trio.Nursery | None = None
+        self._told_stale: set[tuple[bytes, str]] = set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve fetches until cancelled; those under way are given up then."""
@@ -130,7 +136,9 @@ class Fetcher:
         await self._download_rest(fetch)
         if fetch.fingerprint is None:
             found = await trio.to_thread.run_sync(fingerprint_of_file, fetch.fd)
-            if not fetch.whole_checked(found):
+            if not fetch.whole_checked(found) and not await self._is_stale(fetch, info, found):
+                for part in fetch.doubted:
+                    self._tell_corrupt(fetch, part, _TRIES)
                 raise self._corrupt(fetch)
         self._counters.objects_fetched += 1
         self._counters.bytes_fetched += size_bytes
@@ -168,11 +176,24 @@ class Fetcher:
     async def _download_part(self, fetch: PartialFetch, part: int) -> ObjectInfo:
         access = fetch.target.remote.access
         start, end = fetch.part_range(part)
+        is_whole = fetch.part_range(part) == (0, fetch.known.size_bytes)
         for attempt in range(_TRIES):
             await access.downloads.take(end - start)
             info, found = await access.read(_read_part, access.store, fetch.target.key, fetch.known, start, end, fetch.fd)
             if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
+                self._tell_corrupt(fetch, part, attempt)
                 return info
+            if is_whole and await self._is_stale(fetch, info, found):
+                return info
+        if is_whole or not may_be_stale(access, info):
+            self._tell_corrupt(fetch, part, _TRIES)
+            raise self._corrupt(fetch)
+        fetch.doubt(part)
+        return info
+
+    def _tell_corrupt(self, fetch: PartialFetch, part: int, times: int) -> None:
+        """Report that the bytes of a part have arrived corrupt so many times."""
+        for attempt in range(times):
             self._counters.corrupt_dropped += 1
             self._events.emit(
                 "corrupt-arrival",
@@ -181,7 +202,23 @@ class Fetcher:
                 part=part,
                 attempt=attempt + 1,
             )
-        raise self._corrupt(fetch)
+
+    async def _is_stale(self, fetch: PartialFetch, info: ObjectInfo, found: Fingerprint) -> bool:
+        """Say whether the bytes are what the store has, and the note is of others; if so, the fetch goes by the bytes."""
+
+        async def fits(checksum: Checksum) -> bool:
+            return await trio.to_thread.run_sync(partial(checksum.fits, may_go_on=check_cancelled), fetch.fd)
+
+        target = fetch.target
+        if not await is_stale(target.remote.access, info, fits):
+            return False
+        fetch.note_is_stale(found)
+        if (target.path, info.etag) not in self._told_stale:
+            if len(self._told_stale) >= _MOST_TOLD:
+                self._told_stale.clear()
+            self._told_stale.add((target.path, info.etag))
+            self._events.emit("stale-digest", object=target.key, store=target.remote.name)
+        return True
 
     def _corrupt(self, fetch: PartialFetch) -> ObjectCorruptError:
         target = fetch.target

@@ -31,6 +31,8 @@ class PartialFetch:
         """What the bytes were checked against; None until that is known."""
         self.expected: Fingerprint | None = None
         self._expected_is_known = False
+        self.doubted: list[int] = []
+        """The parts whose bytes differ from their digests, although the digests may be the ones that are wrong."""
         self.detached = False
         """The name is gone: finish for those who read the file, but don't place it in the tree."""
         self.reported = False
@@ -114,13 +116,22 @@ class PartialFetch:
         self.expected, self._expected_is_known = expected, True
         return True
 
+    def doubt(self, part: int) -> None:
+        """Believe the chunk digests no more: nothing further is readable before the whole file has been checked."""
+        self.doubted.append(part)
+        self.fingerprint = None
+
+    def note_is_stale(self, found: Fingerprint) -> None:
+        """Take the file's own fingerprint for the right one: the store vouches for its bytes, and the note is of others."""
+        self.fingerprint, self.expected = found, None
+
     def _matches(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
         if chunk_count(self.known.size_bytes) == 1:
             if expected is not None and expected.digest != found.digest:
                 return False
             self.fingerprint = found
         elif expected is not None:
-            if not expected.chunks:
+            if not expected.chunks or self.doubted:
                 return True  # only the whole file can be checked: nothing is readable before
             if expected.chunks[part] != found.chunks[0]:
                 return False

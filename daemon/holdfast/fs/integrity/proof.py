@@ -4,14 +4,14 @@ Size and time of modification prove nothing: after a power cut a file has both, 
 out. A proof is a digest from before that holds: the one that the store has with the object, the one that was noted on the
 file when it was fetched, an ETag that is the MD5 of the object, as S3 has for objects that came in one part, or another
 checksum that the store itself has of the whole object. The last costs a request, and is asked for only if the others say
-nothing.
+nothing. A digest in the store that differs is none if the store's own checksum fits: it is of earlier bytes
+(``transfer.stale_notes``).
 """
 
 from __future__ import annotations
 
 import enum
 import os
-import re
 from functools import partial
 
 import trio
@@ -19,9 +19,7 @@ import trio
 from holdfast.digest import Checksum, Fingerprint
 from holdfast.remote import ObjectInfo
 from holdfast.store import noted_digest
-from holdfast.transfer import HashingThreads, RemoteAccess
-
-_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+from holdfast.transfer import HashingThreads, RemoteAccess, is_stale
 
 
 class Proof(enum.Enum):
@@ -36,27 +34,25 @@ class Proof(enum.Enum):
 
 async def proof(fd: int, found: Fingerprint, info: ObjectInfo, access: RemoteAccess, hashing: HashingThreads) -> Proof:
     """Compare a file, whose fingerprint is ``found``, with an object of the store behind ``access``. Raises ``OSError``."""
-    known = await hashing.run(partial(_proof_at_hand, found=found, info=info), fd)
-    if known is not Proof.NONE:
-        return known
-    checksum = await access.checksum(info)
-    if checksum is None:
-        return Proof.NONE
-    return Proof.SAME if await hashing.run(partial(_fits, checksum), fd) else Proof.DIFFERENT
 
+    async def fits(checksum: Checksum) -> bool:
+        return await hashing.run(partial(checksum.fits, may_go_on=trio.from_thread.check_cancelled), fd)
 
-def _proof_at_hand(fd: int, found: Fingerprint, info: ObjectInfo) -> Proof:
-    """Compare without asking the store. Raises ``OSError``; waits for the disk."""
     stat = os.fstat(fd)
     expected = Fingerprint.from_metadata(info.metadata, info.size_bytes)
     if stat.st_size != info.size_bytes or (expected is None and stat.st_mtime_ns != info.modified_ns):
         return Proof.DIFFERENT
     digest = expected.digest if expected is not None else noted_digest(fd)
+    if digest == found.digest:
+        return Proof.SAME
+    if expected is not None:
+        return Proof.SAME if await is_stale(access, info, fits) else Proof.DIFFERENT
     if digest is not None:
-        return Proof.SAME if digest == found.digest else Proof.DIFFERENT
-    etag = _MD5.fullmatch(info.etag)
-    return Proof.SAME if etag is not None and _fits(Checksum("md5", bytes.fromhex(etag[1])), fd) else Proof.NONE
-
-
-def _fits(checksum: Checksum, fd: int) -> bool:
-    return checksum.fits(fd, may_go_on=trio.from_thread.check_cancelled)
+        return Proof.DIFFERENT
+    md5 = Checksum.of_etag(info.etag)
+    if md5 is not None and await fits(md5):
+        return Proof.SAME
+    checksum = await access.checksum(info)
+    if checksum is None:
+        return Proof.NONE
+    return Proof.SAME if await fits(checksum) else Proof.DIFFERENT
