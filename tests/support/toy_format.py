@@ -20,6 +20,7 @@ from holdfast.checkpoints.formats.interface import (
     Batch,
     Completions,
     Counted,
+    EngineVersion,
     Evidence,
     Fault,
     FetchReferences,
@@ -209,7 +210,12 @@ class ToyTables(LocationLayout):
         return [file.name for file in files if file.name.endswith(b"/%d" % version)]
 
     def restores(
-        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+        self,
+        location: bytes,
+        listing: Iterable[Listed],
+        batch: int | None,
+        spoilt: Collection[bytes],
+        engine: EngineVersion | None = None,
     ) -> Asking[list[Restore]]:
         there = {_below(location, listed.name) for listed in listing} - {_below(location, name) for name in spoilt}
         partitions = sorted({name.partition(b"/")[0] for name in there if _PARTITION.fullmatch(name)})

@@ -280,3 +280,13 @@ def test_without_any_commit_a_restart_runs_the_newest_batch_again() -> None:
 )
 def test_the_number_of_partitions(by_metadata: int, by_settings: int, there: int, by_commit: int, partitions: int) -> None:
     assert partitions_of_operator(by_metadata, by_settings, there, by_commit) == partitions
+
+
+@pytest.mark.parametrize(("engine", "is_good"), [((3, 5), False), ((4, 1), False), ((4, 2), True), (None, True)])
+def test_only_spark_4_2_and_later_begin_from_an_older_snapshot(engine: tuple[int, int] | None, is_good: bool) -> None:
+    root = spark("damaged-spark-empty-offsets")
+    root.write("state/0/0/6.zip", b"not a zip")
+    (found,) = examined(restores(root.listing(), 6, is_last=True, engine=engine), root.open)
+    assert found.is_good == is_good
+    told = any("Spark 4.1 and earlier refuse" in remark for remark in found.remarks)
+    assert told == is_good

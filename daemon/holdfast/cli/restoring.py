@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,9 @@ def verify(
     ],
     batch: Annotated[int | None, typer.Option(metavar="N", help="Only this batch of a Spark query.")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Also read everything, and compare it with its digest.")] = False,
+    spark: Annotated[
+        str, typer.Option(metavar="VERSION", help="The Spark that would restart the queries, as 3.5; default: the newest.")
+    ] = "",
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
@@ -47,7 +51,7 @@ def verify(
 
     Exits with 3 if one can't, and with 4 if it is the newest, from which a restart begins.
     """
-    request = VerifyRequest(path=_location(path), batch=batch, deep=deep)
+    request = VerifyRequest(path=_location(path), batch=batch, deep=deep, spark=_version(spark))
     with ControlClient(socket) as daemon:
         last = _follow(daemon, request, as_json=as_json)
     if as_json:
@@ -57,6 +61,14 @@ def verify(
     bad = [each for each in last.restores if not (each.restorable or each.expired)]
     if bad:
         raise typer.Exit(NEWEST_CANNOT if any(each.newest for each in bad) else SOME_CANNOT)
+
+
+def _version(text: str) -> str:
+    """Return major and minor of a version. Raises ``typer.BadParameter``."""
+    found = re.match(r"(\d{1,3}\.\d{1,3})(\.|$)", text)
+    if text and not found:
+        raise typer.BadParameter(f"--spark {text!r}: name a version as 3.5 or 4.3.0")
+    return found[1] if found else ""
 
 
 def clone(

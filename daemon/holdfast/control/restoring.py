@@ -56,7 +56,9 @@ class RestoreRoutes:
         return await stream(self._progress(zone, key, wanted))
 
     async def _progress(self, zone: str, key: str, wanted: VerifyRequest) -> AsyncIterator[VerifyProgress]:
-        async for step in self._verification.verify(zone, key, wanted.batch, deep=wanted.deep):
+        major, _, minor = wanted.spark.partition(".")
+        engine = (int(major), int(minor)) if wanted.spark else None
+        async for step in self._verification.verify(zone, key, wanted.batch, deep=wanted.deep, engine=engine):
             found = [self._info(zone, step.root, each) for each in step.restores or ()]
             yield VerifyProgress(
                 done=step.done,

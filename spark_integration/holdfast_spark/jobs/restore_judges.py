@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.checkpoints.examination import Asking, Examination, Wanted
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.formats.interface import EngineVersion, Restore
 from holdfast.checkpoints.manifests import Unreadable, WholeLength
 from holdfast.checkpoints.plans import Kept
 from holdfast.checkpoints.reachability import Listed
@@ -53,21 +53,29 @@ FOUND = NEEDED.with_columns(least="bigint", spoilt="boolean", file="string")
 
 
 class RestoreJudge:
-    """Judges what lies below ``root`` of a store; ``spoilt`` are names of corrupt objects. Travels to executors."""
+    """Judges what lies below ``root`` of a store; ``spoilt`` are names of corrupt objects, ``engine`` is the Spark
+    that restarts (None: the newest). Travels to executors.
+    """
 
     def __init__(
-        self, address: StoreAddress, root: str, spoilt: frozenset[bytes] = frozenset(), formats: Formats = FORMATS
+        self,
+        address: StoreAddress,
+        root: str,
+        spoilt: frozenset[bytes] = frozenset(),
+        formats: Formats = FORMATS,
+        engine: EngineVersion | None = None,
     ) -> None:
         self.formats = formats
         self._address = address
         self.spoilt = spoilt
         self._root = root
+        self._engine = engine
 
     def location(self, key: tuple[Any, ...], table: Any) -> Any:
         """Judge one checkpoint location (``LISTED`` in, ``VERDICT`` out). ``key``: its name, the position of its layout."""
         name, layout = (each.as_py() for each in key)
         listing = map(listed_of, LISTED.rows(table))
-        judged = self.formats.locations[layout].restores(name.encode(), listing, None, self.spoilt)
+        judged = self.formats.locations[layout].restores(name.encode(), listing, None, self.spoilt, self._engine)
         return VERDICT.table(map(_verdict, examined(Examination(judged), reader_below(self._address, self._root))))
 
     def needed(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from holdfast.checkpoints.formats.interface import Role
+from holdfast.checkpoints.formats.interface import EngineVersion, Role
 from holdfast.checkpoints.restoring.object_checks import Outcome
 from holdfast.text import printable
 from holdfast_spark.arrow_forms import LISTED
@@ -38,6 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", default="", help="the directory to be verified; wide enough for all that refer to each other"
     )
     parser.add_argument("--scrubbed", metavar="RESULTS", help="what the job scrub found of the same inventory")
+    parser.add_argument(
+        "--spark",
+        type=_version,
+        metavar="VERSION",
+        help="the Spark that would restart the queries, as 3.5; default: the newest",
+    )
     parser.add_argument("--table", help="write all verdicts as Parquet, to this directory")
     return run("verify", _job, parser, arguments)
 
@@ -97,13 +103,18 @@ def _of_trees(outside: DataFrame, judge: RestoreJudge) -> DataFrame:
 def _job(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> int:
     address, inventory = store_and_inventory(spark, options)
     root = options.root.strip("/")
-    judge = RestoreJudge(address, root, _spoilt(spark, options.scrubbed, root))
+    judge = RestoreJudge(address, root, _spoilt(spark, options.scrubbed, root), engine=options.spark)
     with holding() as hold:
         with progress.step("judging"):
             found = hold(verdicts(inventory.listed(root), judge))
         if options.table:
             found.write.mode("error").parquet(options.table)
         return _tell(found)
+
+
+def _version(text: str) -> EngineVersion:
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)
 
 
 def _spoilt(spark: SparkSession, scrubbed: str | None, root: str) -> frozenset[bytes]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.checkpoints.examination import Asking, Examination, Wanted, together
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast.checkpoints.formats.interface import Fault, N, Restore, Role, TreeName
+from holdfast.checkpoints.formats.interface import EngineVersion, Fault, N, Restore, Role, TreeName
 from holdfast.checkpoints.manifests import Manifest, Unreadable, WholeLength
 from holdfast.checkpoints.plans import Kept, Listed
 from holdfast.checkpoints.reachability.division import Division
@@ -64,12 +64,13 @@ def restores(
     formats: Formats = FORMATS,
     *,
     is_last: bool = False,
+    engine: EngineVersion | None = None,
 ) -> Examination[list[Restore]]:
     """Begin to judge all batches, checkpoints and savepoints below a root; with ``batch`` only that one of its one query.
 
     With ``is_last`` the batch is judged as if the query had ended after it: what later ones have left, such as offsets that
-    a power cut has emptied, is none of its reads. Raises ``PlanError`` where a batch is named and there is not one query, or
-    it has no such batch.
+    a power cut has emptied, is none of its reads. ``engine`` is the version of the engine that restarts; None: the newest.
+    Raises ``PlanError`` where a batch is named and there is not one query, or it has no such batch.
     """
     division = Division(listing, formats, damaged=True)
     if batch is not None and len(division.locations) != 1:
@@ -80,14 +81,16 @@ def restores(
         ((location, (layout, below)),) = division.locations.items()
         later = {listed.name for step in formats.locations[layout].later(location, below, batch) for listed in step}
         listing = [listed for listed in below if listed.name not in later]
-        return Examination(formats.locations[layout].restores(location, listing, batch, spoilt))
-    return Examination(_restores(division, batch, spoilt, formats))
+        return Examination(formats.locations[layout].restores(location, listing, batch, spoilt, engine))
+    return Examination(_restores(division, batch, spoilt, formats, engine))
 
 
-def _restores(division: Division, batch: int | None, spoilt: Collection[bytes], formats: Formats) -> Asking[list[Restore]]:
+def _restores(
+    division: Division, batch: int | None, spoilt: Collection[bytes], formats: Formats, engine: EngineVersion | None
+) -> Asking[list[Restore]]:
     found: list[Restore] = []
     for location, (layout, below) in sorted(division.locations.items()):
-        found += yield from formats.locations[layout].restores(location, below, batch, spoilt)
+        found += yield from formats.locations[layout].restores(location, below, batch, spoilt, engine)
     if batch is None:
         of_trees = yield from together([_of_tree(tree, division.unknown, spoilt) for tree in division.trees])
         found += [restore for of_tree in of_trees for restore in of_tree]

@@ -14,7 +14,7 @@ from functools import partial
 import trio
 
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.formats.interface import EngineVersion, Restore
 from holdfast.checkpoints.reachability import Examination, Listed, Place, places_of, restores
 from holdfast.checkpoints.restoring.object_checks import Outcome, checked
 from holdfast.checkpoints.sweeps.manifest_reads import read_all
@@ -86,14 +86,21 @@ class StoreVerification:
         return None
 
     async def verify(
-        self, zone: str, path: str, batch: int | None, *, deep: bool, is_last: bool = False
+        self,
+        zone: str,
+        path: str,
+        batch: int | None,
+        *,
+        deep: bool,
+        is_last: bool = False,
+        engine: EngineVersion | None = None,
     ) -> AsyncIterator[Verified]:
         """Judge what lies below ``path``, or the one batch or checkpoint that it names. At least one step is yielded.
 
         Raises ``PlanError`` when there is nothing to restore, ``RemoteError``.
         """
         for place in places_of(path.encode(), batch, self._formats):
-            one = _Verification(self._stores[zone], place._replace(is_last=is_last), self._formats)
+            one = _Verification(self._stores[zone], place._replace(is_last=is_last), self._formats, engine)
             async for step in one.steps(deep=deep):
                 if step.restores != []:
                     yield step
@@ -105,8 +112,9 @@ class StoreVerification:
 
 
 class _Verification:
-    def __init__(self, access: RemoteAccess, place: Place, formats: Formats) -> None:
+    def __init__(self, access: RemoteAccess, place: Place, formats: Formats, engine: EngineVersion | None) -> None:
         self._access = access
+        self._engine = engine
         self._place = place
         self._root = place.root.decode()
         self._formats = formats
@@ -139,7 +147,7 @@ class _Verification:
         place, spoilt = self._place, self._with(Outcome.CORRUPT)
 
         def begin() -> Examination[list[Restore]]:
-            return restores(listed.listing, place.batch, spoilt, self._formats, is_last=place.is_last)
+            return restores(listed.listing, place.batch, spoilt, self._formats, is_last=place.is_last, engine=self._engine)
 
         examination = await trio.to_thread.run_sync(begin)
         while examination.wanted:

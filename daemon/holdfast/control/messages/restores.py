@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from holdfast.control.messages.message import Message
 
 
@@ -44,11 +48,15 @@ class VerifyProgress(Message, frozen=True):
 
 
 class VerifyRequest(Message, frozen=True):
-    """What to verify: an absolute path in the mount. ``deep``: also read everything, and compare it with its digest."""
+    """What to verify: an absolute path in the mount. ``deep``: also read everything, and compare it with its digest.
+
+    ``spark`` is the version of Spark that would restart queries, such as ``3.5``; empty: the newest.
+    """
 
     path: str
     batch: int | None = None
     deep: bool = False
+    spark: Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.[0-9]{1,3})?$")] = ""
 
 
 class CloneRequest(Message, frozen=True):

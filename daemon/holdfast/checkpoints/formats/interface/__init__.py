@@ -24,7 +24,7 @@ from holdfast.checkpoints.formats.interface.locations import (
     StatePartition,
 )
 from holdfast.checkpoints.formats.interface.names import LOGS, OTHER, TEMPORARY, UUID, Unknown
-from holdfast.checkpoints.formats.interface.restores import Fault, Restore
+from holdfast.checkpoints.formats.interface.restores import EngineVersion, Fault, Restore
 from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator, StateStore
 from holdfast.checkpoints.formats.interface.trees import Completions, N, Retained, Role, TreeLayout, TreeName
 
@@ -36,6 +36,7 @@ __all__ = [
     "Batch",
     "Completions",
     "Counted",
+    "EngineVersion",
     "Evidence",
     "Fault",
     "FetchReferences",

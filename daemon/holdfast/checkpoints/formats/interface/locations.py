@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface.census import Counted
-from holdfast.checkpoints.formats.interface.restores import Restore
+from holdfast.checkpoints.formats.interface.restores import EngineVersion, Restore
 from holdfast.checkpoints.plans import Listed, PlanBuilder
 
 
@@ -94,12 +94,17 @@ class LocationLayout(ABC):
 
     @abstractmethod
     def restores(
-        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+        self,
+        location: bytes,
+        listing: Iterable[Listed],
+        batch: int | None,
+        spoilt: Collection[bytes],
+        engine: EngineVersion | None = None,
     ) -> Asking[list[Restore]]:
         """Say of each retained batch, in rising order, or of ``batch`` alone, whether a restart from it finds all it reads.
 
-        ``spoilt`` are names of objects whose bytes are known to be others than they should. Raises ``PlanError`` when there
-        is no such batch.
+        ``spoilt`` are names of objects whose bytes are known to be others than they should. ``engine`` is the version that
+        is to restart (None: the newest). Raises ``PlanError`` when there is no such batch.
         """
 
     entry: bytes

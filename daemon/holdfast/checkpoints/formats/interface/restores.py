@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+EngineVersion = tuple[int, int]
+"""Major and minor version of an engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

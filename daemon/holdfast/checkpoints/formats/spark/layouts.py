@@ -12,6 +12,7 @@ from holdfast.checkpoints.formats.interface import (
     TEMPORARY,
     Batch,
     Counted,
+    EngineVersion,
     Evidence,
     FinishedBatch,
     GroupLayout,
@@ -98,10 +99,15 @@ class Queries(LocationLayout):
         return restart.state_to_read(location, files, version)
 
     def restores(
-        self, location: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]
+        self,
+        location: bytes,
+        listing: Iterable[Listed],
+        batch: int | None,
+        spoilt: Collection[bytes],
+        engine: EngineVersion | None = None,
     ) -> Asking[list[Restore]]:
         """Say of each retained batch whether a restart from it finds all it reads."""
-        return restores.restores(location, listing, batch, spoilt)
+        return restores.restores(location, listing, batch, spoilt, engine)
 
     def later(self, location: bytes, listing: Iterable[Listed], batch: int) -> list[list[Listed]]:
         """Return what later batches have left: their state, then commits and offsets, the newest first."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from holdfast.checkpoints.examination import Asking, together
-from holdfast.checkpoints.formats.interface import Restore
+from holdfast.checkpoints.formats.interface import EngineVersion, Restore
 from holdfast.checkpoints.formats.spark.batch_log import SparkCommit
 from holdfast.checkpoints.formats.spark.names import DEFAULT_STORE, StoreId
 from holdfast.checkpoints.formats.spark.restores.location import Findings, Location
@@ -23,10 +23,16 @@ _MOST_EXPIRED = 2
 """Spark purges offsets with their commits, and needs those before a batch too; of its state it may keep a version less."""
 
 
-def restores(path: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes]) -> Asking[list[Restore]]:
+def restores(
+    path: bytes,
+    listing: Iterable[Listed],
+    batch: int | None,
+    spoilt: Collection[bytes],
+    engine: EngineVersion | None = None,
+) -> Asking[list[Restore]]:
     """Say of each retained batch of the query at ``path``, or of ``batch``, whether a restart from it finds what it reads.
 
-    Raises ``PlanError`` when there is no such batch.
+    ``engine`` is the version of Spark that restarts; None: the newest. Raises ``PlanError`` when there is no such batch.
     """
     location = Location(path, listing, spoilt)
     logs, sources, operators = Logs(location), SourceLogs(location), Operators(location)
@@ -41,7 +47,7 @@ def restores(path: bytes, listing: Iterable[Listed], batch: int | None, spoilt: 
     stores = []
     for store, of_batches in needed.items():
         committed = {attempt.version: attempt.unique_id for attempt in of_batches.values()}
-        files = StoreFiles(location, _directory(store), operators.kinds(store.operator), committed)
+        files = StoreFiles(location, _directory(store), operators.kinds(store.operator), committed, engine)
         stores.append(_of_store(files, of_batches, found))
     for first in range(0, len(stores), _STORES_AT_ONCE):
         yield from together(stores[first : first + _STORES_AT_ONCE])

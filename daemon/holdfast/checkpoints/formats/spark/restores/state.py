@@ -1,7 +1,8 @@
 """What one state store needs for a version: a snapshot that is whole, and every change since.
 
-Spark takes the newest snapshot that is not above the version. If that can't be loaded it takes an older one, or begins with
-nothing, and applies more changes; so any snapshot will do from which the changes lead up without a gap. In format 2 the
+Spark takes the newest snapshot that is not above the version. If that can't be loaded, Spark 4.2 and
+later take an older one, or begin with nothing, and apply more changes: any snapshot will do from which the changes lead up
+without a gap. Earlier ones give up. In format 2 the
 commit says which attempt wrote the version, and the lineage in its changelog which ones led up to it, back to some snapshot;
 for an older one Spark follows the lineages to the very first version, and gives up if it can't. Sources: S ``RocksDB.load``,
 ``AutoSnapshotLoader``, ``HDFSBackedStateStoreProvider`` (Spark 4.3; tried in ``tests/spark/test_verify.py``).
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.checkpoints.examination import Asking
-from holdfast.checkpoints.formats.interface import Fault
+from holdfast.checkpoints.formats.interface import EngineVersion, Fault
 from holdfast.checkpoints.formats.spark.changelog import LineageItem, SparkChangelog
 from holdfast.checkpoints.formats.spark.manifests import CHECKSUM, SNAPSHOT, STATE_FILE, WHOLE_CHANGELOG
 from holdfast.checkpoints.formats.spark.names import SparkKind
@@ -25,6 +26,8 @@ from holdfast.text import shown
 
 _MOST_REPLAYED = 500
 """Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
+_FALLS_BACK = (4, 2)
+"""From this Spark on, an older snapshot does if the newest can't be loaded (SPARK-54121, SPARK-56216)."""
 _FIRST = 1
 """Version 0 is empty."""
 _CHECKSUM = b".crc"
@@ -53,11 +56,16 @@ class StoreFiles:
     """The files in ``directory`` of one store, relative to the location. Each is read once, for all versions.
 
     ``kinds`` are those that the operator's stores have. ``committed`` are the attempts that commits tell of, for versions
-    whose changelog has a lineage that can't be read.
+    whose changelog has a lineage that can't be read. ``engine`` is the Spark that restarts; None: the newest.
     """
 
     def __init__(
-        self, location: Location, directory: bytes, kinds: Iterable[SparkKind], committed: Mapping[int, bytes]
+        self,
+        location: Location,
+        directory: bytes,
+        kinds: Iterable[SparkKind],
+        committed: Mapping[int, bytes],
+        engine: EngineVersion | None = None,
     ) -> None:
         self._location = location
         self._directory = directory
@@ -66,6 +74,7 @@ class StoreFiles:
         self._snapshot_kind, self._change_kind = (STATE_FILE, STATE_FILE) if is_hdfs_backed else (SNAPSHOT, WHOLE_CHANGELOG)
         self._has_changes = not {SparkKind.DELTA, SparkKind.CHANGELOG}.isdisjoint(kinds)
         self._committed = committed
+        self._falls_back = engine is None or engine >= _FALLS_BACK
         self._snapshots: dict[Attempt, _Checked] = {}
         self._changes: dict[Attempt, _Checked] = {}
         self._lineages: dict[Attempt, tuple[LineageItem, ...]] = {}
@@ -83,7 +92,7 @@ class StoreFiles:
                     found.reads += snapshot.reads
                     return self._got_by(found)
                 found.faults.append(snapshot.fault)
-                if newest.version - attempt.version > _MOST_REPLAYED:
+                if not self._falls_back or newest.version - attempt.version > _MOST_REPLAYED:
                     return found
                 if attempt.unique_id:
                     attempts = (yield from self._full_lineage(newest)) or [attempt] * (position + 1)
@@ -135,6 +144,8 @@ class StoreFiles:
     def _got_by(self, found: Findings) -> Findings:
         """Turn the faults of snapshots into remarks: an older one did, with the changes since."""
         found.remarks += [f"{shown(fault.name)}: {fault.why}" for fault in found.faults]
+        if found.faults:
+            found.remarks.append("a restart begins from an older snapshot: Spark 4.1 and earlier refuse to")
         found.faults.clear()
         return found
 
