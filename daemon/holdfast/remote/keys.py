@@ -21,10 +21,10 @@ _UNSTORABLE = re.compile("[\\x00-\\x1f/\\x7f\\ud800-\\udfff]")
 UNSTORABLE_NAME = {
     errno.ENAMETOOLONG: errno.ENAMETOOLONG,
     errno.EILSEQ: errno.EILSEQ,
-    errno.ENOTDIR: errno.EINVAL,
-    errno.EISDIR: errno.EINVAL,
+    errno.ENOTDIR: errno.EILSEQ,
+    errno.EISDIR: errno.EILSEQ,
 }
-"""The errors of a file system for a name that it can't hold, and what users get: only the store has the directory."""
+"""The errors of a file system for a name that it can't hold, and what users get, who see no such directory."""
 
 
 @dataclass(frozen=True, slots=True)

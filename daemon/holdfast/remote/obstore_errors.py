@@ -74,15 +74,14 @@ _REFUSED_CREDENTIALS = {
     "AuthenticationFailed",
 }
 _NOT_STORABLE = {
-    "ExistingObjectIsDirectory",
-    "InvalidBlobName",
-    "InvalidResourceName",
-    "InvalidURI",
-    "InvalidUri",
-    "KeyTooLongError",
-    "ObjectParentIsFile",
+    "ExistingObjectIsDirectory": errno.EILSEQ,
+    "InvalidBlobName": errno.EINVAL,
+    "InvalidResourceName": errno.EINVAL,
+    "InvalidURI": errno.EINVAL,
+    "InvalidUri": errno.EINVAL,
+    "KeyTooLongError": errno.ENAMETOOLONG,
+    "ObjectParentIsFile": errno.EILSEQ,
 }
-_TOO_LONG = {"KeyTooLongError"}
 _PASSING_STATUS = {408, 409, 425, 429}
 
 
@@ -154,7 +153,7 @@ def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
     if code in _PASSING:
         return RemoteUnavailableError(text, of_store=code != "InternalError")  # one object's parts may be what is lost
     if code in _NOT_STORABLE:
-        return NameNotStorableError(text, errno.ENAMETOOLONG if code in _TOO_LONG else errno.EINVAL)
+        return NameNotStorableError(text, _NOT_STORABLE[code])
     if code == "InvalidRange":
         return ObjectChangedError(f"{what}: the object is shorter than it was")
     return None
