@@ -18,6 +18,7 @@ from systemd.debian.package_tree import PackageTree
 
 _CHECKOUT = Path(__file__).parents[2]
 _SCRIPTS = ("postinst", "prerm", "postrm")
+_PACKAGED = ("daemon", "docs", "spark_integration", "systemd")
 _CONFIGURATION = "/etc/holdfast/holdfast.toml"
 _BY_HAND = ("fuse3", "systemd | systemd-standalone-sysusers", "systemd | systemd-standalone-tmpfiles")
 """Dependencies beside Python and the libraries that are linked."""
@@ -82,17 +83,26 @@ def _library_packages(directory: Path, libraries: list[Path]) -> list[str]:
 
 
 def _package_version() -> str:
-    """Return the version with the time and name of the commit, and the release of Debian: a later build is an upgrade."""
+    """Return the version with the time and name of the commit, and the release of Debian: a later build is an upgrade.
+
+    Without git, as in an unpacked archive, it is a version of the same form, so that it sorts by time among the others.
+    """
     release = platform.freedesktop_os_release().get("VERSION_ID", "0")
     commit = _git("rev-parse", "--short=10", "HEAD")
-    made = f"+git{_commit_time():%Y%m%d%H%M%S}.{commit}" if commit else ""
-    return f"{__version__}{made}~deb{release}"
+    name = f".{commit}" if commit else ""
+    return f"{__version__}+git{_commit_time():%Y%m%d%H%M%S}{name}~deb{release}"
 
 
 def _commit_time() -> datetime:
-    """Return the time of the commit; outside of a repository, that of the newest change that the changelog tells of."""
-    seconds = _git("show", "--no-patch", "--format=%ct", "HEAD") or (_CHECKOUT / "CHANGELOG.md").stat().st_mtime
+    """Return the time of the commit; outside of a repository, that of the newest file, which an archive has from it."""
+    seconds = _git("show", "--no-patch", "--format=%ct", "HEAD") or _newest_change()
     return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def _newest_change() -> float:
+    places = [_CHECKOUT / name for name in ("CHANGELOG.md", "pyproject.toml", *_PACKAGED)]
+    files = (file for place in places for file in (place.rglob("*") if place.is_dir() else [place]))
+    return max(file.stat().st_mtime for file in files if file.is_file() and "__pycache__" not in file.parts)
 
 
 def _changelog(version: str) -> str:

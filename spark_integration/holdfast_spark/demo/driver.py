@@ -13,9 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 _SILENCE_SECONDS = 180.0
+_WORKING_SHARE = 0.05
+"""A job that uses this share of one processor is at work, however slow the machine; an idle JVM uses a hundredth."""
+_MOST_SILENCES = 10
+_TICKS = os.sysconf("SC_CLK_TCK")
 _LINES_SHOWN = 25
+_USER_TICKS = 11
+"""utime, which stime, cutime and cstime follow."""
 _ENDED = ("Z", "X")
 """States of a process that has ended, and waits for its parent at most (proc(5))."""
 
@@ -36,7 +43,7 @@ class Batch:
 class Driver:
     """The pipeline in its own process group, Python and JVM together. ``python`` is the command that runs Python.
 
-    It fails if it is silent for ``patience_seconds``.
+    It fails if it is silent, and does not compute, for ``patience_seconds``; if it computes, for ten times that.
     """
 
     def __init__(
@@ -108,9 +115,7 @@ class Driver:
         channel = self._process.stdout
         assert channel is not None
         while True:
-            if not select.select([channel], [], [], self._patience_seconds)[0]:
-                self.kill()
-                raise self._failure(f"the job said nothing for {self._patience_seconds:.0f} s")
+            self._listen(channel)
             line = channel.readline()
             if not line:
                 return
@@ -120,6 +125,17 @@ class Driver:
             if "done" in fact:
                 self._note(Batch(fact["done"], fact["rows"], fact["milliseconds"]), tell)
             yield fact
+
+    def _listen(self, channel: IO[bytes]) -> None:
+        """Return when there is something to read. Kills a job that neither speaks nor works, and raises ``DriverError``."""
+        silences, before = 0, _processor_seconds(self._process.pid)
+        while not select.select([channel], [], [], self._patience_seconds)[0]:
+            silences += 1
+            now = _processor_seconds(self._process.pid)
+            if silences == _MOST_SILENCES or now - before < _WORKING_SHARE * self._patience_seconds:
+                self.kill()
+                raise self._failure(f"the job said nothing for {silences * self._patience_seconds:.0f} s")
+            before = now
 
     def _note(self, batch: Batch, tell: Callable[[Batch], None]) -> None:
         if not self.first_batch_seconds:
@@ -136,12 +152,21 @@ def _group_lives(group: int) -> bool:
 
     Zombies are not: a container whose first process reaps none keeps a JVM that we have killed as one for ever.
     """
+    return any(state not in _ENDED for state, *_ in _processes(group))
+
+
+def _processor_seconds(group: int) -> float:
+    """Return how long the processes of the group have computed, those that they have waited for included."""
+    return sum(sum(map(int, fields[_USER_TICKS : _USER_TICKS + 4])) for fields in _processes(group)) / _TICKS
+
+
+def _processes(group: int) -> Iterator[list[str]]:
+    """Yield the fields of each process of the group from the third on, its state (proc_pid_stat(5))."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            _, _, fields = status.read_text(errors="replace").rpartition(")")  # the name before it may contain anything
+            _, _, text = status.read_text(errors="replace").rpartition(")")  # the name before it may contain anything
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
-        state, _, its_group = fields.split()[:3]
-        if int(its_group) == group and state not in _ENDED:
-            return True
-    return False
+        fields = text.split()
+        if int(fields[2]) == group:
+            yield fields
