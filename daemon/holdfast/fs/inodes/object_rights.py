@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.fs.inodes.caller import Asker
+from holdfast.fs.inodes.caller_groups import CallerGroups
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
@@ -51,19 +52,20 @@ class ObjectRights:
     def __init__(self, tree: Tree, owners: Mapping[str, Ownership]) -> None:
         self._tree = tree
         self._owners = owners
+        self._groups = CallerGroups()
 
     def may_search(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may look up names in the store's directory behind ``place``."""
         if caller.uid == 0:
             return True
-        asking = _Asking(caller)
+        asking = _Asking(caller, self._groups)
         return self._reached(place, asking.may_search) is not None
 
     def may_list(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may list the store's directory behind ``place``."""
         if caller.uid == 0:
             return True
-        asking = _Asking(caller)
+        asking = _Asking(caller, self._groups)
         reached = self._reached(place, asking.may_search)
         return reached is not None and asking.may(reached.directory, READ)
 
@@ -75,7 +77,7 @@ class ObjectRights:
         """Return those of the names with whose objects the caller may not do what is ``wanted`` (``READ | WRITE``)."""
         if caller.uid == 0:
             return []
-        asking = _Asking(caller)
+        asking = _Asking(caller, self._groups)
         reached = self._reached(place, asking.may_search, names)
         if reached is None:
             return names
@@ -89,7 +91,7 @@ class ObjectRights:
         """
         if caller.uid == 0:
             return True
-        asking = _Asking(caller)
+        asking = _Asking(caller, self._groups)
         reached = self._reached(place, asking.may_search, [name])
         if reached is None:
             return False
@@ -189,12 +191,13 @@ def _implied_directory(ownership: Ownership, above: _Owned | os.stat_result) -> 
 class _Asking:
     """The caller, for the time of one question: its supplementary groups are read once, and only if they matter."""
 
-    def __init__(self, caller: Asker) -> None:
+    def __init__(self, caller: Asker, groups: CallerGroups) -> None:
         self._caller = caller
+        self._all_groups = groups
 
     @cached_property
     def _groups(self) -> frozenset[int]:
-        return self._caller.supplementary_groups() | {self._caller.gid}
+        return self._all_groups.of(self._caller) | {self._caller.gid}
 
     def may_search(self, directory: _Owned) -> bool:
         return self.may(directory, SEARCH)

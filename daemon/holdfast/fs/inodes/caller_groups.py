@@ -1,0 +1,48 @@
+"""Supplementary groups of callers, read from /proc when rights depend on them.
+
+The kernel makes the whole text for each read, and a process of a user namespace may have 65,536 groups: then a read takes
+tens of milliseconds of the event loop. A user for whose process it took long has a rest of many times as long. Until it is
+over, that process has the groups that were read, and the user's other ones have none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.fs.inodes.caller import Asker
+
+_LONG_SECONDS = 0.002
+"""Of processor time: as long as a process with a few thousand groups takes, more than any directory service gives."""
+_RESTS = 50
+
+
+class _Rest(NamedTuple):
+    until: float
+    caller: Asker
+    groups: frozenset[int]
+
+
+class CallerGroups:
+    """Reads the groups of callers. ``clock`` and ``processor_seconds`` as ``time.monotonic`` and ``time.thread_time``."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, processor_seconds: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock = clock
+        self._processor_seconds = processor_seconds
+        self._rests: dict[int, _Rest] = {}
+
+    def of(self, caller: Asker) -> frozenset[int]:
+        """Return the groups of a caller, as far as they may be read now."""
+        if self._rests and (rest := self._rests.get(caller.uid)) is not None and self._clock() < rest.until:
+            return rest.groups if rest.caller == caller else frozenset()
+        began = self._processor_seconds()
+        groups = caller.supplementary_groups()
+        took = self._processor_seconds() - began
+        if took > _LONG_SECONDS:
+            now = self._clock()
+            self._rests = {uid: rest for uid, rest in self._rests.items() if now < rest.until}
+            self._rests[caller.uid] = _Rest(now + _RESTS * took, caller, groups)
+        return groups
