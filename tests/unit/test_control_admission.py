@@ -36,6 +36,16 @@ def test_root_has_no_number_of_its_own() -> None:
     assert sum(admission.admit(ROOT) for _ in range(20)) == 10
 
 
+def test_who_has_most_gives_way_and_who_has_its_number_to_itself() -> None:
+    admission = Admission(Caps(total=5, each_user=3, for_root=0))
+    for peer in (ALICE, BOB, BOB, BOB, "192.0.2.7"):
+        assert admission.admit(peer)
+    assert admission.who_gives_way("192.0.2.8") == BOB
+    assert admission.who_gives_way(BOB) == BOB
+    admission.leave(BOB)
+    assert admission.admit("192.0.2.8")
+
+
 @pytest.mark.parametrize(
     ("caller", "mode", "may"),
     [

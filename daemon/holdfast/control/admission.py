@@ -1,4 +1,4 @@
-"""Who may have a connection to a control socket: how many in total, how many each user, and a reserve for root.
+"""Who may have a connection: how many in total, how many each user, and a reserve for root.
 
 Pure: it counts. The kernel says who is at the other end of a connection (``callers``).
 """
@@ -19,26 +19,34 @@ class Caps:
 
 
 class Admission:
-    """The connections to one socket that exist now, by the user's id."""
+    """The connections to one socket that exist now, by whom they count for: a user's id, or an address."""
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
-        self._connections: Counter[int] = Counter()
+        self._connections: Counter[int | str] = Counter()
 
-    def admit(self, uid: int) -> bool:
-        """Count one more connection of ``uid``, and say whether it may exist. Each one admitted must ``leave``."""
+    def admit(self, peer: int | str) -> bool:
+        """Count one more connection of ``peer``, and say whether it may exist. Each one admitted must ``leave``."""
         taken = self._connections.total()
-        if uid == 0:
+        if peer == 0:
             admitted = taken < self._caps.total
         else:
-            mine = self._connections[uid]
-            admitted = mine < self._caps.each_user and taken < self._caps.total - self._caps.for_root
+            admitted = not self._has_its_number(peer) and taken < self._caps.total - self._caps.for_root
         if admitted:
-            self._connections[uid] += 1
+            self._connections[peer] += 1
         return admitted
 
-    def leave(self, uid: int) -> None:
-        """One connection of ``uid`` is gone."""
-        self._connections[uid] -= 1
-        if not self._connections[uid]:
-            del self._connections[uid]
+    def who_gives_way(self, peer: int | str) -> int | str:
+        """Return of whom a connection must go if ``peer`` is to have one more: itself, or whoever has most."""
+        if self._has_its_number(peer) or not self._connections:
+            return peer
+        return max(self._connections, key=self._connections.__getitem__)
+
+    def leave(self, peer: int | str) -> None:
+        """One connection of ``peer`` is gone."""
+        self._connections[peer] -= 1
+        if not self._connections[peer]:
+            del self._connections[peer]
+
+    def _has_its_number(self, peer: int | str) -> bool:
+        return peer != 0 and self._connections[peer] >= self._caps.each_user

@@ -24,6 +24,11 @@ class Caller:
     groups: frozenset[int]
 
     @property
+    def counts_as(self) -> int | str:
+        """For whom its connections count."""
+        return self.uid
+
+    @property
     def is_root(self) -> bool:
         """Whether all may be told."""
         return self.uid == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 from starlette.types import ASGIApp
@@ -30,12 +30,24 @@ _REFUSAL = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a socket is served: ``name`` is for events, ``pause_seconds`` follows each connection."""
+    """How a socket is served: ``name`` is for events, ``pause_seconds`` follows each connection.
+
+    If ``newest_wins``, one that is too many is not refused: the oldest of whoever has most gives way.
+    """
 
     name: str
     caps: Caps
     bounds: Bounds
     pause_seconds: float = 0.0
+    newest_wins: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Served:
+    """A connection that is served."""
+
+    caller: Caller
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class HttpServer:
@@ -47,6 +59,7 @@ class HttpServer:
         self._terms = terms
         self._events = events
         self._admission = Admission(terms.caps)
+        self._served: dict[_Served, None] = {}  # the oldest first
 
     async def run(self) -> None:
         """Accept connections and serve them."""
@@ -54,8 +67,8 @@ class HttpServer:
             async with trio.open_nursery() as nursery:
                 while True:
                     connection, caller = await self._door.accept()
-                    if self._admission.admit(caller.uid):
-                        nursery.start_soon(self._serve, connection, caller)
+                    if self._admit(caller):
+                        nursery.start_soon(self._serve, connection, self._begin(caller))
                         await trio.sleep(self._terms.pause_seconds)
                     else:
                         self._refuse(connection, caller)
@@ -63,12 +76,38 @@ class HttpServer:
         finally:
             self._door.close()
 
-    async def _serve(self, connection: socket.socket, caller: Caller) -> None:
+    def _admit(self, caller: Caller) -> bool:
+        """Count a connection of ``caller``, and say whether it may exist. Where the newest wins, an older one may end."""
+        peer = caller.counts_as
+        if self._admission.admit(peer):
+            return True
+        if not self._terms.newest_wins:
+            return False
+        whose = self._admission.who_gives_way(peer)
+        oldest = next(served for served in self._served if served.caller.counts_as == whose)
+        self._end(oldest)
+        self._events.emit("connections-refused", socket=self._terms.name, uid=oldest.caller.uid)
+        return self._admission.admit(peer)
+
+    def _begin(self, caller: Caller) -> _Served:
+        served = _Served(caller)
+        self._served[served] = None
+        return served
+
+    async def _serve(self, connection: socket.socket, served: _Served) -> None:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         try:
-            await Connection(self._app, stream, caller, self._terms.bounds).serve()
+            with served.scope:
+                await Connection(self._app, stream, served.caller, self._terms.bounds).serve()
         finally:
-            self._admission.leave(caller.uid)
+            connection.close()  # also if it had to give way before it was served at all
+            if served in self._served:
+                self._end(served)
+
+    def _end(self, served: _Served) -> None:
+        served.scope.cancel()
+        del self._served[served]
+        self._admission.leave(served.caller.counts_as)
 
     def _refuse(self, connection: socket.socket, caller: Caller) -> None:
         with connection, suppress(OSError):

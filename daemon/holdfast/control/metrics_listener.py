@@ -16,18 +16,23 @@ from starlette.routing import Route
 
 from holdfast.config import TcpAddress
 from holdfast.control.admission import Caps
-from holdfast.control.callers import Caller
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.replies import Handler, guarded, no_such_route
+from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog
 
 _log = logging.getLogger("holdfast.control")
-_ANYBODY = Caller(65_534, 65_534, frozenset())
-_TERMS = Terms("metrics.listen", Caps(total=16, each_user=16, for_root=0), Bounds(stall_seconds=10.0), pause_seconds=0.001)
+_TERMS = Terms(
+    "metrics.listen",
+    Caps(total=16, each_user=4, for_root=0),
+    Bounds(stall_seconds=10.0),
+    pause_seconds=0.001,
+    newest_wins=True,
+)
 _PAUSE_SECONDS = 5.0
-_BACKLOG = 16
+_BACKLOG = 128
 
 
 class MetricsListener:
@@ -45,7 +50,7 @@ class MetricsListener:
         if not self._address:
             return
         with await self._listener() as listener:
-            await HttpServer(self._app, OpenDoor(listener, _TERMS.name, lambda _: _ANYBODY), _TERMS, self._events).run()
+            await HttpServer(self._app, OpenDoor(listener, _TERMS.name, tcp_caller), _TERMS, self._events).run()
 
     async def _listener(self) -> socket.socket:
         was_told = False

@@ -18,19 +18,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.config import TcpAddress, UiSection
 from holdfast.control.admission import Caps
-from holdfast.control.callers import Caller
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
+from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog
 from holdfast.ui.forwarding import Forwarder
 from holdfast.ui.guard import Guard
 from holdfast.ui.page import PLACE
 
 _log = logging.getLogger("holdfast.control")
-_SOMEBODY = Caller(uid=65_534, gid=65_534, groups=frozenset())
 _TERMS = Terms(
-    "ui.listen", Caps(total=48, each_user=48, for_root=0), Bounds(stall_seconds=30.0, head_seconds=30.0), pause_seconds=0.001
+    "ui.listen",
+    Caps(total=48, each_user=24, for_root=0),
+    Bounds(stall_seconds=30.0, head_seconds=30.0),
+    pause_seconds=0.001,
+    newest_wins=True,
 )
 _AGAIN_SECONDS = 5.0
 _ASKED = {
@@ -84,7 +87,7 @@ class PageListener:
             return
         app = Guard(OnlyThePage(Forwarder(self._socket)), self._token, _is_ours)
         with await self._listener(self._address) as listener:
-            await HttpServer(app, OpenDoor(listener, _TERMS.name, lambda _: _SOMEBODY), _TERMS, self._events).run()
+            await HttpServer(app, OpenDoor(listener, _TERMS.name, tcp_caller), _TERMS, self._events).run()
 
     async def _listener(self, address: TcpAddress) -> socket.socket:
         host, port = address.parts
