@@ -63,7 +63,7 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
     zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
     nothing: Any = None
-    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {})
+    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {}, nothing)
     return Invalidation(nodes, directories, tree, nothing, nothing, kernel)
 
 

@@ -17,6 +17,7 @@ from holdfast.config import Config
 from holdfast.fs.file_io.passthrough import BackingFiles
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplies
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.directory_changes import DirectoryChanges
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
@@ -92,7 +93,16 @@ class Foundation:
         self.drain = Drain(parts.session.draining)
         self.quotas = Quotas()
         self.directories = Directories(
-            self.nodes, store.tree, parts.zones, descriptors, self.ttl, self.unlinks, self.drain, self.quotas, owners
+            self.nodes,
+            store.tree,
+            parts.zones,
+            descriptors,
+            self.ttl,
+            self.unlinks,
+            self.drain,
+            self.quotas,
+            owners,
+            store.implied_times,
         )
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
@@ -101,7 +111,10 @@ class Foundation:
             self.nodes, self.directories, store.tree, self.unlinks, store.orphanage, kernel.notifications
         )
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
-        self.copies = CachedCopies(store, index, parts.events, parts.counters, listener=self.invalidation)
+        self.copies = CachedCopies(store, index, parts.events, parts.counters, zones=parts.zones, listener=self.invalidation)
+        for remote in parts.remotes.values():
+            changes = DirectoryChanges(remote, store, self.invalidation, index.marks.is_whited_out)
+            remote.directories.follow(changes.names_changed)
         self.disk = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space)
         self.room = Room(
             Limits.configured(config.cache),

@@ -253,14 +253,18 @@ class Connection:
         """Make ``serve``, further up the stack, return after the current request."""
         self._native.interrupt()
 
-    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int = 0, *, whole: bool) -> None:
+    def serve_directory_from(
+        self, node: int, fd: int, seconds: float, zone: int = 0, *, whole: bool = False, of_store: bool = False
+    ) -> None:
         """Answer GETATTR of a directory and, with ``whole``, LOOKUP of names not in it, from ``fd`` in C, without Python.
 
         Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. They are
         counted for ``zone``. ``whole``: a name that is not in the backing directory does not exist, and nobody else changes
-        the directory.
+        the directory. ``of_store``: size and ctime are shown as those of a store's directory, and it is answered only for
+        ``seconds`` from now: others may change it.
         """
-        kind = NativeReply.WHOLE_DIRECTORY if whole else NativeReply.DIRECTORY
+        other = NativeReply.STORE_DIRECTORY if of_store else NativeReply.DIRECTORY
+        kind = NativeReply.WHOLE_DIRECTORY if whole else other
         self._native.add_native_reply(node, fd, kind, round(seconds * 1e9), zone)
 
     def stop_serving_directory(self, node: int) -> None:

@@ -25,7 +25,8 @@ class NativeReply(enum.IntEnum):
 
     FILE = 0
     DIRECTORY = 1
-    WHOLE_DIRECTORY = 2
+    STORE_DIRECTORY = 2
+    WHOLE_DIRECTORY = 3
 
 
 NO_MOUNT = (0, -1, 0, "", 0, 0, 0)

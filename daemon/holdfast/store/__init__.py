@@ -4,6 +4,7 @@ from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import Freeing, Space
 from holdfast.store.descent import descend
+from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
@@ -28,6 +29,7 @@ __all__ = [
     "RENAME_NOREPLACE",
     "DiskSpace",
     "Freeing",
+    "ImpliedTimes",
     "Orphanage",
     "Quarantine",
     "QuarantinedFile",
@@ -37,12 +39,14 @@ __all__ = [
     "StoreDirectory",
     "Trash",
     "Tree",
+    "advance_mtime",
     "descend",
     "digest_when_placed",
     "disk_space",
     "holds_for",
     "is_copy",
     "is_unsent",
+    "keeping_mtime",
     "mark_copy",
     "mark_not_accepted",
     "mark_unsent",

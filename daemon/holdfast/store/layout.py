@@ -29,6 +29,7 @@ from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
+from holdfast.store.directory_times import ImpliedTimes
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.tree import Tree
@@ -67,6 +68,7 @@ class StoreDirectory:
     quarantine: Quarantine
     stamps: Stamps
     freeing: Freeing
+    implied_times: ImpliedTimes
     _descriptors: tuple[int, ...]
 
     @classmethod
@@ -98,6 +100,7 @@ class StoreDirectory:
             Quarantine(fds["quarantine"]),
             stamps,
             Freeing(),
+            ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
             (*fds.values(), lock_fd),
         )
 

@@ -11,9 +11,10 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
@@ -85,16 +86,17 @@ class Tree:
         finally:
             os.close(directory_fd)
 
-    def make_directories(self, path: bytes, mode: int, uid: int, gid: int) -> int:
+    def make_directories(self, path: bytes, mode: int, uid: int, gid: int, *, since: ImpliedTimes | None = None) -> int:
         """Create the missing parts of ``path`` with this mode and owner (-1: the parent's); return its descriptor.
 
-        As with mkdir(2), the set-group-id bit of the directory above is inherited. Raises ``OSError``.
+        As with mkdir(2), the set-group-id bit of the directory above is inherited. With ``since`` users see these
+        directories already: the new ones get the mtimes that they have, and the one above keeps its own. Raises ``OSError``.
         """
         names = _components(path)
         fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
-        for name in names:
+        for level in range(len(names)):
             try:
-                child = self._open_or_make(fd, name, mode, uid, gid)
+                child = self._open_or_make(fd, names, level, mode, uid, gid, since)
             finally:
                 os.close(fd)
             fd = child
@@ -181,16 +183,23 @@ class Tree:
             os.close(fd)
         return inode
 
-    def _open_or_make(self, directory_fd: int, name: bytes, mode: int, uid: int, gid: int) -> int:
+    def _open_or_make(
+        self, directory_fd: int, names: list[bytes], level: int, mode: int, uid: int, gid: int, since: ImpliedTimes | None
+    ) -> int:
+        name = names[level]
         try:
             return self.open_child(directory_fd, name)
         except FileNotFoundError:
-            os.mkdir(name, mode, dir_fd=directory_fd)
+            with nullcontext() if since is None else keeping_mtime(directory_fd):
+                os.mkdir(name, mode, dir_fd=directory_fd)
         above = os.stat(directory_fd)
         if os.geteuid() == 0:
             owner = above.st_uid if uid < 0 else uid, above.st_gid if gid < 0 else gid
             os.chown(name, *owner, dir_fd=directory_fd, follow_symlinks=False)
         os.chmod(name, mode | above.st_mode & stat_module.S_ISGID, dir_fd=directory_fd)  # whatever the umask says
+        if since is not None:
+            since_ns = since(b"/".join(names[: level + 1]))
+            os.utime(name, ns=(since_ns, since_ns), dir_fd=directory_fd, follow_symlinks=False)
         return self.open_child(directory_fd, name)
 
 

@@ -12,16 +12,16 @@ import os
 import stat as stat_module
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
-from holdfast.store import StoreDirectory, note_digest
+from holdfast.store import StoreDirectory, keeping_mtime, note_digest
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import Ownership
-from holdfast.zones import sidecar_of
+from holdfast.zones import ZoneMap, sidecar_of
 
 
 class CopyListener(Protocol):
@@ -50,7 +50,14 @@ class CachedCopies:
     """The copies in the tree of ``store``; ``listener`` is told of each change in the step that makes it."""
 
     def __init__(
-        self, store: StoreDirectory, index: Index, events: EventLog, counters: Counters, *, listener: CopyListener
+        self,
+        store: StoreDirectory,
+        index: Index,
+        events: EventLog,
+        counters: Counters,
+        *,
+        zones: ZoneMap,
+        listener: CopyListener,
     ) -> None:
         self._tree = store.tree
         self._staging = store.staging
@@ -59,7 +66,9 @@ class CachedCopies:
         self._index = index
         self._events = events
         self._counters = counters
+        self._zones = zones
         self._listener = listener
+        self._implied_times = store.implied_times
         self._watched: dict[int, list[bytes]] = {}
 
     @contextmanager
@@ -80,13 +89,17 @@ class CachedCopies:
         assert fetch.fingerprint is not None
         target, digest = fetch.target, fetch.fingerprint.digest
         parent, _, name = target.path.rpartition(b"/")
-        directory_fd = self._tree.make_directories(parent, *target.remote.ownership.of_directories)
+        is_in_store = target.path == target.store_path
+        directory_fd = self._tree.make_directories(
+            parent, *target.remote.ownership.of_directories, since=self._implied_times if is_in_store else None
+        )
         try:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
-            if target.path != target.store_path or fetch.expected is None:  # a check could not, or would not, ask for it
+            if not is_in_store or fetch.expected is None:  # a check could not, or would not, ask for it
                 note_digest(fetch.fd, digest)
             self.drop_sidecar(target.path)
-            self._staging.place(fetch.staged_name, directory_fd, name)
+            with keeping_mtime(directory_fd) if is_in_store else nullcontext():
+                self._staging.place(fetch.staged_name, directory_fd, name)
             stat = os.fstat(fetch.fd)
         finally:
             os.close(directory_fd)
@@ -123,9 +136,19 @@ class CachedCopies:
         except (FileNotFoundError, NotADirectoryError):
             return False
         try:
-            return self._drop_at(directory_fd, name, path, inode, same_object)
+            with self._unseen(parent, directory_fd):
+                return self._drop_at(directory_fd, name, path, inode, same_object)
         finally:
             os.close(directory_fd)
+
+    def _unseen(self, directory: bytes, directory_fd: int) -> AbstractContextManager[None]:
+        """Return the context of a change in the backing directory that does not change what users see of ``directory``.
+
+        In a store's zone they see the objects, whether there are copies of them or not; in others, a copy that goes is a
+        name that goes.
+        """
+        place = self._zones.place_of(directory)
+        return keeping_mtime(directory_fd) if place is not None and place.zone.is_store else nullcontext()
 
     def drop_sidecar(self, path: bytes) -> None:
         """Drop Hadoop's checksum file of ``path``, whose content changes: without one, readers don't check."""
@@ -193,7 +216,9 @@ class CachedCopies:
             stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
             if self._index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
                 return False
-            os.rmdir(name, dir_fd=directory_fd)
+            with self._unseen(parent, directory_fd):
+                os.rmdir(name, dir_fd=directory_fd)
+            self._implied_times.keep(path, stat.st_mtime_ns)
         except OSError as problem:
             if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                 raise
@@ -223,7 +248,8 @@ class CachedCopies:
             if stat.st_ino != inode:
                 return
             self.forget_name(path, stat)
-            kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)})
+            with self._unseen(parent, directory_fd):
+                kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)})
             self._listener.file_corrupt(inode)
             self._listener.file_left(path, inode, same_object=True)
         except FileNotFoundError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from copy import copy
 from typing import NamedTuple
 
@@ -33,6 +33,15 @@ _LARGE = 5000
 _LARGE_FOR_ONE = 1000  # one page of S3's LIST: beyond it, a LIST takes at least as many requests as asking about one name
 _LARGE_FOR_ONE_FILE = 64  # a HEAD is a switch to a thread and 30 µs; a LIST is 2 µs for each file
 _FEWEST_DIRECTORIES = 64  # kept however large they are: a directory in use must not be forgotten meanwhile
+
+
+NamesChanged = Callable[[str, Set[bytes]], None]
+"""Called when the names in a directory of the store turn out to be others, by no act of this node's users: with the key of
+the directory, and the names that have appeared or vanished."""
+
+
+def _nobody_cares(key: str, names: Set[bytes]) -> None:
+    del key, names
 
 
 class KnownObject(NamedTuple):
@@ -58,17 +67,22 @@ class _PendingList:
 class CachedListing:
     """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` before the first LIST."""
 
-    __slots__ = ("_access", "_names", "_pending", "exists", "key", "listed_at")
+    __slots__ = ("_access", "_changed", "_fingerprint", "_names", "_pending", "exists", "key", "listed_at", "written_at")
 
     _names: dict[bytes, bytes | None]
     """An object's size and time, packed, and its etag; None for a directory."""
 
-    def __init__(self, access: RemoteAccess, key: str) -> None:
+    def __init__(self, access: RemoteAccess, key: str, changed: NamesChanged = _nobody_cares) -> None:
         self.key = key
+        self._changed = changed
         self.listed_at = -math.inf
+        self.written_at = -math.inf
+        """When this node last stored or deleted an object in the directory (trio time)."""
         self.exists = False
         self._access = access
         self._names = {}
+        self._fingerprint = 0
+        """The sum of the hashes of all names: of two listings with the same one, the names are the same."""
         self._pending: _PendingList | None = None
 
     def __len__(self) -> int:
@@ -131,12 +145,15 @@ class CachedListing:
             is_directory = (await self._access.list_directory(key, insist=insist)).exists
         if self._names.get(name, b"") != before:
             return
+        was_there = name in self._names
         if info is not None:
             self.put(name, info)
         elif is_directory:
             self.put_directory(name)
         else:
             self.remove(name)
+        if self.is_known and was_there != (name in self._names):
+            self._changed(self.key, {name})
 
     def is_worth_listing(self, *, for_others: bool) -> bool:
         """Say whether one LIST of the directory, at its cached size, is cheaper than asking about one name.
@@ -149,13 +166,18 @@ class CachedListing:
 
     def believe_empty(self) -> None:
         """Take the directory as known and empty: this node made it under a name that the store did not have."""
-        self.listed_at = trio.current_time()
+        self.listed_at = self.written_at = trio.current_time()
         self.exists = False
         self._names.clear()
+        self._fingerprint = 0
 
     def put(self, name: bytes, info: ObjectInfo) -> None:
-        """Note that this node stored or saw the object ``name``."""
+        """Note that the store was seen to have the object ``name``."""
         self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
+
+    def note_writing(self) -> None:
+        """This node is storing or deleting objects in the directory."""
+        self.written_at = trio.current_time()
 
     def put_directory(self, name: bytes) -> None:
         """Note that there are objects below ``name``."""
@@ -171,6 +193,8 @@ class CachedListing:
         self._apply(name, packed, present)
 
     def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
+        if (name in self._names) != present:
+            self._fingerprint += hash(name) if present else -hash(name)
         if present:
             self._names[name] = packed
             self.exists = True
@@ -195,8 +219,8 @@ class CachedListing:
         try:
             listing = await self._access.list_directory(self.key, insist=False)
             is_long = len(listing.objects) > _LONG_LISTING
-            names = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
-            self._adopt(names, listing.exists, pending)
+            packed = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
+            self._adopt(packed, listing.exists, pending)
         except RemoteError as problem:
             pending.problem = problem.with_traceback(None)
         finally:
@@ -204,16 +228,34 @@ class CachedListing:
             pending.done.set()
         return pending.problem
 
-    def _adopt(self, names: dict[bytes, bytes | None], exists: bool, pending: _PendingList) -> None:
-        self._names = names
+    def _adopt(self, packed: _Packed, exists: bool, pending: _PendingList) -> None:
+        before, fingerprint, was_known = self._names, self._fingerprint, self.is_known
+        self._names, self._fingerprint = packed
         self.exists = exists
         self.listed_at = pending.began
         for change in pending.changes:
             self._apply(*change)
+        if was_known and self._fingerprint != fingerprint:
+            self._tell_changes(before)
+
+    def _tell_changes(self, before: dict[bytes, bytes | None]) -> None:
+        """Tell which names have come and gone since ``before``; of a long listing only that some have."""
+        is_long = len(before) + len(self._names) > _LONG_LISTING
+        self._changed(self.key, (self._names or before).keys() if is_long else self._names.keys() ^ before.keys())
 
 
-def _packed(listing: DirectoryListing) -> dict[bytes, bytes | None]:
-    """Return the names that files here can have, with what is kept of each."""
+class _Packed(NamedTuple):
+    """What is kept of a listing."""
+
+    names: dict[bytes, bytes | None]
+    fingerprint: int
+
+
+def _packed(listing: DirectoryListing) -> _Packed:
+    """Return the names that files here can have, with what is kept of each.
+
+    Without calls that run long: those would stop all threads.
+    """
     names: dict[bytes, bytes | None] = {
         name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
         for name, info in listing.objects.items()
@@ -221,7 +263,7 @@ def _packed(listing: DirectoryListing) -> dict[bytes, bytes | None]:
     names.update((name.encode(), None) for name in listing.directories)
     if max(map(len, names), default=0) > _LONGEST_NAME_BYTES:
         names = {name: packed for name, packed in names.items() if len(name) <= _LONGEST_NAME_BYTES}
-    return names
+    return _Packed(names, sum(hash(name) for name in names))
 
 
 class ListingCache:
@@ -229,14 +271,19 @@ class ListingCache:
 
     def __init__(self, access: RemoteAccess) -> None:
         self.access = access
+        self._changed: NamesChanged = _nobody_cares
         self._known: OrderedDict[str, CachedListing] = OrderedDict()
+
+    def follow(self, changed: NamesChanged) -> None:
+        """Call ``changed`` from now on. Call this before the first ``get``."""
+        self._changed = changed
 
     def get(self, key: str) -> CachedListing:
         """Return the cached listing of the directory ``key``: a new, unknown one if there is none yet."""
         directory = self._known.get(key)
         if directory is None:
             self._shrink()
-            directory = self._known[key] = CachedListing(self.access, key)
+            directory = self._known[key] = CachedListing(self.access, key, self._changed)
         else:
             self._known.move_to_end(key)
         return directory
@@ -246,7 +293,10 @@ class ListingCache:
         parent, _, name = key.rpartition("/")
         directory = self._known.get(parent)
         if directory is not None:
+            was_there = name.encode() in directory
             directory.remove(name.encode())
+            if was_there:
+                self._changed(parent, {name.encode()})
 
     def cached_count(self, key: str) -> int:
         """Return how many names are cached of the directory ``key``; 0 when nothing is known of it."""
@@ -258,7 +308,10 @@ class ListingCache:
         parent, _, name = key.rpartition("/")
         directory = self._known.get(parent)
         if directory is not None:
+            is_new = name.encode() not in directory
             directory.put(name.encode(), info)
+            if is_new:
+                self._changed(parent, {name.encode()})
 
     def seen_directory(self, key: str) -> None:
         """Note that the store was seen to have objects below ``key``; what was cached below it is forgotten."""

@@ -15,9 +15,10 @@ from holdfast.fs.inodes.open_file import OpenFile
 
 
 class Handle(NamedTuple):
-    """An open file for the kernel, and whether the kernel should send FLUSH for it."""
+    """An open file for the kernel: whether its open may change bytes, and whether the kernel should send FLUSH for it."""
 
     opened: OpenFile
+    changes: bool
     sends_flush: bool
 
 
@@ -33,19 +34,10 @@ class HandOut:
         self._committer = committer
         self._limits = limits
 
-    def hand_out(
-        self,
-        opened: OpenFile,
-        request: int,
-        caller: Caller,
-        *,
-        reads_only: bool,
-        changes: bool,
-        executes: bool = False,
-    ) -> Handle:
+    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, changes: bool, executes: bool = False) -> Handle:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
-        ``reads_only``: opened with O_RDONLY. ``changes``: this open may change the bytes, by O_TRUNC too. ``executes``: a
+        ``changes``: this open may change the bytes, or has: by O_TRUNC, which needs no writable descriptor. ``executes``: a
         program is to run. On an error the
         kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
         """
@@ -53,11 +45,11 @@ class HandOut:
             if caller.uid and not opened.is_handed_out:
                 self._limits.charge(opened, caller.uid)
             self._passthrough.hand_out(opened, writable=changes)
-            sends_flush = not reads_only and self._committer.sends(opened)
+            sends_flush = changes and self._committer.sends(opened)
             if sends_flush:
                 note_writer(opened, caller.pid)
-            self._handles.opened(opened, request, writes=not reads_only, executes=executes)
+            self._handles.opened(opened, request, writes=changes, executes=executes)
         except BaseException:
             self._files.release(opened)
             raise
-        return Handle(opened, sends_flush)
+        return Handle(opened, changes, sends_flush)

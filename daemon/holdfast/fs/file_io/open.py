@@ -82,7 +82,7 @@ class Opening:
         except BaseException:
             self._files.release(opened)
             raise
-        return self._hand_out(opened, flags, request, caller, changes=_changes(flags))
+        return self._handing_out.hand_out(opened, request, caller, changes=_changes(flags), executes=executes(flags))
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
@@ -92,7 +92,7 @@ class Opening:
         if changes:
             self._directories.check_may_grow(node)
         opened = self._acquire_nowait(node, flags, changes=changes)
-        return self._hand_out(opened, flags, request, caller, changes=changes)
+        return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
     async def acquire(self, node: Node, flags: int) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does."""
@@ -134,12 +134,6 @@ class Opening:
         if flags & os.O_TRUNC:
             check_not_executed(opened, flags)
             self._files.truncate(opened, 0)
-
-    def _hand_out(self, opened: OpenFile, flags: int, request: int, caller: Caller, *, changes: bool) -> Handle:
-        reads_only = flags & os.O_ACCMODE == os.O_RDONLY
-        return self._handing_out.hand_out(
-            opened, request, caller, reads_only=reads_only, changes=changes, executes=executes(flags)
-        )
 
     # --- the open file -----------------------------------------------------------------------------------------------
 

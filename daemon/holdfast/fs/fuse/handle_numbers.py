@@ -10,9 +10,9 @@ KEPT_LISTING = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE
 """The open flags for a directory whose listing the kernel may cache."""
 
 
-def handle_of(node: Node, *, reads_only: bool) -> int:
-    """Return the handle for an open of ``node``."""
-    return node.id | (_READ_ONLY if reads_only else 0)
+def handle_of(node: Node, *, changes: bool) -> int:
+    """Return the handle for an open of ``node``, which ``changes`` its bytes or may do so."""
+    return node.id | (0 if changes else _READ_ONLY)
 
 
 def node_of(handle: int) -> int:
@@ -21,5 +21,5 @@ def node_of(handle: int) -> int:
 
 
 def changes_nothing(handle: int) -> bool:
-    """Say whether the handle is read-only, so that its close has nothing to send."""
+    """Say whether the open behind the handle can change nothing and has not, so that its close has nothing to send."""
     return handle & _READ_ONLY != 0

@@ -10,7 +10,6 @@ numbers and bytes. It runs for nearly every request, so it keeps what it needs a
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -147,7 +146,7 @@ class ImmediateReplies:
         flags, mode, _, _ = wire_format.CREATE.unpack_from(body)
         name = body[wire_format.CREATE.size : -1]
         made = self._files.creation.file_nowait(directory, name, mode, flags, self._request, caller)
-        return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle, reads_only=False)
+        return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle)
 
     def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
@@ -209,8 +208,7 @@ class ImmediateReplies:
         if node.cache_is_stale:
             return None
         flags = wire_format.OPEN.unpack_from(body)[0]
-        handle = self._files.opening.open_nowait(node, flags, self._request, caller)
-        return _opened(handle, reads_only=flags & os.O_ACCMODE == os.O_RDONLY)
+        return _opened(self._files.opening.open_nowait(node, flags, self._request, caller))
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Answer a close that the flush filter ignores; any other may have to send."""
@@ -254,11 +252,11 @@ class ImmediateReplies:
         return 0
 
 
-def _opened(handle: Handle, *, reads_only: bool) -> bytes:
+def _opened(handle: Handle) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE."""
     opened = handle.opened
     flags = _OPEN_FLAGS[opened.backing_id is not None, handle.sends_flush]
-    return wire_format.opened(handle_of(opened.node, reads_only=reads_only), flags, opened.backing_id)
+    return wire_format.opened(handle_of(opened.node, changes=handle.changes), flags, opened.backing_id)
 
 
 def _entry(found: Found) -> bytes:

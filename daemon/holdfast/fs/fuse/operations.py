@@ -81,7 +81,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             made = await self._room.with_room(create)
         self._answer(request, made.handle)
-        return FileInfo(fh=handle_of(made.node, reads_only=False)), _entry(self._files.lookup.new(made.node, made.stat))
+        return FileInfo(fh=handle_of(made.node, changes=True)), _entry(self._files.lookup.new(made.node, made.stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -176,7 +176,7 @@ class Operations(pyfuse3.Operations):
             changes = self._files.attrs.without_privileges(node)
         self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
         async with self._turns.names.of(ctx.uid):
-            stat = await self._files.attrs.set(node, changes, drop_privileges=drops)
+            stat = await self._files.attrs.set(node, changes, drop_privileges=drops, by_descriptor=fh is not None)
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
     @replies
@@ -230,8 +230,7 @@ class Operations(pyfuse3.Operations):
             handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
-        reads_only = flags & os.O_ACCMODE == os.O_RDONLY
-        info = FileInfo(fh=handle_of(node, reads_only=reads_only), keep_cache=not node.cache_is_stale)
+        info = FileInfo(fh=handle_of(node, changes=handle.changes), keep_cache=not node.cache_is_stale)
         node.cache_is_stale = False
         self._answer(request, handle)
         return info

@@ -10,6 +10,8 @@ from holdfast.fs.inodes.node import Node
 from holdfast.transfer import KnownObject, Ownership
 
 _BLOCK_BYTES = 512
+_DISK_BLOCK_BYTES = 4096
+_STORE_DIRECTORY_BYTES = 4096  # and in kernel/native/native_replies.c
 
 
 class Stat(Protocol):
@@ -42,7 +44,7 @@ class Stat(Protocol):
 
 
 class RemoteStat:
-    """Attributes of an entry that exists only in the store. All times are the store's last-modified time."""
+    """Attributes of an entry that exists only in the store, or is shown as one. All times are ``time_ns``."""
 
     __slots__ = (
         "st_atime_ns",
@@ -68,7 +70,7 @@ class RemoteStat:
         self.st_rdev = 0
         self.st_size = size_bytes
         self.st_blksize = 4096
-        self.st_blocks = -(-size_bytes // _BLOCK_BYTES)
+        self.st_blocks = -(-size_bytes // _DISK_BLOCK_BYTES) * (_DISK_BLOCK_BYTES // _BLOCK_BYTES)
         self.st_atime_ns = self.st_mtime_ns = self.st_ctime_ns = time_ns
 
 
@@ -78,10 +80,25 @@ def of_object(node: Node, known: KnownObject, ownership: Ownership, above: Stat)
     return RemoteStat(node.id, stat_module.S_IFREG | ownership.file_mode, uid, gid, known.size_bytes, known.modified_ns)
 
 
-def of_directory(node: Node, ownership: Ownership, above: Stat) -> RemoteStat:
+def of_directory(node: Node, ownership: Ownership, above: Stat, time_ns: int) -> RemoteStat:
     """Return the attributes of a directory that only objects imply; ``above`` are those of its parent."""
     uid, gid = ownership.owner(above)
-    return RemoteStat(node.id, stat_module.S_IFDIR | ownership.directory_mode, uid, gid, 0, above.st_mtime_ns)
+    mode = stat_module.S_IFDIR | ownership.directory_mode
+    stat = RemoteStat(node.id, mode, uid, gid, _STORE_DIRECTORY_BYTES, time_ns)
+    stat.st_nlink = 2
+    return stat
+
+
+def of_store_directory(stat: os.stat_result) -> RemoteStat:
+    """Return the attributes to show of a store's directory that has a backing directory, with the attributes ``stat``.
+
+    Size and ctime of the backing directory change whenever a copy comes or goes. So the size shown is constant, and the
+    ctime is the mtime, which is kept over such changes (``store.keeping_mtime``).
+    """
+    shown = RemoteStat(stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid, _STORE_DIRECTORY_BYTES, stat.st_mtime_ns)
+    shown.st_atime_ns = stat.st_atime_ns
+    shown.st_nlink = stat.st_nlink
+    return shown
 
 
 class NamelessStat:

@@ -18,11 +18,12 @@ _PART_OF_ALL = 8
 class DirectoryReplies(Protocol):
     """Answers requests about directories from their descriptors (``kernel.Connection``)."""
 
-    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int, *, whole: bool) -> None:
+    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int, *, whole: bool, of_store: bool) -> None:
         """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving_directory``.
 
         The kernel may keep the answers for ``seconds``; they are counted for ``zone``. With
-        ``whole``, a name that is not in the directory does not exist.
+        ``whole``, a name that is not in the directory does not exist. ``of_store``: attributes are shown as
+        ``attributes.of_store_directory`` has them, and only for ``seconds``.
         """
 
     def stop_serving_directory(self, node: int) -> None:
@@ -54,7 +55,11 @@ class DescriptorCache:
 
     def serve(self, node_id: int, fd: int, seconds: float, zone: int, *, whole: bool) -> None:
         """Let requests about the directory be answered from ``fd`` (``DirectoryReplies``) until it is closed."""
-        self._replies.serve_directory_from(node_id, fd, seconds, zone, whole=whole)
+        self._replies.serve_directory_from(node_id, fd, seconds, zone, whole=whole, of_store=False)
+
+    def serve_for_a_while(self, node_id: int, fd: int, seconds: float, zone: int) -> None:
+        """Let requests about a store's directory be answered from ``fd`` for ``seconds``, or until it is closed."""
+        self._replies.serve_directory_from(node_id, fd, seconds, zone, whole=False, of_store=True)
 
     def forget(self, node_id: int) -> None:
         """Close the descriptor of a directory, if it is open."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import trio
 
 from holdfast.errors import NoSuchEntryError
+from holdfast.fs.inodes.attributes import Stat, of_store_directory
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.growth import Growth
@@ -22,7 +23,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.store import Tree
+from holdfast.store import ImpliedTimes, Tree, advance_mtime
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
@@ -35,12 +36,14 @@ _LONGEST_PATH_BYTES = 1 << 17
 """Each request that names the directory, or something in it, copies the path several times."""
 _LEVELS_KEPT_OPEN = 16
 """Of a way down that is opened: those at its end. A deep one would close everybody's descriptors."""
+_MOST_SERVED = 1024
 
 
 class Directories:
     """Paths, descriptors and entries of directories. Call ``renamed`` whenever a directory gets another path.
 
-    ``owners`` maps each store to the ownership of directories that are created for its objects.
+    ``owners`` maps each store to the ownership of directories that are created for its objects. ``implied_times`` are
+    the times of a store's directories that only objects imply.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Directories:
         drain: Drain,
         quotas: Quotas,
         owners: Mapping[str, Ownership],
+        implied_times: ImpliedTimes,
     ) -> None:
         self._nodes = nodes
         self._tree = tree
@@ -64,6 +68,9 @@ class Directories:
         self._drain = drain
         self._quotas = quotas
         self._owners = owners
+        self.implied_times = implied_times
+        self._served_until: dict[int, float] = {}
+        """By node id of directories that are being written: when to renew what the C module answers (trio time)."""
         self._epoch = 0
         self._with_long_path: deque[Node] = deque()
         self.growth = Growth()
@@ -159,16 +166,29 @@ class Directories:
     def _keep(self, node: Node, fd: int) -> None:
         self._descriptors.keep(node.id, fd)
         place = self.place(node)
-        seconds, is_ours = self._ttl.in_kernel(place), place.zone.remote is None
-        self._descriptors.serve(node.id, fd, seconds, node.zone, whole=is_ours)
+        if not place.zone.is_store:
+            seconds, is_ours = self._ttl.in_kernel(place), place.zone.remote is None
+            self._descriptors.serve(node.id, fd, seconds, node.zone, whole=is_ours)
 
     def writable_descriptor(self, node: Node) -> int:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
+        place = self.place(node)
         if self.growth.is_watched:
-            self.growth.note(self.place(node).path)
-        return self.descriptor(node)
+            self.growth.note(place.path)
+        fd = self.descriptor(node)
+        if place.zone.is_store and (now := trio.current_time()) > self._served_until.get(node.id, 0.0):
+            self._serve_writer(node, fd, now)
+        return fd
+
+    def _serve_writer(self, node: Node, fd: int, now: float) -> None:
+        """Let requests about a store's directory in which names change here be answered from its descriptor for a while."""
+        if len(self._served_until) > _MOST_SERVED:
+            self._served_until.clear()
+        seconds = self.seconds(node)
+        self._served_until[node.id] = now + seconds / 2
+        self._descriptors.serve_for_a_while(node.id, fd, seconds, node.zone)
 
     def descriptor_for_new(self, node: Node) -> int:
         """``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
@@ -200,6 +220,14 @@ class Directories:
             return os.stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def shown(self, directory: Node, stat: os.stat_result) -> Stat:
+        """Return the attributes that users see of a directory whose backing directory has the attributes ``stat``."""
+        return of_store_directory(stat) if self.place(directory).zone.is_store else stat
+
+    def touch(self, directory: Node) -> None:
+        """Names in a store's directory have changed here without a change of the backing directory."""
+        advance_mtime(self.writable_descriptor(directory))
 
     def nearest_stat(self, directory: Node) -> os.stat_result:
         """Return the attributes of the directory, or of its nearest ancestor that has a backing directory."""
@@ -253,7 +281,8 @@ class Directories:
         zone = self.place(node).zone
         if path is None or zone.remote is None:
             raise NoSuchEntryError("the directory was removed")
-        os.close(self._tree.make_directories(path, *self._owners[zone.remote].of_directories))
+        since = self.implied_times if zone.is_store else None
+        os.close(self._tree.make_directories(path, *self._owners[zone.remote].of_directories, since=since))
         self._adopt(node)
 
     def _adopt(self, node: Node) -> None:

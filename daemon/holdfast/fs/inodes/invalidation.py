@@ -80,10 +80,19 @@ class Invalidation:
             self._nodes.begin(stat.st_ino)
         else:
             self._nodes.bind(node, path, stat.st_ino)
-        while path := path.rpartition(b"/")[0]:  # the kernel may know directories of a file that it does not know
+        self.directories_placed(path.rpartition(b"/")[0])  # the kernel may know directories of a file that it does not know
+
+    def directories_placed(self, path: bytes) -> None:
+        """The directory at ``path`` and those above it have backing directories, if they had none before."""
+        while path:
             node = self._nodes.of_path(path)
             if node is not None:
                 self._nodes.bind(node, path, self._tree.stat(path).st_ino)
+            path = path.rpartition(b"/")[0]
+
+    def directory_changed(self, inode: int) -> None:
+        """The times of the directory ``inode`` have changed."""
+        self.attributes_changed(self._nodes.id_of(inode))
 
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
         """A name lost its backing file, or a directory that nothing implies any more was removed."""

@@ -79,7 +79,7 @@ class AttrOps:
         if stat is not None:
             return stat
         if node.is_directory and node.backing:
-            return os.stat(self._directories.descriptor(node))
+            return self._directories.shown(node, os.stat(self._directories.descriptor(node)))
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         if node.backing:
@@ -91,33 +91,43 @@ class AttrOps:
         ownership = self._view.ownership_of(place.zone)
         above = self._directories.nearest_stat(node.parent)
         if node.is_directory:
-            return attributes.of_directory(node, ownership, above)
+            return attributes.of_directory(
+                node, ownership, above, self._directories.implied_times(place.child_path(node.name))
+            )
         known = self._view.listing(place).object(node.name)
         if known is None:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return attributes.of_object(node, known, ownership, above)
 
     def is_unknown(self, node: Node) -> bool:
-        """Say whether a file exists only in the store, and this daemon has no attributes of it in its cached listings."""
-        if node.backing or node.is_directory or node.parent is None:
+        """Say whether the store must be asked for attributes of a node.
+
+        It must if a file exists only in the store and is in no cached listing, or a directory's times may be old.
+        """
+        if node.is_directory:
+            return self._revalidation.is_outdated(self._directories.place(node))
+        if node.backing or node.parent is None:
             return False
         return self._view.listing(self._directories.place(node.parent)).object(node.name) is None
 
     async def learn(self, node: Node) -> None:
-        """Ask the store about a file that is unknown here."""
-        if self.is_unknown(node) and node.parent is not None:
+        """Ask the store about a node, if ``is_unknown``."""
+        if node.is_directory:
+            await self._revalidation.renew(self._directories.place(node))
+        elif self.is_unknown(node) and node.parent is not None:
             await self._revalidation.known_object(self._directories.place(node.parent), node.name)
 
-    async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True) -> Stat:
+    async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True, by_descriptor: bool = False) -> Stat:
         """Change attributes; return all of them. An entry that exists only in the store is fetched first.
 
-        Mode, owner and times are changed only on this node: stores do not keep them. A new size is sent like any write.
+        Mode, owner and times are changed only on this node: stores do not keep them. A new size is sent like any write:
+        with the close of the descriptor if it was set by one, else at once.
         """
         with suppress(trio.WouldBlock):
             return self.set_nowait(node, changes)
         await self._local_files.make_local(node)
         if changes.size_bytes is not None:
-            await self._resize(node, changes.size_bytes, drop_privileges)
+            await self._resize(node, changes.size_bytes, drop_privileges=drop_privileges, by_descriptor=by_descriptor)
         return self._set(node, changes)
 
     def set_nowait(self, node: Node, changes: Changes) -> Stat:
@@ -183,11 +193,13 @@ class AttrOps:
                 return self._quotas.of(workdir)
         return None
 
-    async def _resize(self, node: Node, size_bytes: int, drop_privileges: bool) -> None:
+    async def _resize(self, node: Node, size_bytes: int, *, drop_privileges: bool, by_descriptor: bool) -> None:
         opened = await self._opening.acquire(node, os.O_WRONLY)
         try:
+            self._writes.detect_writes(opened)
+            is_being_written = opened.unsent and not opened.has_one_user  # so its writer's close is still to come
             await self._read_write.truncate(opened, size_bytes, drop_privileges=drop_privileges)
-            if opened.has_one_user:
+            if not by_descriptor and not is_being_written:
                 await self._committer.commit(opened)
         finally:
             self._writes.detect_writes(opened)

@@ -129,7 +129,7 @@ class Creation:
         opened = _opened(node, fd, stat)
         opened.count()
         opened.created(exclusive=exclusive, is_sent=is_sent)
-        handle = self._handing_out.hand_out(opened, request, caller, reads_only=False, changes=True)
+        handle = self._handing_out.hand_out(opened, request, caller, changes=True)
         return MadeFile(node, stat, handle)
 
     def _place_for(self, directory: Node, name: bytes, caller: Caller) -> ZonePath:

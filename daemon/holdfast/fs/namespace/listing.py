@@ -190,8 +190,7 @@ class Listings:
                 return None
             if self._nodes.of_backing(stat.st_ino) is None and self._is_spoilt(place, name, stat):
                 return None
-            seconds = self._directories.seconds(node)
-            return Found(self._nodes.local(node, name, stat.st_ino, stat.st_mode), stat, seconds)
+            return self._lookup.local(node, name, stat, self._directories.seconds(node))
         return self._entry_of_store(node, place, name, stat)
 
     def _entry_of_store(self, node: Node, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Found | None:
@@ -199,7 +198,7 @@ class Listings:
         known = listing.object(name)
         if stat is not None and self._still_here(place, name, stat):
             stat = self._directories.stat(node, name) or stat
-            return Found(self._nodes.local(node, name, stat.st_ino, stat.st_mode), stat, self._directories.seconds(node))
+            return self._lookup.local(node, name, stat, self._directories.seconds(node))
         if self._visibility.hides_object(node, place, name):
             return None
         if known is None and (not listing.has_directory(name) or self._visibility.may_hide_directory(place, name)):

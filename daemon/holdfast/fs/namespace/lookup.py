@@ -74,10 +74,24 @@ class Lookup:
         try:
             return self.find_nowait(directory, name, caller)
         except trio.WouldBlock:
-            return await self._find_in_zone(directory, self._directories.place(directory), name, caller)
+            place = self._directories.place(directory)
+            found = await self._find_in_zone(directory, place, name, caller)
+            if found is None or not found.node.is_directory:
+                return found
+            await self._revalidation.renew(self._directories.place(found.node))
+            stat = self._directories.stat(directory, name)
+            return found if stat is None else self.local(directory, name, stat, found.seconds)
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """``find`` if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
+        found = self._find_nowait(directory, name, caller)
+        if found is None or not found.node.is_directory or directory is self._nodes.root:
+            return found
+        if self._revalidation.is_outdated(self._directories.place(found.node)):
+            raise trio.WouldBlock
+        return found
+
+    def _find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         place = self._directories.place(directory)
         stat = self._directories.stat(directory, name)
         if place.zone.remote is None:
@@ -105,14 +119,17 @@ class Lookup:
         ownership = self._view.ownership_of(place.zone)
         above = self._directories.nearest_stat(directory)
         node = self._nodes.remote(directory, name, place.child_path(name), known is None)
-        stat = (
-            attributes.of_object(node, known, ownership, above) if known else attributes.of_directory(node, ownership, above)
-        )
+        if known is None:
+            time_ns = self._directories.implied_times(place.child_path(name))
+            stat = attributes.of_directory(node, ownership, above, time_ns)
+        else:
+            stat = attributes.of_object(node, known, ownership, above)
         return Found(node, stat, self._ttl.in_kernel(place))
 
-    def new(self, node: Node, stat: Stat) -> Found:
+    def new(self, node: Node, stat: os.stat_result) -> Found:
         """Return the reply for a name that was just created."""
-        return Found(node, stat, self._directories.seconds(node))
+        shown = self._directories.shown(node, stat) if node.is_directory else stat
+        return Found(node, shown, self._directories.seconds(node))
 
     def missing_seconds(self, directory: Node, name: bytes) -> float:
         """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
@@ -180,7 +197,12 @@ class Lookup:
 
     def _local(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind | None, stat: os.stat_result) -> Found:
         seconds = self._ttl.of_name_in_kernel(place, kind, stat.st_mode)
-        return Found(self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat, seconds)
+        return self.local(directory, name, stat, seconds)
+
+    def local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
+        """Return an entry that has a file in the tree."""
+        node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
+        return Found(node, self._directories.shown(node, stat) if node.is_directory else stat, seconds)
 
     async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
         """Say whether the local file is the current version of its object. Drops a copy of an older version."""

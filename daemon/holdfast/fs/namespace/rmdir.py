@@ -64,6 +64,8 @@ class Rmdir:
             self._directories.removed(parent, name, stat.st_ino)
         elif (not place.zone.is_store or self._nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+        elif place.zone.is_store:
+            self._directories.touch(parent)
         if place.zone.remote is not None:
             self._forget_directory(place, child, name, stat, left)
 

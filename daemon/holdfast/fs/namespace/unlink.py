@@ -51,5 +51,6 @@ class Unlinking:
             self._lost_names.remove_name(directory, name, stat)
         else:
             self._nodes.drop_path(place.child_path(name))
+            self._directories.touch(directory)
         if place.zone.remote is not None and self._policy.of(place, name).awaits_rename:
             self._hints.temporary_gone(place.path, name)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import NameNotStorableError, RemoteUnavailableError
+from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
@@ -22,6 +23,10 @@ from holdfast.fs.remote_view.whiteouts import Whiteouts
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject
 from holdfast.zones import ZonePath
+
+_QUIET_SECONDS = 60.0
+"""After this node has written objects into a directory. A batch of a job in the same directory takes less."""
+_LOOKED_AT = 16
 
 
 class Revalidation:
@@ -33,6 +38,33 @@ class Revalidation:
         self._whiteouts = whiteouts
         self._events = events
         self._ttl = ttl
+
+    def is_outdated(self, place: ZonePath) -> bool:
+        """Say whether the store is to be asked for the names in a directory before its times are told.
+
+        It is where programs look whether there are new names, in directories of replaceable names that others write. Those
+        that this node writes itself, and logs and state, whose names are learned as they are asked for, cost no request.
+        """
+        if not place.zone.is_store:
+            return False
+        with suppress(NameNotStorableError):
+            listing = self._view.listing(place)
+            is_quiet = trio.current_time() - listing.written_at > _QUIET_SECONDS
+            is_old = listing.is_known and listing.listed_at < self._ttl.oldest_listing(place)
+            return is_old and is_quiet and self._has_replaceable_names(place, listing)
+        return False
+
+    def _has_replaceable_names(self, place: ZonePath, listing: CachedListing) -> bool:
+        """Say whether there are replaceable objects among the first ones, or nothing at all yet."""
+        objects = (name for name, is_directory in listing.names() if not is_directory)
+        looked_at = islice(objects, _LOOKED_AT)
+        return not len(listing) or any(self._policy.of(place, name).revalidated for name in looked_at)
+
+    async def renew(self, place: ZonePath) -> None:
+        """Ask the store for the names in a directory if they are outdated. If it does not answer, they stay as they are."""
+        if self.is_outdated(place):
+            with suppress(RemoteError):
+                await self._view.listing(place).ask(self._ttl.oldest_listing(place), insist=False)
 
     def fresh_listing(self, place: ZonePath) -> CachedListing:
         """Return the cached listing of a directory. Raises ``trio.WouldBlock`` if it is too old."""

@@ -165,7 +165,9 @@ class Publisher:
         path = place.child_path(name)
         if self._marks.is_whited_out(path):
             self._marks.uncover(path)
-        self._view.listing(place).put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
+        listing = self._view.listing(place)
+        listing.put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
+        listing.note_writing()
         while place.zone.remote is not None:
             self._retraction.let_go(place)
             if place.path == place.zone.prefix:

@@ -56,6 +56,7 @@ class Retraction:
         self._view.deletions_of(place.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
         listing = self._view.listing(place)
         listing.remove(name)
+        listing.note_writing()
         if not len(listing):
             self._hold(place)
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include "latency_counts.h"
 #include "python_replies.h"
@@ -14,10 +15,13 @@
 
 #define SECOND UINT64_C(1000000000)
 #define CAPABILITIES "security.capability"
+#define STORE_DIRECTORY_BYTES 4096
+#define BLOCK_BYTES 512
 
 struct native_reply {
 	uint64_t node; /* 0: the slot is free */
 	uint64_t nanoseconds;
+	uint64_t until; /* by now_ns; 0: for good */
 	int fd;
 	uint32_t zone;
 	enum native_reply_kind kind;
@@ -28,6 +32,13 @@ static struct native_reply *table;
 static size_t slots; /* a power of two, or 0 */
 static size_t used;
 static bool is_enabled = true;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
 
 static size_t slot_of(uint64_t node)
 {
@@ -66,6 +77,8 @@ bool native_replies_add(uint64_t node, int fd, enum native_reply_kind kind, uint
 	struct native_reply *slot = find(node);
 	used += slot->node == 0;
 	*slot = (struct native_reply){.node = node, .nanoseconds = nanoseconds, .fd = fd, .zone = zone, .kind = kind};
+	if (kind == NATIVE_REPLY_STORE_DIRECTORY)
+		slot->until = now_ns() + nanoseconds;
 	return true;
 }
 
@@ -120,11 +133,17 @@ static void fill(struct attributes *attributes, uint64_t node, const struct stat
 static bool answer_getattr(int fd, const struct request_header *header, const struct native_reply *directory)
 {
 	struct stat stat;
-	if (fstat(directory->fd, &stat) != 0)
+	if ((directory->until != 0 && now_ns() >= directory->until) || fstat(directory->fd, &stat) != 0)
 		return false;
 	struct attributes_reply reply = {.valid = directory->nanoseconds / SECOND,
 					 .valid_ns = (uint32_t)(directory->nanoseconds % SECOND)};
 	fill(&reply.attributes, header->node, &stat);
+	if (directory->kind == NATIVE_REPLY_STORE_DIRECTORY) {
+		reply.attributes.changed = reply.attributes.modified;
+		reply.attributes.changed_ns = reply.attributes.modified_ns;
+		reply.attributes.size = STORE_DIRECTORY_BYTES;
+		reply.attributes.blocks = STORE_DIRECTORY_BYTES / BLOCK_BYTES;
+	}
 	python_replies_reply(fd, header->unique, 0, &reply, sizeof(reply));
 	return true;
 }

@@ -14,6 +14,7 @@
 enum native_reply_kind {
 	NATIVE_REPLY_FILE, /* GETXATTR of its capabilities, if it has none */
 	NATIVE_REPLY_DIRECTORY, /* GETATTR */
+	NATIVE_REPLY_STORE_DIRECTORY, /* GETATTR, as fs/inodes/attributes.py shows it, until what the kernel caches expires */
 	NATIVE_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it: they exist nowhere else either */
 	NATIVE_REPLY_KINDS,
 };
