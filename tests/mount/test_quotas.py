@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import subprocess
@@ -48,6 +49,12 @@ def fill(node: Node, worker: Path) -> None:
     """Write more than the working directory may take, and wait until the daemon has noticed."""
     (worker / "much").write_bytes(MUCH)
     node.wait_event("quota-reached", path="work/worker_1")
+
+
+def allocate_beyond(fd: int, size_bytes: int) -> None:
+    """fallocate(2) with FALLOC_FL_KEEP_SIZE."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.fallocate(fd, 1, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0
 
 
 def wait_below(node: Node) -> None:
@@ -137,6 +144,48 @@ def test_usage_and_limit_are_shown(node: Node, worker: Path) -> None:
     assert info(node, node.work / "driver_1").max_bytes == 0
     wait_until(lambda: info(node, node.work / "driver_1").used_bytes is not None)
     assert "6.0 MiB of 4.0 MiB" in holdfast("workdir", "ls", "--socket", node.socket)
+
+
+def test_who_has_too_many_files_makes_no_more(make_node: NodeFactory) -> None:
+    node = make_node(roles__worker__max_files=100).start()
+    worker = node.work / "worker_1"
+    worker.mkdir()
+    for number in range(40):
+        (worker / f"file{number}").touch()
+        (worker / f"directory{number}").mkdir()
+        os.link(worker / "file0", worker / f"name{number}")
+    wait_until(lambda: (info(node, worker).used_files or 0) > 80)
+    assert node.events("quota-reached") == []
+    for number in range(40):
+        (worker / f"link{number}").symlink_to("x")
+    event = node.wait_event("quota-reached", path="work/worker_1")
+    assert event["used_files"] > event["limit_files"] == 100
+    assert refused(lambda: (worker / "new").touch())
+    assert refused(lambda: (worker / "new").mkdir())
+    assert info(node, worker).max_files == 100
+    assert "of 100 files" in holdfast("workdir", "ls", "--socket", node.socket)
+    seen = os.statvfs(worker)
+    assert (seen.f_files, seen.f_favail) == (100, 0)
+    assert seen.f_blocks == os.statvfs(node.store).f_blocks
+    for number in range(40):
+        (worker / f"link{number}").unlink()
+    wait_below(node)
+    (worker / "new").touch()
+
+
+def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: Path) -> None:
+    (node.checkpoints / "object").write_bytes(b"x" * 5000)
+    with node.client() as client:
+        list(client.evict(str(node.checkpoints)))
+    copy = worker / "localState/object"
+    assert copy.read_bytes() == b"x" * 5000
+    with copy.open("rb+") as file:
+        allocate_beyond(file.fileno(), len(MUCH))
+        file.write(b"x" * 5000)
+    assert copy.stat().st_size == 5000
+    node.wait_event("quota-reached", path="work/worker_1")
+    os.truncate(copy, 5000)
+    wait_below(node)
 
 
 def test_df_shows_the_limit(node: Node, worker: Path) -> None:

@@ -77,5 +77,7 @@ def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 def _row(info: WorkdirInfo) -> tuple[str, ...]:
     takes = "?" if info.used_bytes is None else size(info.used_bytes)
     limit = f" of {size(info.max_bytes)}" if info.max_bytes else ""
+    if info.max_files:
+        limit += f", {'?' if info.used_files is None else info.used_files} of {info.max_files} files"
     times = str(info.acquisitions)
     return info.path, info.holder or "-", moment(info.acquired), moment(info.expires), times, takes + limit

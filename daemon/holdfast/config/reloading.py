@@ -13,11 +13,11 @@ _OF_SECTIONS = {
     "remote": ("metadata_ttl_seconds", "fallback_ttl_seconds"),
     "integrity": ("scrub_bytes_per_second", "quarantine_seconds"),
     "limits": ("open_files_per_user",),
-    "workdirs": ("retain_seconds", "max_bytes"),
+    "workdirs": ("retain_seconds", "max_bytes", "max_files"),
     "log": ("level",),
 }
 _OF_STORES = ("upload_bytes_per_second", "download_bytes_per_second", "requests_per_second")
-_OF_ROLES = ("retain_seconds", "max_bytes")
+_OF_ROLES = ("retain_seconds", "max_bytes", "max_files")
 
 
 class Reloaded(NamedTuple):

@@ -121,6 +121,7 @@ class WorkdirsSection(Section, frozen=True):
     base: NotEmpty = "work"
     retain_seconds: NotNegative = 7 * 86400.0
     max_bytes: ByteSize = ByteSize(0)
+    max_files: Annotated[int, msgspec.Meta(ge=0)] = 0
     local_state: str = "checkpoints"
     blob_storage: str = "blobs"
 
@@ -131,6 +132,7 @@ class RoleSection(Section, frozen=True):
     base: NotEmpty | None = None
     retain_seconds: NotNegative | None = None
     max_bytes: ByteSize | None = None
+    max_files: Annotated[int, msgspec.Meta(ge=0)] | None = None
     local_state: str | None = None
     blob_storage: str | None = None
 

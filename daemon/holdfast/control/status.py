@@ -212,6 +212,8 @@ class StatusReport:
             expires=workdir.expires_seconds,
             acquisitions=record.acquisitions,
             lease_file=f"{path}/.lease",
-            used_bytes=usage.used_bytes if usage else None,
-            max_bytes=workdir.limit_bytes,
+            used_bytes=usage.used.size_bytes if usage else None,
+            max_bytes=workdir.limit.size_bytes,
+            used_files=usage.used.files if usage else None,
+            max_files=workdir.limit.files,
         )

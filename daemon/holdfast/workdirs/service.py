@@ -28,6 +28,7 @@ from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.processes import boot_id
+from holdfast.store import Space
 from holdfast.workdirs.holder_process import Process, number_here
 from holdfast.workdirs.holding import Holding, process_of
 from holdfast.workdirs.ownership import LEASE_FILE
@@ -43,14 +44,14 @@ _LONGEST_PAUSE_SECONDS = 3600.0
 class Workdir:
     """A working directory; ``path`` is relative to the mount, ``holder`` is None if nobody holds it.
 
-    It may take ``limit_bytes`` of the disk (0: no limit).
+    It may take so many files and bytes of the disk as ``limit`` says (0: no limit).
     """
 
     path: bytes
     record: WorkdirRecord
     holder: str | None
     expires_seconds: float | None
-    limit_bytes: int
+    limit: Space
 
 
 class Workdirs:
@@ -168,9 +169,13 @@ class Workdirs:
             if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
                 yield self._describe(path, record)
 
-    def limits(self) -> dict[bytes, int]:
-        """Return by path how many bytes each working directory may take; 0: no limit."""
-        return {path: int(self._config.role(record.role).max_bytes) for path, record in self._records.all()}
+    def limits(self) -> dict[bytes, Space]:
+        """Return by path how many files and bytes each working directory may take; 0: no limit."""
+        return {path: self._limit_of(record) for path, record in self._records.all()}
+
+    def _limit_of(self, record: WorkdirRecord) -> Space:
+        role = self._config.role(record.role)
+        return Space(role.max_files, int(role.max_bytes))
 
     def configure(self, config: Config) -> None:
         """Use these retention times and limits from now on."""
@@ -232,7 +237,7 @@ class Workdirs:
         holder = self._holding.holder(path, record)
         released = record.released_seconds if holder is None else 0.0
         expires = released + self._retain_seconds(record.role) if released else None
-        return Workdir(path, record, holder, expires, int(self._config.role(record.role).max_bytes))
+        return Workdir(path, record, holder, expires, self._limit_of(record))
 
     def _wake(self) -> None:
         self._changed.set()

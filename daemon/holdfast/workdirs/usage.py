@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import trio
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.quotas import Usage
+from holdfast.fs.inodes.quotas import NO_LIMIT, Usage
+from holdfast.store import Space
 from holdfast.workdirs.service import Workdirs
 from holdfast.workdirs.usage_walk import UsageWalk
 
@@ -48,7 +49,7 @@ class UsageWalks:
         self._events = base.parts.events
         self._quotas = base.quotas
         self._workdirs = workdirs
-        self._limits: dict[bytes, int] = {}
+        self._limits: dict[bytes, Space] = {}
         self._due: dict[bytes, float] = {}
         """By path: the trio time of the next walk; infinite from when it is due to its end."""
         self._users: dict[int, _User] = {}
@@ -80,9 +81,9 @@ class UsageWalks:
         now = trio.current_time()
         before, self._due = self._due, {}
         due = []
-        for path, limit_bytes in limits.items():
+        for path, limit in limits.items():
             at = before.get(path, now)
-            if at <= now or (at < math.inf and limit_bytes != self._limit_of(path)):
+            if at <= now or (at < math.inf and limit != self._limit_of(path)):
                 due.append(path)
                 at = math.inf
             self._due[path] = at
@@ -97,7 +98,7 @@ class UsageWalks:
             self._users.setdefault(uid, _User()).due.append(path)
 
     def _every_seconds(self, path: bytes) -> float:
-        return _LIMITED_EVERY_SECONDS if self._limits.get(path) else _OTHERS_EVERY_SECONDS
+        return _LIMITED_EVERY_SECONDS if any(self._limits.get(path, ())) else _OTHERS_EVERY_SECONDS
 
     def _owners(self, paths: list[bytes]) -> list[tuple[bytes, int]]:
         """Return the directories that are there, each with its owner's uid."""
@@ -107,9 +108,9 @@ class UsageWalks:
                 found.append((path, self._tree.stat(path).st_uid))
         return found
 
-    def _limit_of(self, path: bytes) -> int:
+    def _limit_of(self, path: bytes) -> Space:
         usage = self._quotas.of(path)
-        return usage.limit_bytes if usage else 0
+        return usage.limit if usage else NO_LIMIT
 
     async def _take_turn(self, user: _User) -> None:
         walk = user.walk = user.walk or UsageWalk(self._tree, self._entries, user.due.popleft())
@@ -126,13 +127,16 @@ class UsageWalks:
     def _note(self, walk: UsageWalk, *, is_over: bool) -> None:
         """Record what was found; before the end of a walk only if it is too much already."""
         path, before = walk.path, self._quotas.of(walk.path)
-        usage = Usage(walk.used_bytes, self._limits.get(path, 0))
+        usage = Usage(walk.used, self._limits.get(path, NO_LIMIT))
         if path not in self._limits or not (is_over or (usage.is_exceeded and not (before and before.is_exceeded))):
             return
         if not self._quotas.found(path, usage):
             return
-        name, used, limit = os.fsdecode(path), usage.used_bytes, usage.limit_bytes
-        if usage.is_exceeded:
-            self._events.emit("quota-reached", path=name, used_bytes=used, limit_bytes=limit)
-        else:
-            self._events.emit("quota-below-again", path=name, used_bytes=used, limit_bytes=limit)
+        self._events.emit(
+            "quota-reached" if usage.is_exceeded else "quota-below-again",
+            path=os.fsdecode(path),
+            used_bytes=usage.used.size_bytes,
+            limit_bytes=usage.limit.size_bytes,
+            used_files=usage.used.files,
+            limit_files=usage.limit.files,
+        )

@@ -13,9 +13,11 @@ from collections.abc import Generator
 from contextlib import suppress
 
 from holdfast.index import Entries
-from holdfast.store import Tree, descend, digest_when_placed
+from holdfast.store import Space, Tree, descend, digest_when_placed
 
 _BLOCK_BYTES = 512
+_SPARE_BLOCKS = 3
+"""A file may take so many blocks more than its bytes: the end of the last one, attributes, the map of its extents."""
 _FALLBACK_ZONES = (b"localState", b"blobStorage")
 """Where copies of objects can be."""
 
@@ -25,7 +27,7 @@ class UsageWalk:
 
     def __init__(self, tree: Tree, entries: Entries, path: bytes) -> None:
         self.path = path
-        self.used_bytes = 0
+        self.used = Space(0, 0)
         """What was found so far."""
         self._tree = tree
         self._entries = entries
@@ -47,7 +49,7 @@ class UsageWalk:
         try:
             for trail, fd, entries in descend(top_fd):
                 may_have_copies = bool(trail) and trail[0] in _FALLBACK_ZONES
-                self.used_bytes += os.fstat(fd).st_blocks * _BLOCK_BYTES
+                self.used = self.used.and_another(os.fstat(fd).st_blocks * _BLOCK_BYTES)
                 yield
                 for entry in entries:
                     if not entry.is_directory:
@@ -65,13 +67,16 @@ class UsageWalk:
             return
         if stat.st_nlink > 1:
             self._linked.add(stat.st_ino)
-        self.used_bytes += stat.st_blocks * _BLOCK_BYTES
+        self.used = self.used.and_another(stat.st_blocks * _BLOCK_BYTES)
 
     def _makes_room(self, file: bytes, stat: os.stat_result) -> bool:
         """Say whether a file is a copy that is as it was fetched, under the names of its objects alone.
 
-        The index knows that better than the time of modification, which the owner of a file can set.
+        The index knows that better than the time of modification, which the owner of a file can set. Blocks beyond the bytes
+        (fallocate(2) with FALLOC_FL_KEEP_SIZE) are nothing that was fetched.
         """
+        if stat.st_blocks * _BLOCK_BYTES > stat.st_size + _SPARE_BLOCKS * max(stat.st_blksize, 4096):
+            return False
         placed = digest_when_placed(file)
         entry = self._entries.get(stat.st_ino) if placed is not None else None
         return entry is not None and entry.digest == placed and stat.st_nlink <= max(1, len(entry.names))

@@ -8,7 +8,8 @@ from holdfast.control.messages.message import Message
 class WorkdirInfo(Message, frozen=True):
     """A working directory. Times are seconds since the epoch; ``expires`` is None while it is held.
 
-    ``used_bytes`` is what it takes of the disk, None if that is not known yet; ``max_bytes`` what it may take (0: no limit).
+    ``used_bytes`` and ``used_files`` are what it takes of the disk, None if that is not known yet; ``max_bytes`` and
+    ``max_files`` what it may take (0: no limit).
     """
 
     path: str
@@ -23,6 +24,8 @@ class WorkdirInfo(Message, frozen=True):
     lease_file: str
     used_bytes: int | None = None
     max_bytes: int = 0
+    used_files: int | None = None
+    max_files: int = 0
 
 
 class AcquireRequest(Message, frozen=True):

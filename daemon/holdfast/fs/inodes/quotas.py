@@ -9,19 +9,27 @@ import os
 from typing import NamedTuple
 
 from holdfast.errors import QuotaExceededError
+from holdfast.store import Space
 from holdfast.zones import Zone, ZoneKind
+
+NO_LIMIT = Space(0, 0)
 
 
 class Usage(NamedTuple):
-    """What a working directory takes, and how much it may (0: no limit)."""
+    """What a working directory takes, and how much it may: of files and of bytes; 0 is no limit."""
 
-    used_bytes: int
-    limit_bytes: int
+    used: Space
+    limit: Space
+
+    @property
+    def left(self) -> Space:
+        """What it may still take, where there is a limit."""
+        return Space(max(0, self.limit.files - self.used.files), max(0, self.limit.size_bytes - self.used.size_bytes))
 
     @property
     def is_exceeded(self) -> bool:
         """Whether it takes more than it may."""
-        return 0 < self.limit_bytes < self.used_bytes
+        return 0 < self.limit.size_bytes < self.used.size_bytes or 0 < self.limit.files < self.used.files
 
 
 class Quotas:
@@ -62,9 +70,12 @@ class Quotas:
             return
         if workdir in self._exceeded:
             used, limit = self._usages[workdir]
-            raise QuotaExceededError(
-                f"{os.fsdecode(workdir)} takes {used} bytes and may take {limit} (roles.NAME.max_bytes): delete something"
+            what, key = (
+                (f"{used.files} files and may take {limit.files}", "max_files")
+                if 0 < limit.files < used.files
+                else (f"{used.size_bytes} bytes and may take {limit.size_bytes}", "max_bytes")
             )
+            raise QuotaExceededError(f"{os.fsdecode(workdir)} takes {what} (roles.NAME.{key}): delete something")
 
 
 def workdir_of(zone: Zone) -> bytes | None:

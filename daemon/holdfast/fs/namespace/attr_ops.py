@@ -168,11 +168,17 @@ class AttrOps:
         """
         disk = self._disk()
         usage = self._usage_told(node, caller)
-        if usage is None or not usage.limit_bytes:
+        if usage is None:
             return disk
-        left = max(0, usage.limit_bytes - usage.used_bytes) // disk.f_frsize
-        size, free, available = usage.limit_bytes // disk.f_frsize, min(left, disk.f_bfree), min(left, disk.f_bavail)
-        return os.statvfs_result((*disk[:2], size, free, available, *disk[5:], disk.f_fsid))
+        limit, left = usage.limit, usage.left
+        blocks, files = disk[2:5], disk[5:8]
+        if limit.size_bytes:
+            free = left.size_bytes // disk.f_frsize
+            blocks = limit.size_bytes // disk.f_frsize, min(free, disk.f_bfree), min(free, disk.f_bavail)
+        if limit.files:
+            free = min(left.files, disk.f_ffree) if disk.f_files else left.files
+            files = limit.files, free, min(free, disk.f_favail) if disk.f_files else free
+        return os.statvfs_result((*disk[:2], *blocks, *files, *disk[8:], disk.f_fsid))
 
     def _disk(self) -> os.statvfs_result:
         """Return statfs(2) of the disk, once everything deleted so far is free: nobody waits until it is."""
