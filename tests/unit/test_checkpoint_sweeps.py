@@ -132,6 +132,19 @@ async def test_a_sweep_that_is_cut_off_is_carried_on(node: SweepsOver, root: Roo
     assert names(root) == before - planned(plan)
 
 
+async def test_an_object_that_can_not_be_deleted_keeps_no_later_one_from_being_swept(
+    node: SweepsOver, root: Root, store: RootStore, tmp_path: Path
+) -> None:
+    for number in range(2500):
+        root.write(f"flink/{JOB}/shared/{digest(10_000 + number)}", age_ns=3 * DAY)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
+    store.failures = [None, RemoteRefusedError("it is locked", of_store=False)]
+    with pytest.raises(RemoteRefusedError, match="locked"):
+        await node.carry_out(plan)
+    assert len([name for name in planned(plan) & names(root) if "/shared/" in name]) == 1000, "the second thousand"
+    assert node.plan_store.outcome(plan.header.id).state == "executing"
+
+
 async def test_a_sweep_cut_off_before_its_directories_still_takes_them(node: SweepsOver, root: Root) -> None:
     plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     root.delete(name.encode() for name in GARBAGE if "/chk-3" not in name)

@@ -11,7 +11,8 @@ from typing import cast
 import pytest
 
 from holdfast.digest import digest_of
-from holdfast.remote import RemoteStore, open_store
+from holdfast.remote import RemoteStore, UploadSource, open_store
+from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import HashingThreads, RemoteAccess, Uploader
 from holdfast.transfer.remotes import Remote
@@ -59,3 +60,31 @@ async def test_a_file_that_is_not_in_the_page_cache_is_sent_too(store: RemoteSto
     info, _ = await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters()).send(file, remote, "key", create_only=False)
     assert info.size_bytes == 4
     assert b"".join(store.read("key", 0, 4, "").buffers) == b"cold"
+
+
+@pytest.mark.parametrize("changes", [0, 1, 2, 3])
+async def test_a_large_object_is_not_created_from_a_file_that_was_written_to_meanwhile(
+    store: RemoteStore, remote: Remote, file: int, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    """A digest of other bytes would look as if another tool had rewritten the object: which of both is right?"""
+    os.write(file, os.urandom(LIMIT_BYTES + 1))
+    sent: list[str] = []
+    assert isinstance(store, ObstoreStore)
+    put_parts = store.put_parts
+
+    def write_meanwhile(key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        put_parts(key, source, metadata)
+        sent.append(key)
+        if len(sent) <= changes:
+            os.pwrite(file, os.urandom(10), 5)
+            os.utime(file, ns=(0, len(sent)))
+
+    monkeypatch.setattr(store, "put_parts", write_meanwhile)
+    info, fingerprint = await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters()).send(
+        file, remote, "key", create_only=True
+    )
+    assert len(sent) == min(changes, 2) + 1, "a file that is always written to is sent all the same, by a caller who looks"
+    body = store.read("key", 0, info.size_bytes, "")
+    found = digest_of(b"".join(bytes(buffer) for buffer in body.buffers))
+    assert found == fingerprint.digest
+    assert [each.key for each in store.survey("")] == ["key"], "nothing staged is left"

@@ -95,11 +95,15 @@ class ObjectBody:
 
 @dataclass(frozen=True, slots=True)
 class UploadSource:
-    """The bytes to upload: ``data``, or for a large file its ``path`` and size; it is not read into memory."""
+    """The bytes to upload: ``data``, or for a large file its ``path`` and size; it is not read into memory.
+
+    ``is_unchanged`` says whether the file is still as it was when its digest was computed.
+    """
 
     size_bytes: int
     data: bytes | None = None
     path: Path | None = None
+    is_unchanged: Callable[[], bool] = lambda: True
 
 
 class RemoteStore(abc.ABC):

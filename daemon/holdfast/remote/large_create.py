@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from holdfast.errors import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectMissingError,
     RemoteError,
@@ -49,12 +50,17 @@ class LargeCreate:
         self._in_doubt: dict[str, dict[str, str]] = {}
 
     def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        """Create ``key``. Raises ``ObjectExistsError`` when it is there already."""
+        """Create ``key``.
+
+        Raises ``ObjectExistsError`` when it is there already, and ``ObjectChangedError`` if the file has changed meanwhile.
+        """
         in_doubt = bool(metadata) and self._in_doubt.get(key) == metadata
         self._refuse_early(key, in_doubt)
         staged = staged_key()
         try:
             self._requests.put_parts(staged, source, metadata)
+            if not source.is_unchanged():  # its digest is of other bytes, and nobody could tell later which are right
+                raise ObjectChangedError(f"PUT {key}: the file was written to while it was sent")
             info = self._place(staged, key, metadata, in_doubt)
         except ObjectMissingError as problem:
             raise RemoteUnavailableError(f"PUT {key}: deleted meanwhile: {problem}") from None

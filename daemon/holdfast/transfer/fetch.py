@@ -223,7 +223,8 @@ class Fetcher:
     def _corrupt(self, fetch: PartialFetch) -> ObjectCorruptError:
         target = fetch.target
         return ObjectCorruptError(
-            f"{target.key} in {target.remote.access.store.url} differs from the digest stored with it: the object is corrupt"
+            f"{target.key} in {target.remote.access.store.url} differs from the digest stored with it: the object is "
+            "corrupt, or another tool has rewritten it and kept its metadata"
         )
 
 

@@ -15,14 +15,16 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
-from holdfast.errors import HollowFileError, ObjectExistsError
+from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
+from holdfast.store import stamp_of
 from holdfast.telemetry import Counters
 from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.put_signature import signature
 from holdfast.transfer.remotes import Remote
 
 _SMALL_BYTES = 64 * 1024
+_MOST_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,22 @@ class Uploader:
         other this raises ``ObjectExistsError``. Raises ``RemoteError``, and ``HollowFileError`` as ``check_can_be_sent``.
         """
         check_can_be_sent(fd)
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                return await self._send(fd, remote, key, create_only=create_only, replaces=replaces, is_last=left == 0)
+            except ObjectChangedError:  # only of a large file that is created
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(
+        self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str, is_last: bool
+    ) -> tuple[ObjectInfo, Fingerprint]:
+        """Send the file as it is now. On the ``is_last`` try it may be written to meanwhile."""
         signed = signature(self._owner, os.fstat(fd))
         prepared = self._prepare_at_once(fd)
         if prepared is None:
-            prepared = await self._hashing.run(self._prepare, fd)
+            prepared = await self._hashing.run(partial(self._prepare, may_change=is_last), fd)
         source, fingerprint = prepared
         metadata = {**fingerprint.metadata(), **signed}
         if create_only and replaces:
@@ -107,10 +121,13 @@ class Uploader:
         data = bytes(buffer[:count])
         return UploadSource(size_bytes, data=data), fingerprint_of_buffer(data)
 
-    def _prepare(self, fd: int) -> tuple[UploadSource, Fingerprint]:
+    def _prepare(self, fd: int, *, may_change: bool) -> tuple[UploadSource, Fingerprint]:
+        before = stamp_of(os.fstat(fd))
         size_bytes = os.fstat(fd).st_size
         if size_bytes > self._single_put_limit_bytes:
-            return UploadSource(size_bytes, path=Path(f"/proc/self/fd/{fd}")), fingerprint_of_file(fd)
+            path = Path(f"/proc/self/fd/{fd}")
+            source = UploadSource(size_bytes, path=path, is_unchanged=lambda: may_change or stamp_of(os.fstat(fd)) == before)
+            return source, fingerprint_of_file(fd)
         data = _read_all(fd, size_bytes)
         return UploadSource(len(data), data=data), fingerprint_of_buffer(data)
 

@@ -6,6 +6,9 @@ there but would not go any more, or is another version, the store has changed an
 moment ago by this daemon may be carried out without a second listing (``at_once``): its listing is as new as a second one
 would be when a large plan is half done.
 
+An object that the store refuses to delete (a lock, a right that is missing) keeps no other of its phase: what is left of the
+phase is deleted first, then the execution ends with the error. A manifest that stays keeps all that it may name.
+
 Two executions side by side delete the same things twice, which no store minds. An execution that is cut off leaves what it
 has not come to; of what it had begun, the manifests are gone first, so that nothing looks whole and is not.
 """
@@ -27,7 +30,7 @@ from holdfast.checkpoints.sweeps.planning import Question, make, make_drop, stor
 from holdfast.checkpoints.sweeps.revalidation import Execution, Step, check_nothing_new, confirmed
 from holdfast.checkpoints.sweeps.root_listing import RootListing
 from holdfast.checkpoints.sweeps.setting_aside import check_nothing_lost, set_aside
-from holdfast.errors import PlanError
+from holdfast.errors import PlanError, RemoteRefusedError
 from holdfast.remote import key_below
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
@@ -157,15 +160,24 @@ class StoreSweeps:
         for phase in Phase:
             of_phase = iter([item for item in items if item.step() is phase])
             is_in_order = header.kind == REWIND and phase is not Phase.MANIFEST
+            refusal: RemoteRefusedError | None = None
             while batch := list(islice(of_phase, 1 if is_in_order else _BATCH)):
                 free = [item for item in batch if not self._in_use(header, item)]
                 keys = [key_below(header.root, item.name) for item in free]
                 if phase is Phase.DIRECTORY:
                     await self._prune(access, header.zone, keys)
                 elif keys:
-                    await access.delete(keys)
+                    try:
+                        await access.delete(keys)
+                    except RemoteRefusedError as problem:
+                        if is_in_order or problem.of_store:
+                            raise
+                        refusal = problem
+                        continue
                     await self._local.gone(header.zone, keys)
                 yield execution.removed(free, in_use=len(batch) - len(free))
+            if refusal is not None:
+                raise refusal
 
     def _in_use(self, header: Header, item: Item) -> bool:
         return item.step() is not Phase.DIRECTORY and self._local.in_use(header.zone, key_below(header.root, item.name))
