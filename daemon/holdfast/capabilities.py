@@ -15,6 +15,7 @@ NEEDED = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_FOWNER": 3,
     "CAP_FSETID": 4,
+    "CAP_LINUX_IMMUTABLE": 9,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
     "CAP_MKNOD": 27,

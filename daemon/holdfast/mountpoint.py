@@ -18,6 +18,8 @@ from holdfast.child_environment import for_child
 from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
 
 FILE_SYSTEM = "fuse.holdfast"
+COVER = ("tmpfs", "holdfast-cover")
+"""File system and source of the mount that lies over a directory which can't be protected otherwise."""
 _MNT_DETACH = 2
 _OPTIONAL_FIELDS = 6
 """Index of mountinfo's first optional field; a hyphen ends them."""
@@ -44,6 +46,20 @@ class Mount:
     mountpoint: str
     file_system: str
     device: int
+    source: str
+    number: int
+    lies_on: int
+    """The number of the mount that this one is mounted on."""
+
+    @property
+    def is_holdfast(self) -> bool:
+        """Whether it is a Holdfast, served or not."""
+        return self.file_system == FILE_SYSTEM
+
+    @property
+    def is_cover(self) -> bool:
+        """Whether it only keeps others from writing into the directory below."""
+        return (self.file_system, self.source) == COVER
 
 
 class Life(Enum):
@@ -72,13 +88,14 @@ def parsed(mountinfo: bytes) -> list[Mount]:
             continue
         fields = line.split(" ")
         major, _, minor = fields[2].partition(":")
-        kind = fields[fields.index("-", _OPTIONAL_FIELDS) + 1]
-        found.append(Mount(_unescaped(fields[4]), kind, os.makedev(int(major), int(minor))))
+        kind, source = fields[fields.index("-", _OPTIONAL_FIELDS) + 1 :][:2]
+        device = os.makedev(int(major), int(minor))
+        found.append(Mount(_unescaped(fields[4]), kind, device, _unescaped(source), int(fields[0]), int(fields[1])))
     return found
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return the topmost mount whose mountpoint is ``path``. Does not wait for a daemon."""
+    """Return the topmost mount whose mountpoint is ``path``; None if that is a cover. Does not wait for a daemon."""
     return mounted_on(real_path(path))
 
 
@@ -95,8 +112,24 @@ def real_path(path: str) -> str:
 
 
 def mounted_on(real_path: str) -> Mount | None:
-    """Return the topmost mount on ``real_path``, which has no symbolic links. Does not wait for a daemon."""
-    return next((mount for mount in reversed(mounts()) if mount.mountpoint == real_path), None)
+    """Return the topmost mount on ``real_path``, which has no symbolic links; None if that is a cover.
+
+    Does not wait for a daemon.
+    """
+    stack = stack_on(real_path)
+    return stack[0] if stack and not stack[0].is_cover else None
+
+
+def stack_on(real_path: str) -> list[Mount]:
+    """Return the mounts on ``real_path``, which has no symbolic links, the topmost first."""
+    here = {mount.number: mount for mount in mounts() if mount.mountpoint == real_path}
+    covered = {mount.lies_on for mount in here.values() if mount.lies_on != mount.number}
+    top = [mount for mount in here.values() if mount.number not in covered]
+    found, mount = [], top[-1] if top else None
+    while mount is not None:
+        found.append(here.pop(mount.number))
+        mount = here.get(mount.lies_on)
+    return found
 
 
 def is_mounted(real_path: str, device: int) -> bool:
@@ -119,16 +152,22 @@ def check(path: str) -> None:
 
 
 def prepare(path: str) -> str:
-    """Unmount what a dead daemon left mounted on ``path``.
+    """Check ``path`` as ``check`` does, and return it without symbolic links.
 
-    Call this directly before the new mount: in between everybody sees the empty directory underneath. Returns the path
-    without symbolic links: once it is mounted, resolving it would wait for the daemon. Raises ``MountpointError``.
+    Once it is mounted, resolving it would wait for the daemon.
     """
     check(path)
-    while mount_at(path) is not None:
-        detach(path)
-        check(path)
     return real_path(path)
+
+
+def clear(real_path: str) -> None:
+    """Unmount what dead daemons left on a path that ``prepare`` has returned. Raises ``MountpointError``.
+
+    Until the next mount everybody sees the directory underneath.
+    """
+    while mounted_on(real_path) is not None:
+        detach(real_path)
+        check(real_path)
 
 
 def is_alive(path: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast import mountpoint, path_conflicts, private_places
+from holdfast import covered_directory, mountpoint, path_conflicts, private_places
 from holdfast.checkpoints.configured import name_table, sweep_roots
 from holdfast.config import Config, LoadedConfig, ZoneSection
 from holdfast.errors import ConfigurationError, HoldfastError, RemoteUnavailableError, StoreOptionError
@@ -31,7 +31,7 @@ _LONGEST_SOCKET_BYTES = 107
 def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     """Check all that can be checked without asking a store. Raises ``HoldfastError``, which names the key where it can."""
     check_node(loaded, environment)
-    check_mountpoint(loaded.config.mount.mountpoint)
+    check_mountpoint(loaded.config)
     for name in loaded.config.mounted_stores:
         _checked(loaded, name, environment)
 
@@ -48,10 +48,16 @@ def check_node(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     sweep_roots(config)
 
 
-def check_mountpoint(path: str) -> None:
-    """Check a directory that nothing is mounted on: what is mounted concerns the start alone. Raises ``MountpointError``."""
+def check_mountpoint(config: Config) -> None:
+    """Check a directory that nothing is mounted on: what is mounted concerns the start alone. Raises ``MountpointError``.
+
+    A node's first mount hides nothing. A later one may: the node worked so before, and the daemon reports it.
+    """
+    path = config.mount.mountpoint
     if not path or mountpoint.mount_at(path) is None:
         mountpoint.check(path)
+    if not StoreDirectory.is_at(Path(config.store.directory)):
+        covered_directory.check_empty(mountpoint.real_path(path))
 
 
 def ask_stores(loaded: LoadedConfig, environment: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from holdfast import __version__, restart_check
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.server import ControlServer
 from holdfast.control_assembly import control_server
+from holdfast.covered_directory import Ground
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -97,6 +98,11 @@ class Serving:
     def passthrough_possible(self) -> bool:
         """Whether kernel and settings allow passthrough."""
         return self._session.passthrough_possible
+
+    @property
+    def ground(self) -> Ground:
+        """The directory below the mount."""
+        return self._session.ground
 
     @property
     def requests(self) -> dict[str, int]:

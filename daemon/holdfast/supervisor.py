@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from holdfast import mountpoint, watchdog
+from holdfast import covered_directory, mountpoint, watchdog
 from holdfast.assembly import opened
 from holdfast.config import Config, LoadedConfig
+from holdfast.covered_directory import Ground
 from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -31,6 +32,7 @@ from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
+from holdfast.text import printable
 from holdfast.watchdog import Watchdog
 from holdfast.workdirs import Workdirs
 
@@ -76,6 +78,7 @@ async def _run(
     read_again: Callable[[], Config],
 ) -> bool:
     """Serve one mount, inherited or new. ``refusal``: why an older one is not taken over."""
+    is_first = not StoreDirectory.is_at(Path(config.store.directory))
     if inheritance is None:
         mountpoint.check(config.mount.mountpoint)
     counters = Counters()
@@ -97,11 +100,14 @@ async def _run(
         workdirs = Workdirs(base)
         files = FileSystem(base, workdirs)
         path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
+        names = [*config.mounted_stores, *(role.base for role in config.every_role())]
+        ground = covered_directory.protect(path, names, is_served=inheritance is not None, must_be_empty=is_first)
         session = Session.mounted(
             base,
             files,
             kernel,
             path,
+            ground,
             allow_other=config.mount.allow_other,
             keep=handover.area.exchange,
             device=inheritance.device if inheritance else None,
@@ -111,6 +117,7 @@ async def _run(
             if inheritance is None:
                 handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
             undo.pop_all()
+        _tell(ground, path, events)
         reload = Reload(read_again, base, files, workdirs)
         watched = Watchdog(handover.manager, path, tables.hang)
         serving = Serving(
@@ -118,6 +125,16 @@ async def _run(
         )
         await serving.run()
         return serving.wants_restart
+
+
+def _tell(ground: Ground, path: str, events: EventLog) -> None:
+    if ground.is_unprotected:
+        _log.warning("the directory below %s is %s", path, ground.protection)
+        events.emit("mountpoint-unprotected", mountpoint=path, why=ground.protection)
+    if ground.hidden:
+        names = printable(", ".join(ground.hidden))
+        _log.warning("the mount hides what is in the directory below %s: %s", path, names)
+        events.emit("hidden-files", mountpoint=path, names=names)
 
 
 def _prepare_process() -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from holdfast import covered_directory
 from tests.benchmarks import metadata
 from tests.benchmarks.report import Goal
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
@@ -115,6 +116,7 @@ def _mounted(directory: Path, name: str, commit: str) -> Iterator[Version]:
             yield Version(name, json.loads(said)["pid"], directory)
         finally:
             _run(*command, "umount", str(mount), *socket)
+            covered_directory.release(str(mount))  # the temporary directory could not be removed
     finally:
         _run("git", "-C", str(_PROJECT), "worktree", "remove", "--force", str(checkout))
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast import mountpoint
+from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, MountpointError
@@ -275,6 +275,8 @@ class Node:
                 self._process.wait(_END_SECONDS)
         if mountpoint.mount_at(str(self.mountpoint)) is not None:
             mountpoint.detach(str(self.mountpoint))
+        if self.mountpoint.is_dir():
+            covered_directory.release(str(self.mountpoint))  # or nobody could remove it
         faults = [line for line in self._log_lines() if _FAULT.search(line)]
         unexpected = [line for line in faults if not any(word in line for word in self.expected_faults)]
         assert not unexpected, "the daemon's log has faults:\n" + "\n".join(unexpected[:20])

@@ -171,7 +171,7 @@ def test_all_that_dead_daemons_left_is_taken_away(tmp_path: Path, monkeypatch: p
     path.mkdir()
     for _ in range(2):
         subprocess.run(["mount", "-t", "tmpfs", "none", str(path)], check=True)
-    assert mountpoint.prepare(str(path)) == str(path)
+    mountpoint.clear(mountpoint.prepare(str(path)))
     assert mountpoint.mount_at(str(path)) is None
 
 
@@ -230,8 +230,8 @@ def test_a_path_is_resolved_without_a_question_to_what_is_mounted_there(tmp_path
 def test_a_mount_that_is_held_but_not_served_is_silent_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.2)
-    with unserved(tmp_path / "mount") as path:
+    with unserved(tmp_path / "mount") as path, monkeypatch.context() as soon:
+        soon.setattr(mountpoint, "_ANSWER_SECONDS", 0.2)
         assert mountpoint.life(str(path)) is mountpoint.Life.SILENT
         with pytest.raises(MountpointError, match="started again by itself; 'holdfast umount --lazy"):
             mountpoint.prepare(str(path))

@@ -14,7 +14,7 @@ import typer
 
 from holdfast import mountpoint, preflight
 from holdfast.capacity import Limits
-from holdfast.cli import doctor_daemon
+from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import print_json, say, say_marked, size
@@ -24,8 +24,6 @@ from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.remote import directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.store import disk_space
-
-_OLDEST_KERNEL = (5, 4)
 
 
 def doctor(
@@ -90,15 +88,17 @@ def _start(loaded: LoadedConfig) -> Iterator[Finding]:
     """Report what a start would refuse, stores aside."""
     preflight.check_node(loaded, os.environ)
     if loaded.config.mount.mountpoint:  # otherwise 'holdfast mount' says it
-        preflight.check_mountpoint(loaded.config.mount.mountpoint)
+        preflight.check_mountpoint(loaded.config)
     yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
 
 
 def _kernel() -> Iterator[Finding]:
     release = platform.release()
-    version = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
-    if version < _OLDEST_KERNEL:
+    if kernel_advice.version_of(release) < kernel_advice.OLDEST_KERNEL:
         yield Finding("kernel", "fail", release, "install a kernel of 5.4 or newer (rename flags and pidfds are needed)")
+    elif lacking := kernel_advice.lacks(release):
+        mend = "install a kernel of 6.9 or newer; until then, restart and upgrade while no job of the node runs"
+        yield Finding("kernel", "warn", f"{release}: {lacking}", mend)
     else:
         yield Finding("kernel", "ok", release)
 

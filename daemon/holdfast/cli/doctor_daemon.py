@@ -36,6 +36,7 @@ def checks(socket: Path, status: Status) -> list[tuple[str, Check]]:
         ("daemon", lambda: _daemon(status)),
         ("configuration", lambda: _configuration(socket, status)),
         ("mount", lambda: _mount(status)),
+        ("mountpoint", lambda: _below(status)),
         ("stores", lambda: _stores(status)),
         ("disk", lambda: _disk(status)),
         ("unsent", lambda: _unsent(status)),
@@ -80,6 +81,18 @@ def _mount(status: Status) -> Iterator[Finding]:
     else:
         outlives = "outlives the daemon" if status.takeover == "takeover" else "ends with the daemon"
         yield Finding("mount", "ok", f"{status.mountpoint} answers, and {outlives}")
+
+
+def _below(status: Status) -> Iterator[Finding]:
+    """Report what could be written to the directory below the mount, or was."""
+    if status.mountpoint_protection.startswith("unprotected"):
+        mend = "let the mountpoint be a directory of the daemon's user; while nothing is mounted, others can write there"
+        yield Finding("mountpoint", "warn", f"the directory below is {status.mountpoint_protection}", mend)
+    elif status.mountpoint_protection:
+        yield Finding("mountpoint", "ok", f"the directory below takes no writes: {status.mountpoint_protection}")
+    if status.hidden_files:
+        mend = f"'holdfast umount --release {status.mountpoint}', see whose they are and move them elsewhere, mount again"
+        yield Finding("mountpoint", "warn", f"the mount hides files: {', '.join(status.hidden_files)}", mend)
 
 
 def _stores(status: Status) -> Iterator[Finding]:

@@ -16,8 +16,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast import covered_directory, preflight, restart_check
 from holdfast import mountpoint as mountpoints
-from holdfast import preflight, restart_check
+from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say, warn
 from holdfast.cli.progress import waiting
@@ -88,24 +89,37 @@ def mount(
         os.execv(sys.executable, _inserted(command, ["--options-fd", str(options_fd)], at))
     with waiting("mounting", as_json=as_json):
         started = _start([*command, "--background"], options_fd, at)
-    stores = _stores_of(Path(loaded.config.control.socket))
+    status = _status_of(Path(loaded.config.control.socket))
+    stores = status.remotes if status else {}
     if as_json:
         place = {"mountpoint": loaded.config.mount.mountpoint, "socket": loaded.config.control.socket}
         print_json({**started, **place, "stores": stores})
     else:
         say(f"mounted on {loaded.config.mount.mountpoint} (daemon {started['pid']})")
         _warn_of_silent(stores)
+        if status and supervise and (problem := kernel_advice.supervised_in_vain(status)):
+            warn(problem)
 
 
 def umount(
     mountpoint: Annotated[str, typer.Argument(help="Where Holdfast is mounted.")],
     lazy: Annotated[bool, typer.Option("--lazy", help="Take the mount away even though files are open in it.")] = False,
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Let the directory take writes again, and be removed; also if nothing is mounted."),
+    ] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Unmount; return when the daemon has ended."""
+    """Unmount; return when the daemon has ended.
+
+    The directory below takes no writes until --release: what somebody wrote there, the next mount would hide.
+    """
     path = str(Path(mountpoint).absolute())
     mounted = mountpoints.mount_at(path)
+    if mounted is None and release:
+        _release(path, as_json=as_json)
+        return
     if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
         raise NotMountedError(f"no Holdfast is mounted at {mountpoint}")
     status = _daemon_of(path, socket)
@@ -117,11 +131,21 @@ def umount(
             mountpoints.unmount(path)
         if pid:
             _wait_end(pid)
+        if release:
+            covered_directory.release(path)
     if as_json:
         print_json({"mountpoint": path, "pid": pid, "unsent": status.unsent_files if status else None})
+        return
+    say(f"unmounted {path}")
+    _tell_unsent(status)
+
+
+def _release(path: str, *, as_json: bool) -> None:
+    covered_directory.release(path)
+    if as_json:
+        print_json({"mountpoint": path, "pid": None, "unsent": None})
     else:
-        say(f"unmounted {path}")
-        _tell_unsent(status)
+        say(f"{path} takes writes again")
 
 
 def restart(
@@ -143,7 +167,8 @@ def restart(
         else:
             started = _mount_again(status, lazy=lazy)
             outcome = f"{status.takeover}; so it was unmounted and mounted again"
-    stores = _stores_of(socket)
+    now = _status_of(socket)
+    stores = now.remotes if now else {}
     if as_json:
         print_json({**started, "mountpoint": status.mountpoint, "stores": stores})
     else:
@@ -261,13 +286,13 @@ def _options_of(pid: int, command: list[str]) -> int:
     return os.open(f"/proc/{pid}/fd/{command[command.index('--options-fd') + 1]}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _stores_of(socket: Path) -> dict[str, RemoteStatus]:
-    """Return how the daemon's stores are; empty if it does not say: it is mounted all the same."""
+def _status_of(socket: Path) -> Status | None:
+    """Return how the daemon is; None if it does not say: it is mounted all the same."""
     try:
         with ControlClient(socket, _STATUS_SECONDS) as client:
-            return client.status().remotes
+            return client.status()
     except HoldfastError:
-        return {}
+        return None
 
 
 def _warn_of_silent(stores: dict[str, RemoteStatus]) -> None:

@@ -76,6 +76,10 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         rows.append(("corrupt", f"{counters['corrupt_dropped']} dropped, {found.quarantined} in quarantine"))
     if found.draining:
         rows.append(("draining", "takes nothing new for its stores ('holdfast drain --undo' ends that)"))
+    if found.mountpoint_protection.startswith("unprotected"):
+        rows.append(("mountpoint", f"the directory below is {found.mountpoint_protection}"))
+    if found.hidden_files:
+        rows.append(("hidden", f"{', '.join(found.hidden_files)}, in the directory below the mount"))
     if found.unsent_files:
         example = f", {found.unsent[0]} among them" if found.unsent else ""
         rows.append(("unsent", f"{counted(found.unsent_files, 'file')}{example}"))

@@ -15,6 +15,7 @@ from holdfast.capacity import Room
 from holdfast.control.callers import Caller
 from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status, WorkdirInfo
 from holdfast.control.paths import Paths
+from holdfast.covered_directory import Ground
 from holdfast.fs.foundation import Parts
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
@@ -36,6 +37,10 @@ class MountFacts(MountHealth, Protocol):
     @property
     def takeover(self) -> str:
         """Whether the mount outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
+
+    @property
+    def ground(self) -> Ground:
+        """The directory below the mount."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -107,6 +112,8 @@ class StatusReport:
             draining=self._drain.is_on,
             quarantined=len(self._parts.store.quarantine.files()),
             counters=self._parts.counters.as_dict(),
+            mountpoint_protection=self._mount.ground.protection,
+            hidden_files=self._mount.ground.hidden,
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
             node=self._node,
             problems=[*self._health.problems(), *await self._long_unsent(unsent)],

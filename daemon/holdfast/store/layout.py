@@ -122,6 +122,11 @@ class StoreDirectory:
                 number = errno.EROFS if os.statvfs(nearest).f_flag & os.ST_RDONLY else errno.EACCES
                 raise OSError(number, os.strerror(number), path)
 
+    @staticmethod
+    def is_at(path: Path) -> bool:
+        """Say whether there is a store at ``path`` that a daemon has used, whatever its format."""
+        return (path / _FORMAT_FILE).exists()
+
     @property
     def index_path(self) -> Path:
         """The directory of the index."""

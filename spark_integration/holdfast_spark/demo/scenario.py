@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast import mountpoint
+from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast_spark.demo.driver import Batch, Driver
@@ -107,9 +107,10 @@ class Stage:
             setattr(act, name, after[name] - before[name])
 
     def close(self) -> None:
-        """End the daemon, in whatever state it is."""
+        """End the daemon, in whatever state it is, and leave a directory that can be removed."""
         if mountpoint.mount_at(str(self.mountpoint)) is not None:
             mountpoint.detach(str(self.mountpoint))
+        covered_directory.release(str(self.mountpoint))
 
 
 def play(stage: Stage, files: int, report: Report) -> list[Act]:

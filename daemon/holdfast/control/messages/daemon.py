@@ -64,6 +64,10 @@ class Status(PublicStatus, frozen=True):
     """Whether nothing new is taken for the stores (``holdfast drain``)."""
     quarantined: int = 0
     counters: dict[str, Any] = {}
+    mountpoint_protection: str = ""
+    """What keeps the directory below the mount from taking writes: immutable, covered, closed; or unprotected, and why."""
+    hidden_files: list[str] = []
+    """Some names in that directory, which the mount hides."""
     not_configured: dict[str, int] = {}
     """Zones that are no longer configured, with the number of their unsent files."""
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pyfuse3
 import trio
 
+from holdfast import covered_directory, mounting
 from holdfast import mountpoint as mountpoints
+from holdfast.covered_directory import Ground
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -50,14 +52,16 @@ class Session:
         self,
         mountpoint: str,
         kernel: KernelNotifier,
-        inherited: mountpoints.Mount | None,
+        ground: Ground,
         observer: RequestObserver,
         turns: Turns,
     ) -> None:
         self.mountpoint = mountpoint
         self._kernel = kernel
         self._connection = kernel.connection
-        self._inherited = inherited
+        self.ground = ground
+        self._placed: mountpoints.Mount | None = None
+        """The mount, if libfuse has not made it and does not know of it."""
         self.observer = observer
         self.turns = turns
 
@@ -68,27 +72,28 @@ class Session:
         files: FileSystem,
         kernel: KernelNotifier,
         mountpoint: str,
+        ground: Ground,
         *,
         allow_other: bool,
         keep: Path,
         device: int | None = None,
     ) -> Session:
-        """Mount ``files`` on a path without symbolic links. Requests wait until ``serve``.
+        """Mount ``files`` on a path without symbolic links, in place of a dead mount. Requests wait until ``serve``.
 
+        ``ground`` is what is known of the directory below; what an ordinary user's mount let in there is added to it.
         ``keep`` is the file in which the start of the mount is kept for a later daemon. With ``device``, the descriptor of
         a living mount, that mount is taken over. Raises ``FuseUnavailableError``, ``MountpointError``, and ``TakeoverError``
         if the mount can't be taken over. After an error no new mount stays behind, and the old one is left as it is.
         """
-        inherited = None if device is None else mountpoints.mounted_on(mountpoint)
         _check_device()
         turns = Turns.of_each(base.parts.config.limits.requests_per_user, base.rare_events)
         observer = RequestObserver(base.nodes, base.policy, kernel.connection, base.zone_numbers)
-        session = cls(mountpoint, kernel, inherited, observer, turns)
+        session = cls(mountpoint, kernel, ground, observer, turns)
         session._mount(Operations(base, files, kernel.connection, turns, observer), allow_other, keep, device)
         try:
             session._connect(base, files)
         except BaseException:
-            session._end(unmount=device is None)
+            session.leave() if device is not None else session.close()
             raise
         return session
 
@@ -98,16 +103,27 @@ class Session:
             options.add("allow_other")
         add = InitFlag.READDIRPLUS_WHEN_USED  # READDIR is answered past pyfuse3
         self._connection.prepare(keep, takeover=device is not None, add=add)
+        own = mounting.mount(self.mountpoint, allow_other=allow_other) if device is None else device
+        self._placed = mountpoints.mounted_on(self.mountpoint) if own is not None else None
         try:
-            where = self.mountpoint if device is None else f"/dev/fd/{device}"
-            pyfuse3.init(operations, where, options)
+            if own is not None:
+                pyfuse3.init(operations, f"/dev/fd/{own}", options)
+            else:
+                self._mount_by_libfuse(operations, options)
         except RuntimeError:
             if device is not None:
                 raise TakeoverError(self._connection.takeover) from None
+            self._unmount()
             raise MountpointError(
                 f"the kernel refused to mount on {self.mountpoint}: mounting takes root, or the setuid helper fusermount3 "
                 "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
             ) from None
+
+    def _mount_by_libfuse(self, operations: Operations, options: set[str]) -> None:
+        mountpoints.clear(self.mountpoint)
+        with covered_directory.lent(self.mountpoint) as landed:
+            pyfuse3.init(operations, self.mountpoint, options)
+        self.ground.hidden = sorted({*self.ground.hidden, *landed})
 
     def _connect(self, base: Foundation, files: FileSystem) -> None:
         """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
@@ -167,13 +183,17 @@ class Session:
 
     def close(self) -> None:
         """Unmount and end the session."""
-        if self._inherited is not None and mountpoints.mounted_on(self.mountpoint) == self._inherited:
-            mountpoints.detach(self.mountpoint)  # libfuse does not know a mount that it has not made
+        self._unmount()
         self._end(unmount=True)
 
     def leave(self) -> None:
         """End the session and leave the mount to the next daemon."""
         self._end(unmount=False)
+
+    def _unmount(self) -> None:
+        top = mountpoints.mounted_on(self.mountpoint)
+        if self._placed is not None and top is not None and top.number == self._placed.number:
+            mountpoints.detach(self.mountpoint)
 
     def _end(self, *, unmount: bool) -> None:
         self._kernel.close()

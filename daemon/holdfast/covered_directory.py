@@ -1,0 +1,242 @@
+"""The directory below the mountpoint, which takes no writes: the next mount would hide what was written there.
+
+It is seen while nothing is mounted: before the first daemon of a boot, after an unmount, and for a moment where the kernel
+can't put a new mount in the place of a dead one. What protects it:
+
+- *immutable* (chattr +i), where its file system knows that and the daemon has CAP_LINUX_IMMUTABLE. It lasts over a reboot.
+- *covered*: an empty directory that can't be written to is mounted on it, below Holdfast, and stays when that goes.
+- *closed*: an ordinary user's daemon takes the right to write from the directory's owner, itself. fusermount3 mounts only
+  where the user may write, so the right comes back for as long as that program runs. Meanwhile, and whenever nothing is
+  mounted, there are *placeholders*: for each name that the mount has at its top a directory that nobody may enter. What
+  works in the mount, works below one of these names, and fails there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+from holdfast import mount_calls, mountpoint
+from holdfast.errors import MountpointError
+from holdfast.text import printable, shown
+
+IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
+_UNPROTECTED = "unprotected: "
+_GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
+"""``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
+_IMMUTABLE_FLAG = 0x10
+_MOST_NAMES = 10
+_MAY_WRITE = 0o222
+_OWNERS_RIGHTS = 0o700
+_NO_RIGHTS = 0
+
+
+@dataclass(slots=True)
+class Ground:
+    """What is known of the directory: its protection, or ``unprotected:`` and the reason, and names in it, some of many."""
+
+    protection: str
+    hidden: list[str] = field(default_factory=list)
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether somebody may write there while nothing is mounted."""
+        return self.protection.startswith(_UNPROTECTED)
+
+
+def check_empty(path: str) -> None:
+    """Check that a mount on ``path`` would hide nothing. Raises ``MountpointError``.
+
+    What can't be looked at is taken for empty, and so is a directory that was protected before: that was reported then.
+    """
+    try:
+        with _opened(path) as fd:
+            names = [] if _is_immutable(fd) else _names(fd)
+    except OSError:
+        return
+    if names:
+        raise _not_empty(path, names)
+
+
+def protect(path: str, names: Iterable[str] = (), *, is_served: bool, must_be_empty: bool = False) -> Ground:
+    """Keep everybody from writing into the directory ``path``, which has no symbolic links, below what is mounted there.
+
+    ``names`` are those at the top of the mount. ``is_served`` says that this is a mount to be taken over, not one to be
+    replaced. Raises ``MountpointError`` if something is in the directory although it ``must_be_empty``.
+    """
+    try:
+        if os.geteuid() != 0:
+            ground = _closed(path, names, is_served=is_served)
+        else:
+            with _opened(path) as fd:
+                must_be_empty = must_be_empty and not _is_immutable(fd)
+                ground = Ground(_protected(fd, path, is_served=is_served))
+                ground.hidden = _names(fd)
+    except OSError as problem:
+        if any(mount.is_cover for mount in mountpoint.stack_on(path)):
+            return Ground(COVERED)
+        return Ground(f"{_UNPROTECTED}it can't be opened: {problem.strerror}")
+    if ground.hidden and must_be_empty:
+        release(path)
+        raise _not_empty(path, ground.hidden)
+    return ground
+
+
+def release(path: str) -> None:
+    """Let the directory ``path`` take writes again. Only covers may be mounted on it. Raises ``MountpointError``."""
+    real_path = mountpoint.real_path(path)
+    while any(mount.is_cover for mount in mountpoint.stack_on(real_path)[:1]):
+        mountpoint.detach(real_path)
+    try:
+        with _opened(real_path) as fd:
+            if _is_immutable(fd):
+                _set_immutable(fd, on=False)
+            placeholders, found = _placeholders(fd), os.fstat(fd)
+            if placeholders or found.st_uid == os.geteuid() != 0:
+                os.fchmod(fd, found.st_mode & 0o7777 | _OWNERS_RIGHTS)
+            for name in placeholders:
+                os.rmdir(name, dir_fd=fd)
+    except OSError as problem:
+        raise MountpointError(f"{path} still takes no writes: {problem.strerror}") from None
+
+
+@contextmanager
+def lent(path: str) -> Iterator[list[str]]:
+    """Let fusermount3 mount on the directory ``path``, and close it again at once.
+
+    The list has afterwards what was written there meanwhile.
+    """
+    landed: list[str] = []
+    if os.geteuid() == 0:
+        yield landed
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(fd).st_mode & 0o7777
+        is_own = os.fstat(fd).st_uid == os.geteuid()
+        before = set(os.listdir(fd))
+        if is_own:
+            os.fchmod(fd, mode | _OWNERS_RIGHTS)
+        try:
+            yield landed
+        finally:
+            if is_own:
+                os.fchmod(fd, mode & ~_MAY_WRITE)
+        landed += [shown(os.fsencode(name)) for name in islice(sorted(set(os.listdir(fd)) - before), _MOST_NAMES)]
+    finally:
+        os.close(fd)
+
+
+def _closed(path: str, names: Iterable[str], *, is_served: bool) -> Ground:
+    """Protect the directory of an ordinary user."""
+    if is_served:
+        return Ground("unknown: an ordinary user can't see below a mount")
+    mountpoint.clear(path)
+    with _opened(path) as fd:
+        if _is_immutable(fd):
+            raise MountpointError(
+                f"{path} is immutable, as root's Holdfast makes a mountpoint; "
+                f"as root: holdfast umount --release {path}, or choose another directory"
+            )
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid():
+            return Ground(f"{_UNPROTECTED}it is another user's, and this one's to write to", _names(fd))
+        missing = set(names) - set(os.listdir(fd))
+        if missing:
+            os.fchmod(fd, found.st_mode & 0o7777 | _OWNERS_RIGHTS)
+            for name in missing:
+                os.mkdir(name, _NO_RIGHTS, dir_fd=fd)
+        os.fchmod(fd, found.st_mode & 0o7777 & ~_MAY_WRITE)
+        return Ground(CLOSED, _names(fd))
+
+
+def _protected(fd: int, path: str, *, is_served: bool) -> str:
+    try:
+        _set_immutable(fd, on=True)
+    except OSError as refusal:
+        try:
+            _cover(path, is_served=is_served)
+        except OSError as problem:
+            return f"{_UNPROTECTED}it can't be made immutable ({refusal.strerror}), nor covered ({problem.strerror})"
+        return COVERED
+    return IMMUTABLE
+
+
+def _cover(path: str, *, is_served: bool) -> None:
+    """Cover the directory: below the Holdfast that is mounted there, or, where the kernel can't do that, below the next."""
+    if any(mount.is_cover for mount in mountpoint.stack_on(path)):
+        return
+    made = mount_calls.make_empty(mountpoint.COVER[1])
+    try:
+        if mountpoint.mounted_on(path) is not None and mount_calls.place_beneath(made, path):
+            return
+        if is_served:
+            raise OSError(errno.EOPNOTSUPP, "the kernel can't put one below a mount")
+        mount_calls.place(made, path)
+    finally:
+        os.close(made)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open the directory itself. Raises ``OSError`` if something is mounted on it and this process can't see below that."""
+    with ExitStack() as opened:
+        try:
+            fd = opened.enter_context(mount_calls.bare(path))
+        except OSError:
+            if mountpoint.stack_on(path):
+                raise
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, fd)
+        yield fd
+
+
+def _names(fd: int) -> list[str]:
+    """Return some of the names in a directory, without placeholders."""
+    with os.scandir(fd) as entries:
+        found = (entry.name for entry in entries if not _is_placeholder(entry))
+        return sorted(shown(os.fsencode(name)) for name in islice(found, _MOST_NAMES))
+
+
+def _placeholders(fd: int) -> list[str]:
+    with os.scandir(fd) as entries:
+        return [entry.name for entry in entries if _is_placeholder(entry)]
+
+
+def _is_placeholder(entry: os.DirEntry[str]) -> bool:
+    found = entry.stat(follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _NO_RIGHTS
+
+
+def _is_immutable(fd: int) -> bool:
+    try:
+        return bool(_flags(fd) & _IMMUTABLE_FLAG)
+    except OSError:  # a file system without such flags
+        return False
+
+
+def _set_immutable(fd: int, *, on: bool) -> None:
+    flags = _flags(fd)
+    wanted = flags | _IMMUTABLE_FLAG if on else flags & ~_IMMUTABLE_FLAG
+    if wanted != flags:
+        fcntl.ioctl(fd, _SET_FLAGS, struct.pack("@l", wanted))
+
+
+def _flags(fd: int) -> int:
+    flags: int = struct.unpack("@i", fcntl.ioctl(fd, _GET_FLAGS, bytes(struct.calcsize("@l")))[:4])[0]
+    return flags
+
+
+def _not_empty(path: str, names: list[str]) -> MountpointError:
+    more = ", …" if len(names) == _MOST_NAMES else ""
+    return MountpointError(
+        f"the mountpoint {path} is not empty, and the mount would hide what it holds ({printable(', '.join(names))}{more}); "
+        "move that elsewhere, or choose an empty directory"
+    )

@@ -1,0 +1,154 @@
+"""Whoever retries while a mount dies, ends or is made anew never writes into the directory below it.
+
+A process that works at the path without rest is told of success only for what the mount has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import covered_directory, mount_calls, mountpoint
+from tests.conftest import NodeFactory
+from tests.support import old_mounts_daemon, oldest_kernel_daemon
+from tests.support.node import Node, wait_until
+from tests.support.retrying_writer import Book, retrying_writer
+
+ROUNDS = 2
+NO_FLAGS = ["setpriv", "--inh-caps=-linux_immutable", "--bounding-set=-linux_immutable"]
+"""A command without the capability to make a directory immutable, as in most containers."""
+
+KERNELS = ["holdfast.daemon", oldest_kernel_daemon.__name__, old_mounts_daemon.__name__]
+
+
+@contextmanager
+def nothing_lands_below(node: Node, *prefix: str) -> Iterator[Book]:
+    """A writer works at the mountpoint in the block; the directory below stays empty, the mount has all that was written."""
+    with retrying_writer(node.mountpoint, node.directory / "book", *prefix) as book:
+        book.goes_on()
+        yield book
+        book.goes_on()
+    with mount_calls.bare(str(node.mountpoint)) as below:
+        assert os.listdir(below) == []
+    assert book.written
+    assert [path for path in book.written if not path.exists()] == []
+
+
+def killed(node: Node) -> None:
+    """The daemon is killed, and started again by hand over its dead mount."""
+    os.kill(node.pid, signal.SIGKILL)
+    node.wait_end()
+    node.start()
+
+
+def unmounted(node: Node) -> None:
+    mountpoint.detach(str(node.mountpoint))
+    node.wait_end()
+    node.start()
+
+
+def terminated(node: Node) -> None:
+    node.terminate()
+    node.start()
+
+
+def mounts_there(node: Node) -> list[str]:
+    return [mount.file_system for mount in mountpoint.stack_on(str(node.mountpoint))]
+
+
+@pytest.mark.parametrize("module", KERNELS)
+@pytest.mark.parametrize("prefix", [[], NO_FLAGS], ids=["root", "container"])
+@pytest.mark.parametrize("end", [killed, unmounted, terminated])
+def test_while_a_daemon_ends_and_the_next_one_mounts(
+    end: Callable[[Node], None], prefix: list[str], module: str, make_node: NodeFactory
+) -> None:
+    node = make_node()
+    node.module, node.prefix = module, prefix
+    node.start()
+    with nothing_lands_below(node) as book:
+        for _ in range(ROUNDS):
+            end(node)
+            book.goes_on()
+    assert mounts_there(node).count(mountpoint.FILE_SYSTEM) == 1, "no dead mounts pile up"
+    assert node.status().mountpoint_protection == ("covered" if prefix else "immutable")
+    assert node.events("hidden-files") == []
+
+
+@pytest.mark.parametrize("module", KERNELS)
+def test_while_a_supervised_daemon_is_killed(module: str, make_node: NodeFactory) -> None:
+    node = make_node()
+    node.module, node.supervised = module, True
+    node.start()
+    with nothing_lands_below(node) as book:
+        for _ in range(ROUNDS):
+            node.kill_daemon()
+            wait_until(node.answers)
+            book.goes_on()
+    assert mounts_there(node) == [mountpoint.FILE_SYSTEM]
+
+
+def test_while_keeper_and_daemon_are_killed(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.start()
+    with nothing_lands_below(node) as book:
+        for _ in range(ROUNDS):
+            node.signal_keeper(signal.SIGKILL)
+            node.kill_orphan()
+            node.start()
+            book.goes_on()
+    assert mounts_there(node) == [mountpoint.FILE_SYSTEM]
+
+
+def test_nor_before_the_next_start_whoever_took_the_mount_away(make_node: NodeFactory) -> None:
+    node = make_node().start()
+    node.stop()
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "file").touch()
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "checkpoints").mkdir()
+    with pytest.raises(PermissionError):
+        node.mountpoint.rmdir()
+    node.start()
+    subprocess.run(["umount", "--lazy", node.mountpoint], check=True)
+    node.wait_end()
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "file").touch()
+
+
+def test_a_cover_takes_no_writes_and_the_next_mount_comes_over_it(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.prefix = NO_FLAGS
+    node.start()
+    assert mounts_there(node) == [mountpoint.FILE_SYSTEM, "tmpfs"]
+    node.stop()
+    assert mounts_there(node) == ["tmpfs"]
+    with pytest.raises(OSError, match="Read-only file system"):
+        (node.mountpoint / "file").touch()
+    node.start()
+    assert mounts_there(node) == [mountpoint.FILE_SYSTEM, "tmpfs"]
+    (node.checkpoints / "file").write_bytes(b"in the mount")
+
+
+def test_what_an_earlier_version_left_open_is_protected_when_its_mount_is_taken_over(make_node: NodeFactory) -> None:
+    node = make_node()
+    node.supervised = True
+    node.start()
+    with mount_calls.bare(str(node.mountpoint)) as below:
+        covered_directory._set_immutable(below, on=False)
+        Path(f"/proc/self/fd/{below}/lost").touch()
+    node.kill_daemon()
+    wait_until(lambda: node.answers() and bool(node.events("taken-over")))
+    assert node.status().mountpoint_protection == "immutable"
+    assert node.status().hidden_files == ["lost"]
+    assert node.events("hidden-files") == [{"mountpoint": str(node.mountpoint), "names": "lost"}]
+    node.stop()
+    with pytest.raises(PermissionError):
+        (node.mountpoint / "other").touch()
+    assert os.listdir(node.mountpoint) == ["lost"]
