@@ -57,14 +57,20 @@ def local_directory(name: str, role: str = "driver", socket: str | None = None) 
 
 
 def install(spark: SparkSession, socket: str | None = None) -> None:
-    """Let the session's streaming queries be placed and reported, and a second driver's error be explained."""
+    """Let the session's streaming queries be placed and reported, and a second driver's error be explained.
+
+    At the end of the process the session is stopped, if it was not.
+    """
     from holdfast_spark.batch_reports import report_batches  # these need pyspark, which workers' environments may lack
+    from holdfast_spark.driver_end import stop_session_at_exit
     from holdfast_spark.second_driver import explain_second_drivers
 
     fit_format_to_provider(spark)
+    stop_queries_first = stop_session_at_exit(spark)
     place_state(spark, socket_path(socket))
     report_batches(spark, socket_path(socket))
     explain_second_drivers(spark)
+    stop_queries_first()
 
 
 def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:

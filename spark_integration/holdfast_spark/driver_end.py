@@ -1,0 +1,61 @@
+"""Ends the session of a driver that ends without ``spark.stop()``.
+
+Otherwise the JVM notices that Python is gone while its queries run: their batches fail under them, their events find no
+listener, and each of them logs a stack trace, fifty lines and more for a program that has done nothing wrong.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+_log = logging.getLogger("holdfast.driver_end")
+_STOP_TIMEOUT = "10s"
+"""How long a batch that can't be interrupted may hold up the end of the program: it is abandoned then, as it would be."""
+
+
+def stop_session_at_exit(spark: SparkSession) -> Callable[[], None]:
+    """Stop the session at the end of this process, after all that is registered with ``atexit`` from now on.
+
+    Return what registers the stop of its queries, before all of that: call it when nothing else is registered any more.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return lambda: None  # Spark Connect: the session is not this process's
+    process = os.getpid()
+    atexit.register(_in_process, process, lambda: _stop_session(spark))
+
+    def stop_queries_first() -> None:
+        atexit.register(_in_process, process, lambda: _stop_queries(spark))
+
+    return stop_queries_first
+
+
+def _in_process(process: int, stop: Callable[[], None]) -> None:
+    """Do it, unless this is a fork of the driver, or Spark has gone already."""
+    if os.getpid() != process:
+        return
+    try:
+        stop()
+    except Exception as problem:  # noqa: BLE001 the driver ends
+        _log.debug("the session was not stopped: %s", problem)
+
+
+def _stop_session(spark: SparkSession) -> None:
+    if _is_there(spark):
+        spark.stop()
+
+
+def _stop_queries(spark: SparkSession) -> None:
+    if not _is_there(spark):
+        return
+    spark.conf.set("spark.sql.streaming.stopTimeout", _STOP_TIMEOUT)
+    for query in spark.streams.active:
+        query.stop()
+
+
+def _is_there(spark: SparkSession) -> bool:
+    return spark.sparkContext._jsc is not None  # noqa: SLF001 it has no public way to ask
