@@ -24,7 +24,7 @@ def holdfast(*arguments: object, environment: Mapping[str, str] | None = None, s
 
 def is_status(found: int, expected: int) -> bool:
     """Say whether a command exited as expected; 1 stands for any kind of error (``holdfast.cli.exit_status``)."""
-    return found == expected or (expected == 1 and found in list(ExitStatus))
+    return found == expected or (expected == 1 and found in set(ExitStatus) - {ExitStatus.USAGE})
 
 
 def copied_program(path: Path) -> bytes:
