@@ -18,7 +18,7 @@ from tests.conftest import NodeFactory
 from tests.security.stores import workdir_of
 from tests.support import oldest_kernel_daemon
 from tests.support.attackers import running
-from tests.support.held_directories import held
+from tests.support.held_locks import held
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY
 

@@ -64,7 +64,7 @@ def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
     zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
     nothing: Any = None
     directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {}, nothing)
-    return Invalidation(nodes, directories, tree, nothing, nothing, kernel)
+    return Invalidation(nodes, directories, tree, nothing, nothing, nothing, kernel)
 
 
 def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Freeing
+from holdfast.store import Freeing, OutsideCalls
 from tests.support.node import wait_until
+
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
 
 
 @pytest.fixture
 def freeing() -> Iterator[Freeing]:
-    made = Freeing()
+    calls = OutsideCalls()
+    made = Freeing(calls)
     yield made
     made.end()
+    calls.close()
 
 
 @pytest.fixture
@@ -54,15 +58,34 @@ def test_a_file_outlives_its_last_name_until_the_thread_has_it(freeing: Freeing,
     assert held(tmp_path) == []
 
 
-def test_a_file_with_another_name_and_a_large_one_are_not_held(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:
+def test_a_file_with_another_name_is_not_held(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:
     (tmp_path / "linked").write_bytes(b"bytes")
     os.link(tmp_path / "linked", tmp_path / "link")
+    with freeing.later(b"linked", directory_fd, os.stat(tmp_path / "linked")):
+        os.unlink(tmp_path / "linked")
+        assert held(tmp_path) == []
+
+
+def test_a_large_file_is_freed_by_another_process(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:
+    with open(tmp_path / "large", "wb") as file:
+        file.write(bytes(1 << 20))
+        os.fsync(file.fileno())  # the blocks are counted once they are given
+    taken = os.stat(tmp_path / "large").st_blocks * 512
+    unlink(freeing, directory_fd, b"large")
+    assert held(tmp_path) == []
+    assert freeing.space() in ((1, taken), (0, 0))
+    wait_until(lambda: freeing.space() == (0, 0))
+
+
+def test_a_large_file_that_has_got_another_name_stays_whole(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:
     (tmp_path / "large").write_bytes(bytes(1 << 20))
-    os.sync()  # the blocks are counted once they are given
-    for name in (b"linked", b"large"):
-        with freeing.later(name, directory_fd, os.stat(name, dir_fd=directory_fd)):
-            os.unlink(name, dir_fd=directory_fd)
-            assert held(tmp_path) == []
+    with open(tmp_path / "large", "rb+") as file:
+        os.fsync(file.fileno())
+    with freeing.later(b"large", directory_fd, os.stat(tmp_path / "large")):
+        os.link(tmp_path / "large", tmp_path / "link")
+        os.unlink(tmp_path / "large")
+    wait_until(lambda: freeing.space() == (0, 0))
+    assert (tmp_path / "link").read_bytes() == bytes(1 << 20)
 
 
 def test_a_symbolic_link_is_held_itself(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Orphanage, Quarantine, Staging, Trash
+from holdfast.store import Orphanage, OutsideCalls, Quarantine, Staging, Trash
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
@@ -130,7 +130,7 @@ def test_what_a_crash_left_is_cleared(staging: Staging, tmp_path: Path) -> None:
 
 @pytest.fixture
 def orphanage(open_directory: OpenDirectory) -> Orphanage:
-    return Orphanage(open_directory("orphans"))
+    return Orphanage(open_directory("orphans"), OutsideCalls())
 
 
 def test_an_orphan_lives_until_it_is_released(orphanage: Orphanage, tree: Path, tree_fd: int, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -104,11 +105,12 @@ class Foundation:
             owners,
             store.implied_times,
         )
+        self.hot = HotFiles(store, self.nodes, descriptors)
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
         self.invalidation = Invalidation(
-            self.nodes, self.directories, store.tree, self.unlinks, store.orphanage, kernel.notifications
+            self.nodes, self.directories, store.tree, self.unlinks, store.orphanage, self.hot, kernel.notifications
         )
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
         self.copies = CachedCopies(store, index, parts.events, parts.counters, zones=parts.zones, listener=self.invalidation)

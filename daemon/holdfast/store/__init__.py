@@ -2,14 +2,15 @@
 
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
-from holdfast.store.deferred_free import Freeing, Space
+from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
 from holdfast.store.descent import descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
+from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import DiskSpace, disk_space
-from holdfast.store.staging import Orphanage, Staging, Trash
+from holdfast.store.staging import Orphanage, Staging, Trash, own_directory
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
 from holdfast.store.unsent_marks import (
@@ -25,12 +26,15 @@ from holdfast.store.unsent_marks import (
 __all__ = [
     "FORMAT_VERSION",
     "LONGEST_TICK_NS",
+    "QUICKLY_FREED_BYTES",
     "RENAME_EXCHANGE",
     "RENAME_NOREPLACE",
+    "Answer",
     "DiskSpace",
     "Freeing",
     "ImpliedTimes",
     "Orphanage",
+    "OutsideCalls",
     "Quarantine",
     "QuarantinedFile",
     "Space",
@@ -52,6 +56,7 @@ __all__ = [
     "mark_unsent",
     "note_digest",
     "noted_digest",
+    "own_directory",
     "rename_with_flags",
     "renew_noted_digest",
     "stamp_of",

@@ -2,20 +2,26 @@
 
 A file system frees a file's blocks when neither a name nor a descriptor refers to it any more. For a small file whose blocks
 are on the disk, this takes ext4 several times as long as removing the name, and the caller of unlink(2) does not need to
-wait for it. So a descriptor is held while the name is removed, and a thread closes it. Larger files are freed at once,
-because the caller may need the space next.
+wait for it. So a descriptor is held while the name is removed, and a thread closes it.
+
+For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and
+who closes the last descriptor can't be killed. So another process does that, in steps (``outside_calls.free``). What is not
+free yet counts as free for users (``space``), and who finds no room waits for it (``capacity.room``).
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 from typing import NamedTuple
 
-_LARGEST = 128 * 1024
-"""Bytes on the disk. Times ``_MOST_WAITING``, this is the most space that is deleted and not yet free."""
+from holdfast.store.outside_calls import RESULT_BYTES, OutsideCalls, result_in
+
+QUICKLY_FREED_BYTES = 128 * 1024
+"""Freeing that many bytes on the disk takes no time that matters, in however many pieces they are."""
 _MOST_WAITING = 500
 _PAUSE_SECONDS = 0.005
 """Each turn of the thread delays the event loop, so it closes together what has come in such a time."""
@@ -37,7 +43,8 @@ class Space(NamedTuple):
 class Freeing:
     """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: OutsideCalls) -> None:
+        self._outside = _Outside(calls)
         self._waiting: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
         """Descriptors and what their files take of the disk in bytes."""
         self._thread: threading.Thread | None = None
@@ -47,13 +54,13 @@ class Freeing:
 
     def space(self) -> Space:
         """Return what has been deleted and is not free yet."""
-        held, freed = self._held, self._freed
-        return Space(held.files - freed.files, held.size_bytes - freed.size_bytes)
+        held, freed, outside = self._held, self._freed, self._outside.space()
+        return Space(held.files - freed.files + outside.files, held.size_bytes - freed.size_bytes + outside.size_bytes)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
         size_bytes = stat.st_blocks * 512
-        if stat.st_nlink > 1 or size_bytes > _LARGEST or self._waiting.qsize() >= _MOST_WAITING:
+        if stat.st_nlink > 1 or (size_bytes <= QUICKLY_FREED_BYTES and self._waiting.qsize() >= _MOST_WAITING):
             return _FREED_AT_ONCE
         try:
             fd = os.open(name, _HOLD, dir_fd=directory_fd)
@@ -62,7 +69,9 @@ class Freeing:
         return _Held(self, fd, size_bytes)
 
     def close_later(self, fd: int, size_bytes: int) -> None:
-        """Let the thread close the descriptor of a file that takes so much of the disk."""
+        """Let the descriptor of a file that takes so much of the disk be closed elsewhere."""
+        if size_bytes > QUICKLY_FREED_BYTES and self._outside.free(fd, size_bytes):
+            return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
@@ -74,6 +83,17 @@ class Freeing:
         self._held = self._held.and_another(size_bytes)
         self._waiting.put((fd, size_bytes))
 
+    def close(self, fd: int, *, takes_time: bool) -> None:
+        """Close a descriptor at once, or elsewhere if ``takes_time`` may be true and the file is large.
+
+        It may be all that is left of the file, or ext4 chooses the blocks of a truncated one only when it is closed.
+        """
+        size_bytes = os.fstat(fd).st_blocks * 512 if takes_time else 0
+        if size_bytes > QUICKLY_FREED_BYTES:
+            self.close_later(fd, size_bytes)
+        else:
+            os.close(fd)
+
     def end(self) -> None:
         """Free the waiting files, and end the thread."""
         if self._thread is not None:
@@ -81,6 +101,7 @@ class Freeing:
             self._hurry.set()
             self._thread.join()
             self._thread = None
+        self._outside.close()
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
@@ -90,6 +111,43 @@ class Freeing:
             self._freed = self._freed.and_another(size_bytes)
             if self._waiting.empty():
                 self._hurry.wait(_PAUSE_SECONDS)
+
+
+class _Outside:
+    """Files that the other process frees."""
+
+    def __init__(self, calls: OutsideCalls) -> None:
+        self._calls = calls
+        self._starts = 0
+        self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._here.setblocking(False)
+        self._left = Space(0, 0)
+
+    def free(self, fd: int, size_bytes: int) -> bool:
+        """Hand the descriptor over; return whether there was a process to take it."""
+        try:
+            self._calls.tell(self._there, "free", [fd], size_bytes)
+        except OSError:
+            return False
+        os.close(fd)
+        left = self.space()
+        self._left = left.and_another(size_bytes)
+        return True
+
+    def space(self) -> Space:
+        """Return what is not free yet."""
+        if self._starts != self._calls.starts:
+            self._starts, self._left = self._calls.starts, Space(0, 0)
+        with suppress(BlockingIOError):
+            while self._left.files:
+                _, size_bytes = result_in(self._here.recv(RESULT_BYTES))
+                self._left = Space(self._left.files - 1, self._left.size_bytes - size_bytes)
+        return self._left
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._here.close()
+        self._there.close()
 
 
 class _Held:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from holdfast.errors import FileBusyError
+
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the clock from which file systems take their times
 _STEP_NS = 1000
 """Programs that keep times as floating-point numbers can tell times of today apart that differ by a microsecond."""
@@ -37,11 +39,16 @@ class ImpliedTimes:
 def keeping_mtime(directory_fd: int) -> Iterator[None]:
     """Keep the mtime of a directory over a change of its entries that users don't see."""
     before = os.stat(directory_fd)
+    is_free = True
     try:
         yield
+    except FileBusyError:  # the call goes on, and may have the directory's lock
+        is_free = False
+        raise
     finally:
         with suppress(OSError):  # the disk takes no more writes: the change itself says so, if it failed
-            _set_mtime(directory_fd, before, before.st_mtime_ns)
+            if is_free:
+                _set_mtime(directory_fd, before, before.st_mtime_ns)
 
 
 def advance_mtime(directory_fd: int) -> None:

@@ -30,6 +30,7 @@ from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
+from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.tree import Tree
@@ -69,6 +70,7 @@ class StoreDirectory:
     stamps: Stamps
     freeing: Freeing
     implied_times: ImpliedTimes
+    calls: OutsideCalls
     _descriptors: tuple[int, ...]
 
     @classmethod
@@ -90,17 +92,19 @@ class StoreDirectory:
             stamps = Stamps.tried(fds["fetching"])
             _sign(lock_fd)
             undo.pop_all()
+        calls = OutsideCalls()
         return cls(
             path,
             store_id,
             Tree(fds["tree"]),
             Staging(fds["fetching"]),
-            Orphanage(fds["orphans"]),
+            Orphanage(fds["orphans"], calls),
             Trash(fds["trash"]),
             Quarantine(fds["quarantine"]),
             stamps,
-            Freeing(),
+            Freeing(calls),
             ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
+            calls,
             (*fds.values(), lock_fd),
         )
 
@@ -135,6 +139,7 @@ class StoreDirectory:
     def close(self) -> None:
         """Close all descriptors, which releases the lock."""
         self.freeing.end()
+        self.calls.close()
         for fd in self._descriptors:
             os.close(fd)
 

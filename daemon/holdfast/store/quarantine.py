@@ -6,6 +6,7 @@ between writing the two leaves a file without a reason; it expires all the same.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import logging
@@ -16,10 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from holdfast.store.outside_calls import Answer
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _log = logging.getLogger("holdfast.store")
 _REASON = ".json"
+Rename = Callable[[int, bytes, int, bytes, int], None]
+"""renameat2(2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,24 @@ class Quarantine:
         self.directory_fd = directory_fd
         self._clock = clock
         self._numbers = itertools.count(1)
+        self._held_by: Answer | None = None
 
-    def take(self, source_fd: int, name: bytes, reason: dict[str, str]) -> str:
-        """Move the file ``name`` here and write ``reason`` beside it; return its name here.
+    def hold(self, call: Answer) -> None:
+        """Take no file until ``call`` has ended, which may have the directory's lock."""
+        self._held_by = call
 
-        Raises ``OSError`` if the file can't be moved. A reason that can't be written is only logged.
+    def take(self, source_fd: int, name: bytes, reason: dict[str, str], rename: Rename = rename_with_flags) -> str:
+        """Move the file ``name`` here by ``rename``, and write ``reason`` beside it; return its name here.
+
+        Raises ``OSError`` if the file can't be moved, and what ``rename`` does. A reason that can't be written is only
+        logged.
         """
+        if self._held_by is not None and not self._held_by.has_ended():
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         while True:
             kept = f"{self._clock()}-{next(self._numbers)}"
             try:
-                rename_with_flags(source_fd, name, self.directory_fd, kept.encode(), RENAME_NOREPLACE)
+                rename(source_fd, name, self.directory_fd, kept.encode(), RENAME_NOREPLACE)
                 break
             except FileExistsError:
                 continue

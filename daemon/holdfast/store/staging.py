@@ -13,9 +13,12 @@ import threading
 import uuid
 from contextlib import suppress
 
+from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
+_OWN = b".d"
+"""Ends the names of directories for one orphan."""
 _ASIDE = b"aside-"
 """Begins the names in the trash of what could not be deleted."""
 
@@ -57,10 +60,14 @@ class Staging:
 
 
 class Orphanage:
-    """Files whose last name was removed while they were open: kept under their inode number until closed."""
+    """Files whose last name was removed while they were open: kept under their inode number until closed.
 
-    def __init__(self, directory_fd: int) -> None:
+    One whose inode's lock a user may hold has the name ``file`` in a directory ``N.d`` (``outside_calls.shelter``).
+    """
+
+    def __init__(self, directory_fd: int, calls: OutsideCalls) -> None:
         self.directory_fd = directory_fd
+        self._calls = calls
 
     def take(self, source_fd: int, name: bytes, inode: int) -> None:
         """Move the last name of ``inode`` here. Raises ``OSError``."""
@@ -77,19 +84,40 @@ class Orphanage:
 
     def release(self, inode: int) -> None:
         """Remove the name here; the file is freed with its last descriptor."""
-        _unlink_if_there(b"%d" % inode, self.directory_fd)
+        try:
+            os.unlink(b"%d" % inode, dir_fd=self.directory_fd)
+        except FileNotFoundError:
+            self._discard(own_directory(inode))
+
+    def _discard(self, name: bytes) -> None:
+        """Remove a directory for one file, if it exists, without waiting: a call of an earlier daemon may have its lock."""
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
+            self._calls.begin("discard", [self.directory_fd], name).close()
 
     def inodes(self) -> set[int]:
         """Return which files are here."""
-        return {int(name) for name in os.listdir(self.directory_fd)}
+        return {int(name.removesuffix(_OWN)) for name in _names(self.directory_fd)}
 
     def open(self, inode: int) -> int:
         """Return a new descriptor, for reading and writing, of a file here. Raises ``OSError``."""
-        return os.open(b"%d" % inode, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.directory_fd)
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(b"%d" % inode, flags, dir_fd=self.directory_fd)
+        except FileNotFoundError:
+            return os.open(own_directory(inode) + b"/" + SHELTERED, flags, dir_fd=self.directory_fd)
 
     def clear(self) -> int:
         """Remove everything; return how many files there were."""
-        return _clear(self.directory_fd)
+        for name in _names(self.directory_fd):
+            if name.endswith(_OWN):
+                self._discard(name)
+        return _clear(self.directory_fd, spared=_OWN)
+
+
+def own_directory(inode: int) -> bytes:
+    """Return the name of a directory among the orphans for the file ``inode`` alone."""
+    return b"%d" % inode + _OWN
 
 
 class Trash:
@@ -144,9 +172,9 @@ def _unlink_if_there(name: bytes, directory_fd: int) -> None:
         return
 
 
-def _clear(directory_fd: int) -> int:
-    """Remove everything in the directory, except what can't be removed."""
-    names = _names(directory_fd)
+def _clear(directory_fd: int, spared: bytes = b"/") -> int:
+    """Remove everything in the directory, except what can't be removed, and names that end with ``spared``."""
+    names = [name for name in _names(directory_fd) if not name.endswith(spared)]
     for name in names:
         with suppress(OSError):
             remove(directory_fd, name)

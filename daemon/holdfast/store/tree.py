@@ -15,6 +15,7 @@ from contextlib import nullcontext, suppress
 
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
+from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
@@ -29,13 +30,16 @@ class Tree:
 
     def __init__(self, root_fd: int) -> None:
         self.root_fd = root_fd
+        self.held = HeldDirectories()
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
         return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
     def open_directory(self, path: bytes) -> int:
-        """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``."""
+        """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
+        if self.held:
+            self.held.check(path)
         return self.open_below(self.root_fd, path)
 
     def open_below(self, directory_fd: int, path: bytes) -> int:
@@ -93,6 +97,8 @@ class Tree:
         directories already: the new ones get the mtimes that they have, and the one above keeps its own. Raises ``OSError``.
         """
         names = _components(path)
+        if self.held:
+            self.held.check(path)
         fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
         for level in range(len(names)):
             try:
@@ -165,6 +171,8 @@ class Tree:
 
     def _remove_if_empty(self, path: bytes) -> int:
         """Remove one directory; return its inode number, or 0 if it is not empty or does not exist."""
+        if self.held:
+            self.held.check_moved(path)
         parent, _, name = path.rpartition(b"/")
         try:
             fd = self.open_directory(parent)

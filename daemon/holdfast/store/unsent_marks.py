@@ -12,20 +12,23 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
 
 _MARK = "user.holdfast.unsent"
 _MARK_BYTES = 8
 _STAMP = struct.Struct("<qq")
+SetAttribute = Callable[[int, str, bytes], None]
+"""fsetxattr(2)."""
 
 
-def mark_unsent(fd: int) -> None:
-    """Mark the file, replacing an earlier mark. Raises ``OSError``."""
-    os.setxattr(fd, _MARK, os.urandom(_MARK_BYTES))
+def mark_unsent(fd: int, set_attribute: SetAttribute = os.setxattr) -> None:
+    """Mark the file, replacing an earlier mark. Raises what ``set_attribute`` does."""
+    set_attribute(fd, _MARK, os.urandom(_MARK_BYTES))
 
 
-def mark_not_accepted(fd: int) -> None:
-    """Mark the file as one that a store has not accepted, as long as it stays as it is. Raises ``OSError``."""
-    os.setxattr(fd, _MARK, os.urandom(_MARK_BYTES) + _stamp(fd))
+def mark_not_accepted(fd: int, set_attribute: SetAttribute = os.setxattr) -> None:
+    """Mark the file as one that a store has not accepted, as long as it stays as it is. Raises as ``set_attribute``."""
+    set_attribute(fd, _MARK, os.urandom(_MARK_BYTES) + _stamp(fd))
 
 
 def was_not_accepted(mark: bytes) -> bool:
@@ -48,11 +51,11 @@ def unsent_mark(fd: int) -> bytes | None:
         raise
 
 
-def unmark_unsent(fd: int, mark: bytes | None) -> bool:
+def unmark_unsent(fd: int, mark: bytes | None, remove_attribute: Callable[[int, str], None] = os.removexattr) -> bool:
     """Remove the mark if it is still ``mark``; return whether the file is unmarked now."""
     now = unsent_mark(fd)
     if now is not None and now == mark:
-        os.removexattr(fd, _MARK)
+        remove_attribute(fd, _MARK)
         return True
     return now is None
 

@@ -13,6 +13,7 @@ import stat as stat_module
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Protocol
 
 from holdfast.index import CachedName, Entry, EntryState, Index
@@ -29,6 +30,12 @@ class CopyListener(Protocol):
 
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
+
+    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool) -> None:
+        """Remove a name of the open file ``inode``; if it is the last, keep the file for the next daemon."""
+
+    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
+        """renameat2(2) of the file ``inode``, open or not, out of the tree."""
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` now has the file ``stat``."""
@@ -61,7 +68,7 @@ class CachedCopies:
     ) -> None:
         self._tree = store.tree
         self._staging = store.staging
-        self._orphanage = store.orphanage
+        self._freeing = store.freeing
         self._quarantine = store.quarantine
         self._index = index
         self._events = events
@@ -173,10 +180,11 @@ class CachedCopies:
         if stat.st_ino != inode or not stat_module.S_ISREG(stat.st_mode):
             return False
         self.forget_name(path, stat)
-        if stat.st_nlink == 1 and self.is_open(inode):
-            self._orphanage.take(directory_fd, name, inode)
+        if self.is_open(inode):
+            self._listener.remove_open(directory_fd, name, inode, is_last=stat.st_nlink == 1)
         else:
-            os.unlink(name, dir_fd=directory_fd)
+            with self._freeing.later(name, directory_fd, stat):
+                os.unlink(name, dir_fd=directory_fd)
         self._listener.file_left(path, inode, same_object=same_object)
         return True
 
@@ -248,8 +256,9 @@ class CachedCopies:
             if stat.st_ino != inode:
                 return
             self.forget_name(path, stat)
+            rename = partial(self._listener.rename_out, inode)
             with self._unseen(parent, directory_fd):
-                kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)})
+                kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)}, rename)
             self._listener.file_corrupt(inode)
             self._listener.file_left(path, inode, same_object=True)
         except FileNotFoundError:

@@ -17,6 +17,7 @@ from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy, Names
@@ -45,7 +46,9 @@ class Committer:
         copies: CachedCopies,
         check: DigestCheck,
         invalidation: Invalidation,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._policy = policy
         self._directories = directories
         self._locks = locks
@@ -168,7 +171,7 @@ class Committer:
             else:
                 sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
         if sents:
-            others_unsent = not unmark_unsent(opened.fd, mark)
+            others_unsent = not unmark_unsent(opened.fd, mark, self._hot.remove_attribute)
             previous = self._entries.get(inode)
             self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:

@@ -44,7 +44,7 @@ class HandOut:
         try:
             if caller.uid and not opened.is_handed_out:
                 self._limits.charge(opened, caller.uid)
-            self._passthrough.hand_out(opened, writable=changes)
+            self._passthrough.hand_out(opened, caller.uid, writable=changes)
             sends_flush = changes and self._committer.sends(opened)
             if sends_flush:
                 note_writer(opened, caller.pid)

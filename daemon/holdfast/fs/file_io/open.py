@@ -107,7 +107,10 @@ class Opening:
             if flags & os.O_TRUNC:
                 await self._arriving.wait_whole(opened)
             if _changes(flags):
-                self._prepare_changes(opened, flags)
+                self._note_unsent(opened)
+            if flags & os.O_TRUNC:
+                check_not_executed(opened, flags)
+                await self._files.truncate(opened, 0)
         except BaseException:
             self._files.release(opened)
             raise
@@ -121,19 +124,18 @@ class Opening:
         opened.count()
         if changes:
             try:
-                self._prepare_changes(opened, flags)
+                self._note_unsent(opened)
+                if flags & os.O_TRUNC:
+                    check_not_executed(opened, flags)
+                    self._files.truncate_nowait(opened, 0)
             except BaseException:
                 self._files.release(opened)
                 raise
         return opened
 
-    def _prepare_changes(self, opened: OpenFile, flags: int) -> None:
-        """Prepare an open file for an open that may change its bytes."""
+    def _note_unsent(self, opened: OpenFile) -> None:
         if not opened.unsent and self._is_dirty(opened.node):
             opened.changed()  # an earlier attempt to send it failed
-        if flags & os.O_TRUNC:
-            check_not_executed(opened, flags)
-            self._files.truncate(opened, 0)
 
     # --- the open file -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import trio
+
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_limits import OpenLimits
@@ -19,10 +21,11 @@ from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.attributes import NamelessStat, Stat
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.store import Orphanage
+from holdfast.fs.inodes.open_file import OpenFile, without_privileges
+from holdfast.store import QUICKLY_FREED_BYTES, Freeing, Orphanage
 
 
 class OpenFiles:
@@ -38,8 +41,12 @@ class OpenFiles:
         handles: HandleTable,
         orphanage: Orphanage,
         limits: OpenLimits,
+        hot: HotFiles,
+        freeing: Freeing,
         closed: Callable[[Node], None],
     ) -> None:
+        self._hot = hot
+        self._freeing = freeing
         self._nodes = nodes
         self._directories = directories
         self._updates = updates
@@ -87,16 +94,36 @@ class OpenFiles:
     def before_change(self, opened: OpenFile, *, drop_privileges: bool = True) -> None:
         """Mark the file changed, before the first change since the last send."""
         if opened.privileged and drop_privileges:
-            opened.drop_privileges()
+            self._hot.chmod(opened, without_privileges(os.fstat(opened.fd).st_mode))
+            opened.dropped_privileges()
         if opened.unsent:
             return
         opened.changed()
         self._updates.note_change(opened.node, os.fstat(opened.fd))
 
-    def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
-        """ftruncate(2) of a file that is complete."""
-        self.before_change(opened, drop_privileges=drop_privileges)
+    def truncate_nowait(self, opened: OpenFile, size_bytes: int) -> None:
+        """``truncate`` that takes no time. Raises ``trio.WouldBlock`` otherwise."""
+        if self._takes_time(opened, size_bytes):
+            raise trio.WouldBlock
+        self.before_change(opened)
         os.ftruncate(opened.fd, size_bytes)
+
+    async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
+        """ftruncate(2) of a file that is complete. Raises ``FileBusyError``."""
+        if self._hot.is_hot(opened):
+            await self._hot.settle(opened.inode)
+        self.before_change(opened, drop_privileges=drop_privileges)
+        if self._takes_time(opened, size_bytes):
+            await self._hot.call(opened, "truncate", [], size_bytes, patience=LONG_PATIENCE_SECONDS)
+        else:
+            os.ftruncate(opened.fd, size_bytes)
+
+    def _takes_time(self, opened: OpenFile, size_bytes: int) -> bool:
+        """Say whether a user decides how long it takes to give the file this size."""
+        if self._hot.is_hot(opened):
+            return True
+        stat = os.fstat(opened.fd)
+        return stat.st_size > size_bytes and stat.st_blocks * 512 - size_bytes > QUICKLY_FREED_BYTES
 
     def release(self, opened: OpenFile) -> None:
         """Release a handle of the kernel or of a user inside the daemon. The last one closes the file."""
@@ -109,10 +136,12 @@ class OpenFiles:
         self._handles.closed(opened)
         if opened.charged_uid:
             self._limits.refund(opened)
-        opened.close()
+        if not node.is_named:
+            self._orphanage.release(opened.inode)
+        self._freeing.close(opened.fd, takes_time=opened.writes or not node.is_named)
+        opened.arrived()
         node.opened = None
         self._closed(node)
         if not node.is_named:
-            self._orphanage.release(opened.inode)
             self._nodes.unbind(node)
         self._nodes.release(node)

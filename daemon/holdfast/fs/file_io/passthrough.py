@@ -6,6 +6,9 @@ That makes 1,700 requests for 4.8 million keys, each delayed on a busy processor
 reads 128 KiB at a time and sends GETATTR only after that.
 
 The daemon also serves what is opened for writing while the disk is nearly full, because it can evict, and the kernel can't.
+
+And whoever reads or writes in passthrough can hold the lock of the file's inode, and through it that of a directory
+(``inodes.hot_files``). So the first handle in passthrough is for root, or for the owner of the file's directories.
 """
 
 from __future__ import annotations
@@ -56,15 +59,21 @@ class Passthrough:
         self._disk = disk
         self._entries = entries
 
-    def hand_out(self, opened: OpenFile, *, writable: bool) -> None:
-        """The kernel gets a handle. The first one decides for all: passthrough if possible."""
-        if not opened.is_handed_out:
+    def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
+        """The kernel gets a handle for the user ``uid``. The first one decides for all: passthrough if possible."""
+        is_first = not opened.is_handed_out
+        if is_first:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
-            if opened.writable and whole and (self._has_room() if writable else not self._is_polled(opened)):
+            may_pass = self._has_room() if writable else not self._is_polled(opened)
+            if opened.writable and whole and may_pass and self._is_own(opened, uid):
                 backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
-        if writable and opened.backing_id is not None:
+        if opened.backing_id is None:
+            return
+        if uid:
+            opened.passed_through_for(uid, is_first=is_first)
+        if writable:
             self._writes.expect(opened)
 
     def end(self, opened: OpenFile) -> None:
@@ -75,6 +84,13 @@ class Passthrough:
     def _has_room(self) -> bool:
         """Say whether a writer may pass the daemon by: the kernel evicts nothing when the disk is full."""
         return not (self._disk.is_scarce() and self._entries.cached_bytes)
+
+    def _is_own(self, opened: OpenFile, uid: int) -> bool:
+        """Say whether only the user's own directories can be held up by it (``inodes.hot_files``)."""
+        if not uid:
+            return True
+        parents = (parent for parent, _ in opened.node.names())
+        return all(os.stat(self._directories.descriptor(parent)).st_uid == uid for parent in parents)
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -21,6 +20,7 @@ from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.open_file import OpenFile
 
 _INLINE_WRITE_BYTES = 64 * 1024
@@ -39,7 +39,9 @@ class ReadWrite:
         room: Room,
         handles: HandleTable,
         check: DigestCheck,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._files = files
         self._arriving = arriving
@@ -84,26 +86,31 @@ class ReadWrite:
         """Write all of ``data`` at ``offset``; return the number of bytes. Raises ``QuotaExceededError``."""
         self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
+        if self._hot.is_hot(opened):
+            await self._hot.settle(opened.inode)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
 
-    async def allocate(self, opened: OpenFile, apply: Callable[[int], None], most_bytes: int) -> None:
-        """fallocate(2): ``apply`` carries it out on a descriptor, and takes ``most_bytes``. Raises ``QuotaExceededError``.
+    async def allocate(self, opened: OpenFile, mode: int, offset: int, length_bytes: int, most_bytes: int) -> None:
+        """fallocate(2), which takes ``most_bytes``, and as long as the file has pieces.
 
-        What is more than the disk has is not tried: file systems keep what they had allocated before they failed.
+        What is more than the disk has is not tried: file systems keep what they had allocated before they failed. Raises
+        ``QuotaExceededError`` and ``FileBusyError``.
         """
         self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
+        if self._hot.is_hot(opened):
+            await self._hot.settle(opened.inode)
         self._files.before_change(opened)
         most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
         await self._room.ensure_room(most_bytes)
-        carry_out = partial(trio.to_thread.run_sync, apply, opened.fd, limiter=self._limiter)
-        await self._room.with_room(carry_out, most_bytes)
+        call = partial(self._hot.call, patience=LONG_PATIENCE_SECONDS)
+        await self._room.with_room(partial(call, opened, "fallocate", [], mode, offset, length_bytes), most_bytes)
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
         await self._arriving.wait_whole(opened)
-        self._files.truncate(opened, size_bytes, drop_privileges=drop_privileges)
+        await self._files.truncate(opened, size_bytes, drop_privileges=drop_privileges)
 
     async def _write(self, fd: int, data: bytes, offset: int) -> int:
         if len(data) <= _INLINE_WRITE_BYTES:

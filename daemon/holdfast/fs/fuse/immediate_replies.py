@@ -158,7 +158,7 @@ class ImmediateReplies:
         name = body[:-1]
         if self._files.lookup.is_unknown(directory, name):
             raise trio.WouldBlock
-        self._files.unlinking.unlink(directory, name)
+        self._files.unlinking.unlink_nowait(directory, name)
         return 0
 
     def _link(self, directory: Node, body: bytes, caller: Caller) -> Answer:

@@ -119,7 +119,7 @@ class Operations(pyfuse3.Operations):
         directory, attempt = self._node(parent_inode), self._attempt()
         async with self._turns.names.of(ctx.uid):
             await self._files.lookup.learn(directory, name)
-        self._files.unlinking.unlink(directory, name, attempt)
+            await self._files.unlinking.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -206,7 +206,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def _fallocate(self, inode: int, asked: Fallocation, ctx: RequestContext) -> None:
         async with self._turns.data.of(ctx.uid):
-            await self._files.read_write.allocate(self._opened(asked.handle), asked.apply, asked.most_bytes)
+            opened, size_bytes = self._opened(asked.handle), asked.length_bytes
+            await self._files.read_write.allocate(opened, asked.mode, asked.offset, size_bytes, asked.most_bytes)
 
     @replies
     async def _setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:

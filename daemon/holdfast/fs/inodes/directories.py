@@ -135,6 +135,8 @@ class Directories:
 
     def _opened(self, node: Node) -> int:
         """Open the directories from the nearest one that is open down to ``node``; return the last descriptor."""
+        if self._tree.held:
+            self._tree.held.check(path_of(node) or b"")
         left: list[Node] = []
         fd = None
         while fd is None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
@@ -49,6 +51,7 @@ class Invalidation:
         tree: Tree,
         unlinks: PendingUnlinks,
         orphanage: Orphanage,
+        hot: HotFiles,
         kernel: KernelNotifications,
     ) -> None:
         self._nodes = nodes
@@ -56,6 +59,7 @@ class Invalidation:
         self._tree = tree
         self._unlinks = unlinks
         self._orphanage = orphanage
+        self._hot = hot
         self.attributes_changed = kernel.attributes_changed
         self.invalidate = kernel.invalidate
         self.invalidate_now = kernel.invalidate_now
@@ -72,6 +76,20 @@ class Invalidation:
         """Say whether the file ``inode`` is open."""
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
+
+    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool) -> None:
+        """Remove a name of an open file; if it is the last, the file becomes an orphan. Raises ``FileBusyError``."""
+        hot = self._hot.of(inode)
+        if hot is not None:
+            self._hot.unlink(hot, directory_fd, name)
+        elif is_last:
+            self._orphanage.take(directory_fd, name, inode)
+        else:
+            os.unlink(name, dir_fd=directory_fd)
+
+    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
+        """renameat2(2) of a file, open or not, out of the tree. Raises ``FileBusyError``."""
+        self._hot.rename_out(inode, source_fd, old, target_fd, new, flags)
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` got a backing file, and its parent directories exist too."""
@@ -167,8 +185,8 @@ class Invalidation:
         if node.opened is None:
             self._nodes.unbind(node)
         elif just_now:
-            with suppress(OSError):  # a disk without room: then no later daemon can open it again
-                self._orphanage.shelter_open(node.opened.fd, node.backing)
+            with suppress(OSError, FileBusyError):  # a disk without room: then no later daemon can open it again
+                self._hot.shelter(node.opened)
 
     def _invalidate_unknown(self, path: bytes) -> None:
         """Invalidate a name that the kernel may know from an earlier daemon: its nodes are recovered on demand."""

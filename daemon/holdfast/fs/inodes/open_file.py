@@ -36,9 +36,11 @@ class OpenFile:
         "handles",
         "inode",
         "is_handed_out",
+        "is_hot",
         "leaving",
         "lost",
         "node",
+        "passthrough_uid",
         "privileged",
         "programs",
         "served",
@@ -78,6 +80,10 @@ class OpenFile:
         """The kernel has a handle, and all further handles must be served in the same way."""
         self.backing_id: int | None = None
         """The kernel's id for passthrough; None if the daemon serves the data."""
+        self.passthrough_uid = 0
+        """The user who got the first handle in passthrough, if that was not root."""
+        self.is_hot = False
+        """A user who is not root has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
         self.stamp: tuple[int, int] | None = None
         """Size and mtime at the last point where the bytes were known, while passthrough writes are possible."""
         self.was_sent = False
@@ -128,6 +134,16 @@ class OpenFile:
         self.is_handed_out = True
         self.backing_id = backing_id
 
+    def passed_through_for(self, uid: int, *, is_first: bool) -> None:
+        """A user who is not root gets a handle in passthrough."""
+        self.is_hot = True
+        if is_first:
+            self.passthrough_uid = uid
+
+    def passed_on_from(self, uid: int) -> None:
+        """An earlier daemon had given the first handle to this user."""
+        self.passthrough_uid = uid
+
     def count_for_next_daemon(self, slot: int) -> None:
         """Count the kernel's handles at ``slot`` from now on; 0 stops counting."""
         self.slot = slot
@@ -171,6 +187,7 @@ class OpenFile:
         self.exclusive = exclusive
         self.writes = writes
         self.backing_id = backing_id
+        self.is_hot = backing_id is not None
         self.served = served
 
     def put_out_of_reach(self, *, lost: bool) -> None:
@@ -253,9 +270,8 @@ class OpenFile:
         """The mode of the file is now ``mode``."""
         self.privileged = bool(mode & _PRIVILEGED_BITS) and stat_module.S_ISREG(mode)
 
-    def drop_privileges(self) -> None:
-        """Clear the set-id bits because the bytes change."""
-        os.fchmod(self.fd, without_privileges(os.fstat(self.fd).st_mode))
+    def dropped_privileges(self) -> None:
+        """The set-id bits were cleared because the bytes change."""
         self.privileged = False
 
     def make_writable(self) -> None:

@@ -22,8 +22,9 @@ from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.open_file import without_privileges
+from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.inodes.quotas import Quotas, Usage, workdir_of
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
@@ -59,7 +60,9 @@ class AttrOps:
         updates: EntryUpdates,
         store: StoreDirectory,
         quotas: Quotas,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._view = view
         self._revalidation = revalidation
@@ -128,6 +131,7 @@ class AttrOps:
         await self._local_files.make_local(node)
         if changes.size_bytes is not None:
             await self._resize(node, changes.size_bytes, drop_privileges=drop_privileges, by_descriptor=by_descriptor)
+        await self._hot.settle(node.backing)
         return self._set(node, changes)
 
     def set_nowait(self, node: Node, changes: Changes) -> Stat:
@@ -136,6 +140,8 @@ class AttrOps:
             self._directories.writable_descriptor(node)
         elif changes.size_bytes is not None or not self._local_files.is_local(node):
             raise trio.WouldBlock
+        else:
+            self._hot.check_cold(node.backing)
         return self._set(node, changes)
 
     def _set(self, node: Node, changes: Changes) -> Stat:
@@ -213,7 +219,10 @@ class AttrOps:
             self._files.release(opened)
 
     def _apply(self, node: Node, changes: Changes) -> None:
-        if node.opened is not None:
+        hot = self._hot.of(node.backing)
+        if hot is not None:
+            self._change_hot(node, changes, hot)
+        elif node.opened is not None:
             self._change(node, changes, node.opened.fd, None)
         elif node.is_directory:
             self._change(node, changes, b"/proc/self/fd/%d" % self._directories.descriptor(node), None)
@@ -233,10 +242,29 @@ class AttrOps:
             if not follow and stat_module.S_ISLNK(os.stat(file, dir_fd=dir_fd, follow_symlinks=False).st_mode):
                 raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))  # chmod(2) would follow it
             os.chmod(file, stat_module.S_IMODE(changes.mode), dir_fd=dir_fd)
-        if changes.atime_ns is not None or changes.mtime_ns is not None:
-            if node.opened is not None:
-                self._writes.detect_writes(node.opened)  # before its mtime is overwritten
-            stat = self.get(node)
-            atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
-            mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns
-            os.utime(file, ns=(atime_ns, mtime_ns), dir_fd=dir_fd, follow_symlinks=follow)
+        times = self._new_times(node, changes)
+        if times is not None:
+            os.utime(file, ns=times, dir_fd=dir_fd, follow_symlinks=follow)
+
+    def _change_hot(self, node: Node, changes: Changes, opened: OpenFile) -> None:
+        """Apply changes to a file that has settled."""
+        if changes.uid is not None or changes.gid is not None:
+            uid = -1 if changes.uid is None else changes.uid
+            gid = -1 if changes.gid is None else changes.gid
+            self._hot.call_now(opened, "chown", [opened.fd], uid, gid)
+        if changes.mode is not None:
+            self._hot.chmod(opened, stat_module.S_IMODE(changes.mode))
+        times = self._new_times(node, changes)
+        if times is not None:
+            self._hot.call_now(opened, "utime", [opened.fd], *times)
+
+    def _new_times(self, node: Node, changes: Changes) -> tuple[int, int] | None:
+        """Return the times of the last access and the last change to set; None if they stay."""
+        if changes.atime_ns is None and changes.mtime_ns is None:
+            return None
+        if node.opened is not None:
+            self._writes.detect_writes(node.opened)  # before its mtime is overwritten
+        stat = self.get(node)
+        atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
+        mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns
+        return atime_ns, mtime_ns

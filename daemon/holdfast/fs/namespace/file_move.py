@@ -11,6 +11,7 @@ from typing import NamedTuple
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -60,7 +61,9 @@ class FileMoves:
         link_upload: LinkUpload,
         check: DigestCheck,
         hints: CreateHints,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
@@ -80,7 +83,19 @@ class FileMoves:
         victim = self._directories.stat(move.target, move.new)
         return victim is not None and _is_same(victim, move.stat)
 
-    def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False) -> None:
+    async def settle(self, move: FileMove) -> None:
+        """Wait for the locks of the file and of the one that has the new name so far, if users can hold them."""
+        await self._hot.settle(move.stat.st_ino)
+        victim = self._directories.stat(move.target, move.new)
+        if victim is not None:
+            await self._hot.settle(victim.st_ino)
+
+    def carry_out_nowait(self, move: FileMove) -> None:
+        """``carry_out`` where no user can hold these locks, and nothing is sent; else raises ``trio.WouldBlock``."""
+        self._hot.check_cold(move.stat.st_ino)
+        self.carry_out(move, None, has_settled=False)
+
+    def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False, has_settled: bool = True) -> None:
         """Rename a file in the tree, and update its node and entry.
 
         ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
@@ -90,18 +105,29 @@ class FileMoves:
         victim = self._directories.stat(move.target, move.new)
         if victim is not None and _is_same(victim, move.stat):
             return
+        if victim is not None and not has_settled:
+            self._hot.check_cold(victim.st_ino)
         is_unsent = sent is None and self._policy.sends(move.there, move.new)
         replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
         self._make_way(move, target_fd, victim)
         if not keeps_object:
             self._retraction.retract(move.here, move.old, move.stat)
         with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
-            os.rename(move.old, move.new, src_dir_fd=self._directories.descriptor(move.source), dst_dir_fd=target_fd)
+            self._rename(move, target_fd, victim)
         if victim is not None:
             self._lost_names.name_removed(move.target, move.new, victim)
         self._follow(move, os.stat(move.new, dir_fd=target_fd, follow_symlinks=False), sent, replaced, is_unsent=is_unsent)
         if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
             self._hints.temporary_gone(move.here.path, move.old)
+
+    def _rename(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
+        source_fd = self._directories.descriptor(move.source)
+        hot = [self._hot.of(stat.st_ino) for stat in (move.stat, victim) if stat is not None]
+        opened = [each for each in hot if each is not None]
+        if opened:
+            self._hot.rename(opened, source_fd, move.old, target_fd, move.new)
+        else:
+            os.rename(move.old, move.new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
     def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
         """Handle the file that has the new name so far. Raises ``FileExistsError``."""

@@ -14,6 +14,7 @@ from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
@@ -46,7 +47,9 @@ class Linking:
         check: DigestCheck,
         marks: NameMarks,
         guard: FallbackGuard,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._guard = guard
         self._directories = directories
         self._nodes = nodes
@@ -78,6 +81,7 @@ class Linking:
         if stat is not None and not attempt.resent:
             _check_room(stat)  # before anything is sent
         self._check_storable(node, place)
+        await self._hot.settle(node.backing)
         if self._policy.sends(place, name):
             is_hidden = self._marks.is_whited_out(place.child_path(name))
             sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
@@ -92,6 +96,7 @@ class Linking:
         if self._policy.sends(place, name):
             raise trio.WouldBlock
         self._check_storable(node, place)
+        self._hot.check_cold(node.backing)
         return self._add_name(node, directory, name, None, FIRST)
 
     def _check_storable(self, node: Node, place: ZonePath) -> None:
@@ -105,7 +110,7 @@ class Linking:
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         if not (attempt.resent and self._is_there(directory, name, before)):
             _check_room(before)
-            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+            self._link(node, source_fd, target_fd, name)
         self._nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
@@ -115,6 +120,13 @@ class Linking:
             if stat_module.S_ISREG(stat.st_mode):
                 self._check.later(self._directories.place(directory), node)
         return stat
+
+    def _link(self, node: Node, source_fd: int, target_fd: int, name: bytes) -> None:
+        hot = self._hot.of(node.backing)
+        if hot is not None:
+            self._hot.link(hot, source_fd, node.name, target_fd, name)
+        else:
+            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
 
     def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
         """Say whether the name already leads to the file, linked by an earlier daemon."""

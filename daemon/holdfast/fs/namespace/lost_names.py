@@ -8,6 +8,7 @@ import stat as stat_module
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
@@ -26,7 +27,9 @@ class LostNames:
         updates: EntryUpdates,
         copies: CachedCopies,
         store: StoreDirectory,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._nodes = nodes
         self._unlinks = unlinks
@@ -42,7 +45,10 @@ class LostNames:
         self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
-        if last and node is not None and node.opened is not None:
+        hot = self._hot.of(stat.st_ino)
+        if hot is not None:
+            self._hot.unlink(hot, fd, name)
+        elif last and node is not None and node.opened is not None:
             self._orphanage.take(fd, name, stat.st_ino)
         else:
             with self._freeing.later(name, fd, stat):
@@ -75,7 +81,10 @@ class LostNames:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         place = self._directories.place(target)
         node = self._nodes.of_backing(victim.st_ino)
-        if victim.st_nlink == 1 and node is not None and node.opened is not None:
+        hot = self._hot.of(victim.st_ino)
+        if victim.st_nlink == 1 and hot is not None:
+            self._hot.shelter(hot)
+        elif victim.st_nlink == 1 and node is not None and node.opened is not None:
             self._orphanage.shelter(target_fd, new, victim.st_ino)
         self._copies.forget_name(place.child_path(new), victim)
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)

@@ -86,7 +86,7 @@ class Renaming:
         if caller.uid and here.zone.remote is not None:
             self._guard.check_take(source, old, stat, caller)
         self._directories.check_takes_new(target, source)
-        self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None)
+        self._moves.carry_out_nowait(FileMove(source, old, target, new, flags, here, there, stat))
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
@@ -99,6 +99,7 @@ class Renaming:
         if flags & RENAME_EXCHANGE:
             self._guard.check_take(target, new, self._directories.stat(target, new), caller)
             await self._guard.check_take_below([(source, old), (target, new)], caller)
+            await self._exchange.settle(source, old, target, new)
             self._exchange.exchange(source, old, target, new, here, there, attempt)
             return
         node = self._node_at(source, old, here)
@@ -125,6 +126,7 @@ class Renaming:
         move = FileMove(source, old, target, new, flags, here, there, stat)
         if self._moves.is_done(move):
             return
+        await self._moves.settle(move)  # before anything is sent
         sent = await self._send(move, caller)
         leaves = self._versions.to_delete(here, old, stat) if sent is None and here.zone.is_store else None
         if leaves is not None:

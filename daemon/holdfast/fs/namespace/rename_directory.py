@@ -60,6 +60,9 @@ class DirectoryRenames:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        if self._tree.held:
+            self._tree.held.check_moved(moved.path)
+            self._tree.held.check_moved(goal.path)
         target_fd = self._directories.writable_descriptor(target)
         victim = self._directories.stat(target, new)
         if victim is not None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Iterable
 
-from holdfast.errors import NoSuchEntryError, UnsupportedError, ZoneRootBusyError
+from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.session import SessionRecords
-from holdfast.store import RENAME_EXCHANGE, rename_with_flags
+from holdfast.store import RENAME_EXCHANGE, Tree, rename_with_flags
 from holdfast.zones import ZoneMap, ZonePath
 
 
@@ -29,13 +31,24 @@ class Exchange:
         policy: NamePolicy,
         updates: EntryUpdates,
         records: SessionRecords,
+        tree: Tree,
+        hot: HotFiles,
     ) -> None:
+        self._tree = tree
+        self._hot = hot
         self._directories = directories
         self._nodes = nodes
         self._zones = zones
         self._policy = policy
         self._updates = updates
         self._records = records
+
+    async def settle(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
+        """Wait for the locks of both files, if users can hold them."""
+        for directory, name in ((source, old), (target, new)):
+            stat = self._directories.stat(directory, name)
+            if stat is not None:
+                await self._hot.settle(stat.st_ino)
 
     def exchange(
         self, source: Node, old: bytes, target: Node, new: bytes, here: ZonePath, there: ZonePath, attempt: Attempt
@@ -58,6 +71,8 @@ class Exchange:
                 raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
             if (is_directory and involves_store) or self._policy.sends(place, name):
                 raise UnsupportedError("objects can't be exchanged in one step")
+            if is_directory and self._tree.held:
+                self._tree.held.check_moved(place.child_path(name))
             check_storable(goal, stat.st_mode)
             before[stat.st_ino] = stat
             pairs.append((directory, name, self._nodes.local(directory, name, stat.st_ino, stat.st_mode)))
@@ -65,9 +80,7 @@ class Exchange:
         if attempt.resent and self._records.noted(attempt.number) not in (None, note):
             return  # already exchanged
         self._records.note(attempt.number, note)
-        rename_with_flags(
-            self._directories.descriptor(source), old, self._directories.descriptor(target), new, RENAME_EXCHANGE
-        )
+        self._rename(source, old, target, new, before)
         (first_dir, first_name, first), (second_dir, second_name, second) = pairs
         for node, lost, won in ((first, pairs[0], pairs[1]), (second, pairs[1], pairs[0])):
             self._nodes.drop_name(node, lost[0], lost[1])
@@ -77,3 +90,13 @@ class Exchange:
             after = self._directories.stat(directory, name)
             if after is not None:
                 self._updates.refresh(before[after.st_ino], after)
+
+    def _rename(self, source: Node, old: bytes, target: Node, new: bytes, inodes: Iterable[int]) -> None:
+        source_fd, target_fd = self._directories.descriptor(source), self._directories.descriptor(target)
+        hot = [opened for opened in map(self._hot.of, inodes) if opened is not None]
+        if not hot:
+            rename_with_flags(source_fd, old, target_fd, new, RENAME_EXCHANGE)
+        elif source is target:
+            self._hot.rename(hot, source_fd, old, target_fd, new, RENAME_EXCHANGE)
+        else:
+            raise FileBusyError("an open file can't be exchanged across directories: close it first")

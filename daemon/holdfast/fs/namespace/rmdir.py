@@ -59,6 +59,8 @@ class Rmdir:
         left = await self._clear_in_store(parent, name, child) if place.zone.is_store else Left.NOTHING
         stat = self._directories.stat(parent, name)
         if stat is not None:
+            if self._tree.held:
+                self._tree.held.check_moved(child.path)
             self._directories.begin_removal(stat.st_ino)
             os.rmdir(name, dir_fd=self._directories.descriptor(parent))
             self._directories.removed(parent, name, stat.st_ino)

@@ -8,6 +8,7 @@ import stat as stat_module
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -28,7 +29,9 @@ class Unlinking:
         hints: CreateHints,
         retraction: Retraction,
         lost_names: LostNames,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
@@ -36,8 +39,18 @@ class Unlinking:
         self._retraction = retraction
         self._lost_names = lost_names
 
-    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+    def unlink_nowait(self, directory: Node, name: bytes) -> None:
+        """``unlink`` of a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""
+        self._unlink(directory, name, FIRST, has_settled=False)
+
+    async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
+        stat = self._directories.stat(directory, name)
+        if stat is not None:
+            await self._hot.settle(stat.st_ino)
+        self._unlink(directory, name, attempt, has_settled=True)
+
+    def _unlink(self, directory: Node, name: bytes, attempt: Attempt, *, has_settled: bool) -> None:
         place = self._directories.place(directory)
         stat = self._directories.stat(directory, name)
         if stat is None and (place.zone.remote is None or self._nodes.of_path(place.child_path(name)) is None):
@@ -46,6 +59,8 @@ class Unlinking:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if stat is not None and not has_settled:
+            self._hot.check_cold(stat.st_ino)
         self._retraction.retract(place, name, stat)
         if stat is not None:
             self._lost_names.remove_name(directory, name, stat)

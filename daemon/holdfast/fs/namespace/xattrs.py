@@ -10,6 +10,7 @@ from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.session import SessionRecords
@@ -23,8 +24,14 @@ class ExtendedAttributes:
     """getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
     def __init__(
-        self, directories: Directories, local_files: LocalFiles, updates: EntryUpdates, records: SessionRecords
+        self,
+        directories: Directories,
+        local_files: LocalFiles,
+        updates: EntryUpdates,
+        records: SessionRecords,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._directories = directories
         self._local_files = local_files
         self._updates = updates
@@ -58,7 +65,10 @@ class ExtendedAttributes:
         before = os.stat(file, follow_symlinks=follow)
         if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):
             self._records.note(attempt.number)
-        os.setxattr(file, name, value, follow_symlinks=follow)
+        if isinstance(file, int):
+            self._hot.set_attribute(file, name, value)
+        else:
+            os.setxattr(file, name, value, follow_symlinks=follow)
         self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
@@ -70,7 +80,10 @@ class ExtendedAttributes:
             return
         if is_there:
             self._records.note(attempt.number)
-        os.removexattr(file, name, follow_symlinks=follow)
+        if isinstance(file, int):
+            self._hot.remove_attribute(file, name)
+        else:
+            os.removexattr(file, name, follow_symlinks=follow)
         self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
 
     async def _file_to_change(self, node: Node, name: bytes) -> tuple[int | bytes, bool]:
@@ -79,6 +92,7 @@ class ExtendedAttributes:
         if node.is_directory:
             self._directories.writable_descriptor(node)
         await self._local_files.make_local(node)
+        await self._hot.settle(node.backing)
         file, follow = self._file(node)
         assert file is not None
         return file, follow

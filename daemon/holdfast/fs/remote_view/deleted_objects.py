@@ -7,9 +7,11 @@ invalidated. The cached listings record the deletions, so that a LIST under way 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import trio
 
+from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.create_hints import CreateHints
@@ -130,7 +132,8 @@ class DeletedObjects:
     def _drop_copy(self, path: bytes) -> None:
         inode = self._tree.inode(path)
         if inode:
-            self._copies.drop(path, inode)
+            with suppress(FileBusyError):  # a process holds its lock; the next look at the name finds it outdated
+                self._copies.drop(path, inode)
 
 
 def _path(zone: str, key: str) -> bytes:

@@ -66,6 +66,7 @@ class Takeover:
             )
             if record.uid:
                 self._limits.resume(opened, record.uid)
+                opened.passed_on_from(record.uid)
             if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
             if not handles:

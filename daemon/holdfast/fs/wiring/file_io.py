@@ -52,6 +52,8 @@ class FileParts:
             self.handles,
             store.orphanage,
             self.open_limits,
+            base.hot,
+            store.freeing,
             file_closed,
         )
         self.check = DigestCheck(sending.verifier, base.policy, base.directories)
@@ -67,6 +69,7 @@ class FileParts:
             base.copies,
             self.check,
             base.invalidation,
+            base.hot,
         )
         self.handing_out = HandOut(self.files, passthrough, self.handles, self.committer, self.open_limits)
         misses = CacheMiss(
@@ -104,7 +107,7 @@ class FileParts:
             views.guard,
             base.drain,
         )
-        self.read_write = ReadWrite(self.files, arriving, base.directories, base.room, self.handles, self.check)
+        self.read_write = ReadWrite(self.files, arriving, base.directories, base.room, self.handles, self.check, base.hot)
         self.releasing = Releasing(
             self.files,
             self.handles,

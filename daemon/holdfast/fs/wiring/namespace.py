@@ -46,8 +46,11 @@ class NameParts:
             base.updates,
             base.parts.store,
             base.quotas,
+            base.hot,
         )
-        self.xattrs = ExtendedAttributes(base.directories, files.local_files, base.updates, base.parts.session.records)
+        self.xattrs = ExtendedAttributes(
+            base.directories, files.local_files, base.updates, base.parts.session.records, base.hot
+        )
 
     def _find(self, base: Foundation, views: ViewParts) -> None:
         parts = base.parts
@@ -112,9 +115,11 @@ class NameParts:
 
     def _remove(self, base: Foundation, views: ViewParts, sending: SendingParts) -> None:
         parts = base.parts
-        self._lost_names = LostNames(base.directories, base.nodes, base.unlinks, base.updates, base.copies, parts.store)
+        self._lost_names = LostNames(
+            base.directories, base.nodes, base.unlinks, base.updates, base.copies, parts.store, base.hot
+        )
         self.unlinking = Unlinking(
-            base.directories, base.nodes, base.policy, views.hints, sending.retraction, self._lost_names
+            base.directories, base.nodes, base.policy, views.hints, sending.retraction, self._lost_names, base.hot
         )
         self.removing = Rmdir(
             base.directories,

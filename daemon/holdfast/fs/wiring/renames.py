@@ -42,6 +42,7 @@ class RenameParts:
             files.check,
             base.parts.index.marks,
             views.guard,
+            base.hot,
         )
         self.renaming = Renaming(
             base.directories,
@@ -83,6 +84,7 @@ def _moves(
         link_upload,
         files.check,
         views.hints,
+        base.hot,
     )
 
 
@@ -102,7 +104,16 @@ def _directory_renames(base: Foundation, views: ViewParts) -> DirectoryRenames:
 
 def _exchange(base: Foundation) -> Exchange:
     parts = base.parts
-    return Exchange(base.directories, base.nodes, parts.zones, base.policy, base.updates, parts.session.records)
+    return Exchange(
+        base.directories,
+        base.nodes,
+        parts.zones,
+        base.policy,
+        base.updates,
+        parts.session.records,
+        parts.store.tree,
+        base.hot,
+    )
 
 
 def _replay(base: Foundation, sending: SendingParts, files: FileParts) -> RenameReplay:

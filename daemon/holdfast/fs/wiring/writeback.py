@@ -34,6 +34,7 @@ class SendingParts:
             index.entries,
             base.copies,
             parts.events,
+            base.hot,
         )
         self.unsent = UnsentFiles(index.entries, base.nodes, parts.zones, store.tree, base.view, self.queue)
         integrity = parts.config.integrity

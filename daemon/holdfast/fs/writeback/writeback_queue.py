@@ -21,6 +21,7 @@ import trio
 
 from holdfast.config import Durability
 from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -59,7 +60,9 @@ class WritebackQueue:
         entries: Entries,
         copies: CachedCopies,
         events: EventLog,
+        hot: HotFiles,
     ) -> None:
+        self._hot = hot
         self._publisher = publisher
         self._policy = policy
         self._nodes = nodes
@@ -109,7 +112,8 @@ class WritebackQueue:
         Raises ``OSError``, and ``HollowFileError`` for bytes that can't be sent.
         """
         check_can_be_sent(fd)
-        mark_unsent(fd)
+        await self._hot.settle(os.fstat(fd).st_ino)
+        mark_unsent(fd, self._hot.set_attribute)
         await trio.to_thread.run_sync(os.fsync, fd)
 
     async def keep_named(self, fd: int, path: bytes) -> None:
@@ -117,8 +121,9 @@ class WritebackQueue:
 
         An upload that has begun under its other names does not remove the new mark. Raises ``OSError``.
         """
+        await self._hot.settle(os.fstat(fd).st_ino)
         was_kept = is_unsent(fd)
-        mark_unsent(fd)
+        mark_unsent(fd, self._hot.set_attribute)
         self.add(path)
         if not was_kept:
             await trio.to_thread.run_sync(os.fsync, fd)
@@ -131,7 +136,7 @@ class WritebackQueue:
         before = stamp_of(os.fstat(fd))
         await trio.to_thread.run_sync(os.fsync, fd)
         if stamp_of(os.fstat(fd)) == before:
-            mark_not_accepted(fd)
+            mark_not_accepted(fd, self._hot.set_attribute)
             for path in paths:
                 self._try_again(path)
             self._wake()
@@ -242,7 +247,8 @@ class WritebackQueue:
             return True
         stable = all(sent.stable for sent in sents)
         all_sent = stable and reachable == names
-        others_unsent = not (all_sent and unmark_unsent(fd, mark))  # or it got another name or other bytes meanwhile
+        # Unless it got another name or other bytes meanwhile.
+        others_unsent = not (all_sent and unmark_unsent(fd, mark, self._hot.remove_attribute))
         self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
 

@@ -1,0 +1,238 @@
+"""Files whose inode's lock a user may hold for as long as it likes, and what is done with them.
+
+While the kernel reads or writes a backing file past the daemon, it may hold the lock of the file's inode until the caller's
+memory comes (``store.outside_calls``). So a file is *hot* while a user who is not root has a handle in passthrough, or while
+a call on it by the other process has not ended. Calls that take its lock are made there. Nobody waits for them longer than
+``PATIENCE_SECONDS``; then the file is busy (EBUSY) until the call has ended, whatever it has done by then.
+
+Calls that add or remove names take the lock of the directory first. So the file's lock is waited for alone (``settle``)
+before, and only a user who takes it again at that very moment makes a directory wait. Then nobody goes into that directory
+until the user lets go (``Tree.held``). It is that user's own: the first handle in passthrough is for the owner of all
+directories in which the file has names, or for root (``file_io.passthrough``), and a file that has become hot neither gets
+nor loses a name in another's directory.
+
+For what is not hot, which is nearly everything, this costs a look at one attribute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import trio
+
+from holdfast.errors import FileBusyError
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.store import Answer, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
+
+PATIENCE_SECONDS = 3.0
+"""How long a caller waits: longer than a write or read takes on a disk that works."""
+LONG_PATIENCE_SECONDS = 60.0
+"""How long a caller waits for a change of a file in many pieces."""
+_AT_ONCE_SECONDS = 0.05
+"""How long the event loop waits for a call that nobody has a reason to hold up."""
+_STILL_HELD = "a process has held the lock of the file for long, with memory that does not come"
+_MOST_LATE = 8
+"""So many files of a user may be busy; then all of its hot files are."""
+
+
+class HotFiles:
+    """Calls on hot files."""
+
+    def __init__(self, store: StoreDirectory, nodes: NodeTable, descriptors: DescriptorCache) -> None:
+        self._calls: OutsideCalls = store.calls
+        self._tree = store.tree
+        self._orphanage = store.orphanage
+        self._quarantine = store.quarantine
+        self._nodes = nodes
+        self._descriptors = descriptors
+        self._late: dict[int, tuple[int, Answer]] = {}
+        """By inode number the calls that have not ended in time, and whose file it is."""
+        self._running: set[int] = set()
+        """The inode numbers of files that are changed for longer by the other process, for any user."""
+
+    def of(self, inode: int) -> OpenFile | None:
+        """Return the open file ``inode`` if it is hot. Raises ``FileBusyError`` for a closed one on which a call is late."""
+        node = self._nodes.of_backing(inode)
+        opened = node.opened if node is not None else None
+        if opened is not None and self.is_hot(opened):
+            return opened
+        if opened is None and self._late and self._is_in_use(inode):
+            raise FileBusyError(_STILL_HELD)
+        return None
+
+    def is_hot(self, opened: OpenFile) -> bool:
+        """Say whether another may hold the lock of the file's inode."""
+        return opened.is_hot or (bool(self._running or self._late) and self._is_in_use(opened.inode))
+
+    def check_cold(self, inode: int) -> None:
+        """Raise ``trio.WouldBlock`` if the file is hot: then ``settle`` first."""
+        if self.of(inode) is not None:
+            raise trio.WouldBlock
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def settle(self, inode: int) -> None:
+        """Return when the lock of the file was free a moment ago, at once if it is not hot. Raises ``FileBusyError``."""
+        opened = self.of(inode)
+        if opened is not None:
+            await self.call(opened, "probe", [])
+
+    async def call(
+        self,
+        opened: OpenFile,
+        call: str,
+        directories: Sequence[int],
+        *arguments: int | bytes,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Make a call of ``outside_calls`` on the open file. Raises its ``OSError``, and ``FileBusyError``.
+
+        If cancelled, it goes on.
+        """
+        self._check_free(opened)
+        answer = self._calls.begin(call, [opened.fd, *directories], *arguments)
+        is_long = patience > PATIENCE_SECONDS and opened.inode not in self._running
+        if is_long:
+            self._running.add(opened.inode)
+        try:
+            with trio.move_on_after(patience):
+                await trio.lowlevel.wait_readable(answer)
+        finally:
+            if is_long:
+                self._running.discard(opened.inode)
+            if not answer.has_come():
+                self._became_late(opened, answer)
+        self._take(opened, answer)
+
+    def call_now(
+        self, opened: OpenFile, call: str, descriptors: Sequence[int], *arguments: int | bytes, holds: Sequence[int] = ()
+    ) -> None:
+        """Make a call on a file that has settled, in this step. Raises as ``call`` does, after a moment.
+
+        ``holds``: the descriptors of directories whose locks the call takes first.
+        """
+        self._check_free(opened)
+        answer = self._calls.begin(call, descriptors, *arguments)
+        if not answer.has_come(_AT_ONCE_SECONDS):
+            self._became_late(opened, answer)
+            for directory in holds:
+                self._hold(directory, answer)
+        self._take(opened, answer)
+
+    def _take(self, opened: OpenFile, answer: Answer) -> None:
+        if opened.inode in self._late and self._late[opened.inode][1] is answer:
+            raise FileBusyError("a process holds the lock of the file: it reads or writes it with memory that does not come")
+        answer.take()
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def unlink(self, opened: OpenFile, directory_fd: int, name: bytes) -> None:
+        """Remove a name of a file that has settled. If it is the last, another one keeps the file for the next daemon."""
+        self._check_owner(opened, directory_fd)
+        if os.fstat(opened.fd).st_nlink == 1:
+            self.shelter(opened)
+        self.call_now(opened, "unlink", [directory_fd], name, holds=[directory_fd])
+
+    def shelter(self, opened: OpenFile) -> None:
+        """Give an open file, hot or not, a name among the orphans: its others are about to go. Raises ``OSError``."""
+        if not self.is_hot(opened):
+            self._orphanage.shelter_open(opened.fd, opened.inode)
+            return
+        self.call_now(opened, "shelter", [opened.fd, self._orphanage.directory_fd], own_directory(opened.inode))
+
+    def rename(
+        self, opened: Sequence[OpenFile], source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int = 0
+    ) -> None:
+        """Rename a file in the tree. Those ``opened``, it or the one that has the new name, are hot and have settled."""
+        for each in opened:
+            self._check_owner(each, source_fd)
+            self._check_owner(each, target_fd)
+            self._check_free(each)
+        directories = [source_fd, target_fd]
+        self.call_now(opened[0], "rename", directories, old, new, flags, holds=directories)
+
+    def link(self, opened: OpenFile, source_fd: int, old: bytes, target_fd: int, new: bytes) -> None:
+        """Give a file that has settled another name."""
+        self._check_owner(opened, target_fd)
+        self.call_now(opened, "link", [source_fd, target_fd], old, new, holds=[target_fd])
+
+    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
+        """renameat2(2) of a file, hot or not, out of the tree to a directory of the store's own."""
+        opened = self.of(inode)
+        directories = [source_fd, target_fd]
+        if opened is None:
+            rename_with_flags(source_fd, old, target_fd, new, flags)
+        else:
+            self.call_now(opened, "rename", directories, old, new, flags, holds=directories)
+
+    def _check_owner(self, opened: OpenFile, directory_fd: int) -> None:
+        owner = opened.passthrough_uid
+        if opened.is_hot and owner and os.stat(directory_fd).st_uid != owner:
+            raise FileBusyError("a process that does not own this directory has the file open: let it close the file first")
+
+    # --- attributes --------------------------------------------------------------------------------------------------
+
+    def chmod(self, opened: OpenFile, mode: int) -> None:
+        """fchmod(2) of an open file, hot or not."""
+        if self.is_hot(opened):
+            self.call_now(opened, "chmod", [opened.fd], mode)
+        else:
+            os.fchmod(opened.fd, mode)
+
+    def set_attribute(self, fd: int, name: str | bytes, value: bytes, flags: int = 0) -> None:
+        """fsetxattr(2) of a file, hot or not."""
+        opened = self._behind(fd)
+        if opened is None:
+            os.setxattr(fd, name, value, flags)
+        else:
+            self.call_now(opened, "setxattr", [fd], os.fsencode(name), value, flags)
+
+    def remove_attribute(self, fd: int, name: str | bytes) -> None:
+        """fremovexattr(2) of a file, hot or not."""
+        opened = self._behind(fd)
+        if opened is None:
+            os.removexattr(fd, name)
+        else:
+            self.call_now(opened, "removexattr", [fd], os.fsencode(name))
+
+    def _behind(self, fd: int) -> OpenFile | None:
+        return self.of(os.fstat(fd).st_ino)
+
+    # --- what is late ------------------------------------------------------------------------------------------------
+
+    def _check_free(self, opened: OpenFile) -> None:
+        """Raise ``FileBusyError`` if a call on the file is late, or many on other files of the same user are."""
+        if not self._late:
+            return
+        self._forget_ended()
+        user = opened.passthrough_uid
+        if opened.inode in self._late or sum(uid == user for uid, _ in self._late.values()) >= _MOST_LATE:
+            raise FileBusyError(_STILL_HELD)
+
+    def _is_in_use(self, inode: int) -> bool:
+        self._forget_ended()
+        return inode in self._running or inode in self._late
+
+    def _became_late(self, opened: OpenFile, answer: Answer) -> None:
+        inode = opened.inode
+        if inode in self._late:  # another call waited too
+            self._late[inode][1].close()
+        self._late[inode] = opened.passthrough_uid, answer
+
+    def _hold(self, directory_fd: int, answer: Answer) -> None:
+        """Let nobody into a directory whose lock the call may have."""
+        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self._tree.root_fd, directory_fd))
+        if path != root and not path.startswith(root + b"/"):
+            self._quarantine.hold(answer)
+            return
+        self._tree.held.add(path[len(root) + 1 :], answer)
+        node = self._nodes.of_backing(os.stat(directory_fd).st_ino)
+        if node is not None:
+            self._descriptors.forget(node.id)
+
+    def _forget_ended(self) -> None:
+        for inode in [inode for inode, (_, answer) in self._late.items() if answer.has_come()]:
+            self._late.pop(inode)[1].close()

@@ -1,0 +1,361 @@
+"""System calls that another process makes, because a user decides how long they take.
+
+A read or write past the daemon (passthrough) holds the lock of the backing file's inode while the kernel copies to or from
+the caller's memory. If that memory is a mapping of a file system of the caller's own, it may never come. Whoever then
+unlinks, renames, links or changes the file waits in the kernel and can't be killed. Freeing a file in many pieces takes
+minutes, and the process that closes it can't be killed either. If this were the daemon, a killed daemon would not end, and
+the next one could not start. So another process makes these calls, each in a thread of its own. It has the descriptors that
+it was sent and nothing else, starts with the first call, and ends with the daemon, except for a call that the kernel holds.
+
+This file is also that process's program, and so imports only the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import marshal
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import NamedTuple
+
+_LARGEST_MESSAGE_BYTES = 1 << 17
+"""The value of an extended attribute has 64 KiB at most."""
+_MOST_DESCRIPTORS = 4
+_MOST_CALLS = 1000
+_FREED_AT_ONCE = 2
+"""All have the same disk, and its journal, to wait for."""
+_STACK_BYTES = 1 << 17
+_RESULT = struct.Struct("=iq")
+"""A positive errno or 0, and a number that the call returns."""
+RESULT_BYTES = _RESULT.size
+_ABSENT = "user.holdfast.absent"
+SHELTERED = b"file"
+"""The name of a file in a directory that is there for it alone."""
+_STEP_SECONDS = 0.004
+"""How long a step of a truncation holds the file's lock: others wait for it that long."""
+_SMALLEST_STEP_BYTES = 32 * 1024
+
+
+class Answer:
+    """The outcome to come of a call. Close it, or wait for it until it is there."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when the call has ended."""
+        return self._channel.fileno()
+
+    def has_come(self, within_seconds: float = 0.0) -> bool:
+        """Say whether the call has ended, or ends in such a time."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        return bool(poll.poll(within_seconds * 1000))
+
+    def has_ended(self) -> bool:
+        """Say whether the call has ended, also after ``take`` or ``close``."""
+        return self._channel.fileno() < 0 or self.has_come()
+
+    def take(self) -> None:
+        """Return if the call has succeeded, or raise its ``OSError``; EIO if the process was killed. Call it once."""
+        with self._channel:
+            number, _ = result_in(self._channel.recv(_RESULT.size))
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._channel.close()
+
+
+class OutsideCalls:
+    """Starts calls in the other process. For one thread."""
+
+    def __init__(self) -> None:
+        self._channel: socket.socket | None = None
+        self.starts = 0
+        """How often the process was started. The calls of one that was killed have ended."""
+
+    def begin(self, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> Answer:
+        """Begin one of ``_CALLS``; the descriptors are duplicated. Raises ``OSError`` if there is no process for it."""
+        here, there = socket.socketpair()
+        with there:
+            try:
+                self.tell(there, call, descriptors, *arguments)
+            except BaseException:
+                here.close()
+                raise
+        return Answer(here)
+
+    def tell(self, answer_to: socket.socket, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> None:
+        """``begin``, with a socket that gets the outcome (``result_in``)."""
+        self._send(marshal.dumps((call, arguments)), [answer_to.fileno(), *descriptors])
+
+    def close(self) -> None:
+        """Make the process end, without waiting for it."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _send(self, message: bytes, descriptors: list[int]) -> None:
+        if self._channel is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the process was killed
+                socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
+                return
+            self.close()
+        self._channel = self._start()
+        socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
+
+    def _start(self) -> socket.socket:
+        self.starts += 1
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            command = [sys.executable, "-I", "-S", __file__, str(there.fileno())]
+            # A session of its own: Ctrl-C is for the daemon only.
+            subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True)
+        return here
+
+
+def result_in(body: bytes) -> tuple[int, int]:
+    """Return errno or 0, and the number that the call returns, from what the process has written."""
+    number, value = _RESULT.unpack(body) if body else (errno.EIO, 0)
+    return number, value
+
+
+# --- the calls, in the other process ----------------------------------------------------------------------------------
+
+
+def probe(descriptors: Sequence[int]) -> None:
+    """Return when the lock of the file's inode is free. Removing an attribute that is not there changes nothing."""
+    with suppress(OSError):
+        os.removexattr(descriptors[0], _ABSENT)
+
+
+def unlink(descriptors: Sequence[int], name: bytes) -> None:
+    """unlinkat(2)."""
+    os.unlink(name, dir_fd=descriptors[0])
+
+
+def rename(descriptors: Sequence[int], old: bytes, new: bytes, flags: int) -> None:
+    """renameat2(2) within a directory or across two.
+
+    A file that changes its directory gets its new name by link(2) and loses the old one. A rename would hold a lock
+    that all renames across directories on the disk need, until it has the file's.
+    """
+    source_fd, target_fd = descriptors
+    if os.path.samestat(os.stat(source_fd), os.stat(target_fd)):
+        _rename(source_fd, old, new, flags)
+        return
+    if flags:
+        _link(source_fd, old, target_fd, new)
+    else:
+        passing = b".holdfast-moving-%d-%d" % (os.getpid(), threading.get_native_id())
+        with suppress(FileNotFoundError):
+            os.unlink(passing, dir_fd=target_fd)
+        _link(source_fd, old, target_fd, passing)
+        _rename(target_fd, passing, new, 0)
+    os.unlink(old, dir_fd=source_fd)
+
+
+def link(descriptors: Sequence[int], old: bytes, new: bytes) -> None:
+    """linkat(2)."""
+    _link(descriptors[0], old, descriptors[1], new)
+
+
+def shelter(descriptors: Sequence[int], directory: bytes) -> None:
+    """Give the first file another name, in a directory of its own in the second, for whose lock nobody else waits."""
+    with suppress(FileExistsError):
+        os.mkdir(directory, 0o700, dir_fd=descriptors[1])
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptors[1])
+    try:
+        with suppress(FileNotFoundError):  # of an earlier file with the same inode number
+            os.unlink(SHELTERED, dir_fd=fd)
+        os.link(f"/proc/self/fd/{descriptors[0]}", SHELTERED, dst_dir_fd=fd, follow_symlinks=True)
+    finally:
+        os.close(fd)
+
+
+def discard(descriptors: Sequence[int], directory: bytes) -> None:
+    """Remove what ``shelter`` has made."""
+    with suppress(FileNotFoundError):
+        os.unlink(directory + b"/" + SHELTERED, dir_fd=descriptors[0])
+    os.rmdir(directory, dir_fd=descriptors[0])
+
+
+def chmod(descriptors: Sequence[int], mode: int) -> None:
+    """fchmod(2)."""
+    os.fchmod(descriptors[0], mode)
+
+
+def chown(descriptors: Sequence[int], uid: int, gid: int) -> None:
+    """fchown(2)."""
+    os.fchown(descriptors[0], uid, gid)
+
+
+def utime(descriptors: Sequence[int], atime_ns: int, mtime_ns: int) -> None:
+    """futimens(3)."""
+    os.utime(descriptors[0], ns=(atime_ns, mtime_ns))
+
+
+def setxattr(descriptors: Sequence[int], name: bytes, value: bytes, flags: int) -> None:
+    """fsetxattr(2)."""
+    os.setxattr(descriptors[0], name, value, flags)
+
+
+def removexattr(descriptors: Sequence[int], name: bytes) -> None:
+    """fremovexattr(2)."""
+    os.removexattr(descriptors[0], name)
+
+
+def truncate(descriptors: Sequence[int], size_bytes: int) -> None:
+    """ftruncate(2), a smaller size in steps, between which others get the file's lock."""
+    fd = descriptors[0]
+    step_bytes = _SMALLEST_STEP_BYTES
+    left_bytes = os.fstat(fd).st_size
+    while left_bytes - step_bytes > size_bytes:
+        left_bytes -= step_bytes
+        began = time.monotonic()
+        os.ftruncate(fd, left_bytes)
+        took = time.monotonic() - began
+        if took < _STEP_SECONDS:
+            step_bytes *= 2
+        else:
+            step_bytes = max(step_bytes // 2, _SMALLEST_STEP_BYTES)
+    os.ftruncate(fd, size_bytes)
+
+
+def fallocate(descriptors: Sequence[int], mode: int, offset: int, length: int) -> None:
+    """fallocate(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(descriptors[0], mode, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def free(descriptors: Sequence[int], size_bytes: int) -> int:
+    """Free what a file takes of the disk if nothing but this descriptor leads to it, in steps: others want the disk too.
+
+    Returns ``size_bytes``, which is what it takes.
+    """
+    fd = descriptors[0]
+    if os.fstat(fd).st_nlink == 0:
+        with suppress(OSError):
+            writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                truncate([writable], 0)
+            finally:
+                os.close(writable)
+    return size_bytes
+
+
+def _rename(source_fd: int, old: bytes, new: bytes, flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(source_fd, old, source_fd, new, ctypes.c_uint(flags)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _link(source_fd: int, old: bytes, target_fd: int, new: bytes) -> None:
+    os.link(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+
+
+_CALLS: dict[str, Callable[..., int | None]] = {
+    call.__name__: call
+    for call in (
+        probe,
+        unlink,
+        rename,
+        link,
+        shelter,
+        discard,
+        chmod,
+        chown,
+        utime,
+        setxattr,
+        removexattr,
+        truncate,
+        fallocate,
+        free,
+    )
+}
+
+
+class _Job(NamedTuple):
+    """A call, its arguments, and its descriptors, the first of which gets the answer."""
+
+    call: str
+    arguments: tuple[int | bytes, ...]
+    descriptors: list[int]
+
+
+class _Threads:
+    """Carries out jobs, so many at once, each in a thread."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = self._threads = 0
+
+    def add(self, job: _Job) -> None:
+        """Begin a job; one that no thread can be had for waits for another's."""
+        with self._lock:
+            starts = self._idle <= self._jobs.qsize() and self._threads < self._most
+            self._threads += starts
+        self._jobs.put(job)
+        if starts:
+            try:
+                threading.Thread(target=self._run).start()
+            except RuntimeError:  # the system has no more
+                with self._lock:
+                    self._threads -= 1
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            job = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+            _carry_out(job)
+
+
+def _carry_out(job: _Job) -> None:
+    answer_to, *descriptors = job.descriptors
+    number, value = 0, 0
+    try:
+        value = _CALLS[job.call](descriptors, *job.arguments) or 0
+    except OSError as problem:
+        number = problem.errno or errno.EIO
+    for fd in descriptors:
+        os.close(fd)
+    with suppress(OSError):  # nobody waits any more
+        os.write(answer_to, _RESULT.pack(number, value))
+    os.close(answer_to)
+
+
+def main() -> None:
+    """Run until the daemon ends."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    threading.stack_size(_STACK_BYTES)
+    threads, freeing = _Threads(_MOST_CALLS), _Threads(_FREED_AT_ONCE)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1 + _MOST_DESCRIPTORS)
+        if not message:
+            os._exit(0)
+        call, arguments = marshal.loads(message)
+        (freeing if call == free.__name__ else threads).add(_Job(call, arguments, list(descriptors)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Whoever reads or writes a file in passthrough can hold its inode's lock: then that file alone is busy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
+from tests.conftest import NodeFactory
+from tests.support import probeless_daemon
+from tests.support.held_locks import held_up, read_directly
+from tests.support.node import Node, wait_until
+from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.stalls import bystander
+
+_PIECES = 1500
+
+
+def _allocate(file: Path) -> None:
+    fd = os.open(file, os.O_WRONLY)
+    try:
+        os.posix_fallocate(fd, 0, 1 << 20)
+    finally:
+        os.close(fd)
+
+
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda file: file.chmod(0o604),
+    "utime": lambda file: os.utime(file, (1, 1)),
+    "setxattr": lambda file: os.setxattr(file, "user.a", b"b"),
+    "link": lambda file: os.link(file, file.with_name("linked")),
+    "rename over another": lambda file: file.rename(file.with_name("other")),
+    "rename back over another": lambda file: file.with_name("other").rename(file),
+    "rename elsewhere": lambda file: file.rename(file.parent / "below/renamed"),
+    "rename over it from elsewhere": lambda file: (file.parent / "below/other").rename(file),
+    "allocate": _allocate,
+    "truncate": lambda file: os.truncate(file, 5),
+    "open and truncate": lambda file: os.close(os.open(file, os.O_WRONLY | os.O_TRUNC)),
+    "unlink": os.unlink,
+}
+"""What may wait for the lock of a file. Some of it follows what went before."""
+
+
+@pytest.fixture
+def own(workspace: Path) -> Path:
+    """A directory for Mallory's file system."""
+    path = workspace / "own"
+    path.mkdir()
+    return path
+
+
+def _made(home: Path, user: User = MALLORY) -> Path:
+    """A file in a directory of its own, both the user's, with others beside it and below."""
+
+    def make() -> None:
+        (home / "below").mkdir(parents=True)
+        for name in ("file", "other", "below/other"):
+            (home / name).write_bytes(b"x" * 65_536)
+
+    user.do(make)
+    return home / "file"
+
+
+def _outcome(change: Callable[[Path], object], file: Path) -> int:
+    """Change a file; return 0, or the error."""
+    try:
+        change(file)
+    except OSError as problem:
+        return problem.errno or 0
+    return 0
+
+
+def _check(change: Callable[[Path], object], file: Path, expected: int = errno.EBUSY) -> None:
+    """Let Mallory change a file, and fail unless that ends as expected."""
+
+    def check() -> None:
+        assert _outcome(change, file) == expected
+
+    MALLORY.do(check)
+
+
+def _wait_for(change: Callable[[Path], object], file: Path) -> None:
+    """Let Mallory change a file as soon as it is not busy any more."""
+    MALLORY.do(lambda: wait_until(lambda: _outcome(change, file) == 0))
+
+
+def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(node: Node, own: Path) -> None:
+    """Gain: every request on the node waits for as long as Mallory likes, and the daemon can't be killed."""
+    files = {change: _made(node.work / f"mallory {number}") for number, change in enumerate(_CHANGES)}
+    held = [partial(read_directly, file) for file in files.values()]
+    with bystander(node) as waits, held_up(MALLORY, held, own), ThreadPoolExecutor() as threads:
+        tried = [threads.submit(_check, change, files[name]) for name, change in _CHANGES.items()]
+        for each in tried:
+            each.result()
+        _check(Path.touch, files["chmod"].with_name("new"), 0)
+        began = time.monotonic()
+        for name, change in _CHANGES.items():
+            _check(change, files[name])
+        assert time.monotonic() - began < PATIENCE_SECONDS, "what is known to be held is not waited for again"
+    waits.check()
+
+
+def test_an_open_file_is_changed_when_its_lock_is_free(node: Node, own: Path) -> None:
+    file = _made(node.work / "mallory")
+
+    def change_all() -> None:
+        for name, change in _CHANGES.items():
+            if not file.exists():
+                file.write_bytes(b"x" * 65_536)
+            with open(file):
+                change(file)
+            assert file.exists() == (name not in ("rename over another", "rename elsewhere", "unlink"))
+
+    MALLORY.do(change_all)
+    again = _made(node.work / "mallory again")
+    with held_up(MALLORY, [partial(read_directly, again)], own):
+        _check(os.unlink, again)
+    _wait_for(os.unlink, again)
+    assert not again.exists()
+
+
+def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(make_node: NodeFactory, own: Path) -> None:
+    """Gain: as above, by being asked first whether the lock is free, and taking it then."""
+    node = make_node()
+    node.module = probeless_daemon.__name__
+    node.start()
+    file, other = _made(node.work / "mallory"), _made(node.work / "mallory too")
+    MALLORY.do(lambda: os.link(file, file.with_name("linked")))
+    held = [partial(read_directly, file), partial(read_directly, other)]
+    with bystander(node) as waits, held_up(MALLORY, held, own):
+        _check(os.unlink, file)
+        _check(_CHANGES["rename elsewhere"], other)
+        for directory in (file.parent, other.parent):
+            _check(Path.touch, directory / "new")
+            _check(lambda below: below.rename(below.with_name("up")), directory / "below")
+            _check(lambda whole: whole.rename(node.work / "moved"), directory)
+        _check(_CHANGES["rename elsewhere"], _made(node.work / "mallory again"), 0)
+    waits.check()
+    for directory in (file.parent, other.parent):
+        _wait_for(Path.touch, directory / "new")
+    assert not file.exists(), "the call went on when the lock was free"
+
+
+def test_a_daemon_ends_while_a_lock_is_held(make_node: NodeFactory, own: Path) -> None:
+    """Gain: a daemon that waits in the kernel does not end when it is killed, and no other can start."""
+    node = make_node()
+    node.module, node.supervised = probeless_daemon.__name__, True
+    node.start()
+    file = _made(node.work / "mallory")
+    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
+        _check(os.unlink, file)
+        node.kill_daemon()
+        _check(Path.touch, file.with_name("new"), 0)
+    assert waits.longest_net_ms < 10_000
+
+
+def test_whoever_does_not_own_the_directory_holds_no_lock(node: Node, own: Path) -> None:
+    """Gain: who may only read an object keeps its owner from removing it."""
+    file = _made(node.work / "alice", ALICE)
+
+    def change_all() -> None:
+        for change in _CHANGES.values():
+            if not file.exists():
+                file.write_bytes(b"x")
+            change(file)
+
+    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
+        ALICE.do(change_all)
+    waits.check()
+
+
+@pytest.mark.parametrize("name", ["unlink", "truncate", "open and truncate", "rename back over another"])
+def test_a_file_in_many_pieces_is_freed_while_others_work(node: Node, name: str) -> None:
+    """Gain: the daemon frees pieces for as long as Mallory has made them, and nobody else is answered."""
+    file = _made(node.work / "mallory")
+
+    def scatter() -> None:
+        with open(file, "r+b") as written:
+            for number in range(_PIECES):
+                os.pwrite(written.fileno(), b"x" * 4096, number * 8192)
+            os.fsync(written.fileno())
+
+    MALLORY.do(scatter)
+    with bystander(node) as waits:
+        MALLORY.do(lambda: _CHANGES[name](file))
+    waits.check()
