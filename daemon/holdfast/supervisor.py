@@ -147,9 +147,9 @@ def _prepare_process() -> None:
 def _store(config: Config, inheritance: Inheritance | None) -> Iterator[StoreDirectory]:
     store = StoreDirectory.open(Path(config.store.directory))
     try:
-        left_over = store.staging.clear() + store.trash.empty()
-        if inheritance is None:
-            left_over += store.orphanage.clear()
+        left_over = store.staging.clear()
+        if inheritance is None:  # else what is open may be among it (workdirs.tree)
+            left_over += store.trash.empty() + store.orphanage.clear()
         if left_over:
             _log.info("removed %d files that an earlier run left behind", left_over)
         yield store

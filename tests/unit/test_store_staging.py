@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Orphanage, OutsideCalls, Quarantine, Staging, Trash
+from holdfast.store import Freeing, Orphanage, OutsideCalls, Quarantine, Staging, Trash
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
@@ -176,7 +176,7 @@ def test_a_symbolic_link_is_sheltered_itself(orphanage: Orphanage, tree: Path, t
 
 @pytest.fixture
 def trash(open_directory: OpenDirectory) -> Trash:
-    return Trash(open_directory("trash"))
+    return Trash(open_directory("trash"), Freeing(OutsideCalls()))
 
 
 def test_trees_are_out_of_sight_at_once_and_deleted_later(trash: Trash, tree: Path, tree_fd: int, tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ def test_what_resists_deletion_does_not_keep_the_rest(workspace: Path) -> None:
     (directory / "ours").mkdir()
     directory.chmod(0o777)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    as_nobody(Trash(fd).empty)
+    as_nobody(Trash(fd, Freeing(OutsideCalls())).empty)
     (aside,) = os.listdir(directory)
     assert os.listdir(directory / aside) == ["file"]
-    as_nobody(lambda: [Trash(fd).empty()] == [0] or pytest.fail("it was tried again"))
+    as_nobody(lambda: [Trash(fd, Freeing(OutsideCalls())).empty()] == [0] or pytest.fail("it was tried again"))
     os.close(fd)
     assert os.listdir(directory) == [aside]
 

@@ -44,6 +44,7 @@ class Freeing:
     """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
 
     def __init__(self, calls: OutsideCalls) -> None:
+        self._calls = calls
         self._outside = _Outside(calls)
         self._waiting: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
         """Descriptors and what their files take of the disk in bytes."""
@@ -83,6 +84,19 @@ class Freeing:
         self._held = self._held.and_another(size_bytes)
         self._waiting.put((fd, size_bytes))
 
+    def unlink(self, name: bytes, directory_fd: int) -> None:
+        """unlinkat(2), for any thread: a large file is freed elsewhere, and what it takes does not count as free."""
+        stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        if stat.st_nlink > 1 or stat.st_blocks * 512 <= QUICKLY_FREED_BYTES:
+            os.unlink(name, dir_fd=directory_fd)
+            return
+        fd = os.open(name, _HOLD, dir_fd=directory_fd)
+        try:
+            os.unlink(name, dir_fd=directory_fd)
+            self._calls.begin("free", [fd], 0).close()
+        finally:
+            os.close(fd)
+
     def close(self, fd: int, *, takes_time: bool) -> None:
         """Close a descriptor at once, or elsewhere if ``takes_time`` may be true and the file is large.
 
@@ -119,14 +133,17 @@ class _Outside:
     def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
         self._starts = 0
-        self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._here.setblocking(False)
+        self._answers: tuple[socket.socket, socket.socket] | None = None
+        """Where this process reads, and the other one writes, what has been freed."""
         self._left = Space(0, 0)
 
     def free(self, fd: int, size_bytes: int) -> bool:
         """Hand the descriptor over; return whether there was a process to take it."""
+        if self._answers is None:
+            self._answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._answers[0].setblocking(False)
         try:
-            self._calls.tell(self._there, "free", [fd], size_bytes)
+            self._calls.tell(self._answers[1], "free", [fd], size_bytes)
         except OSError:
             return False
         os.close(fd)
@@ -139,15 +156,15 @@ class _Outside:
         if self._starts != self._calls.starts:
             self._starts, self._left = self._calls.starts, Space(0, 0)
         with suppress(BlockingIOError):
-            while self._left.files:
-                _, size_bytes = result_in(self._here.recv(RESULT_BYTES))
+            while self._left.files and self._answers is not None:
+                _, size_bytes = result_in(self._answers[0].recv(RESULT_BYTES))
                 self._left = Space(self._left.files - 1, self._left.size_bytes - size_bytes)
         return self._left
 
     def close(self) -> None:
         """Wait for nothing any more."""
-        self._here.close()
-        self._there.close()
+        for answers in self._answers or ():
+            answers.close()
 
 
 class _Held:

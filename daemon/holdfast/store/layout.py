@@ -93,16 +93,17 @@ class StoreDirectory:
             _sign(lock_fd)
             undo.pop_all()
         calls = OutsideCalls()
+        freeing = Freeing(calls)
         return cls(
             path,
             store_id,
             Tree(fds["tree"]),
             Staging(fds["fetching"]),
             Orphanage(fds["orphans"], calls),
-            Trash(fds["trash"]),
+            Trash(fds["trash"], freeing),
             Quarantine(fds["quarantine"]),
             stamps,
-            Freeing(calls),
+            freeing,
             ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
             calls,
             (*fds.values(), lock_fd),

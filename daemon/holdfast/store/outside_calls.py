@@ -79,9 +79,10 @@ class Answer:
 
 
 class OutsideCalls:
-    """Starts calls in the other process. For one thread."""
+    """Starts calls in the other process. Safe to use from any thread."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self.starts = 0
         """How often the process was started. The calls of one that was killed have ended."""
@@ -108,13 +109,14 @@ class OutsideCalls:
             self._channel = None
 
     def _send(self, message: bytes, descriptors: list[int]) -> None:
-        if self._channel is not None:
-            with suppress(BrokenPipeError, ConnectionResetError):  # the process was killed
-                socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
-                return
-            self.close()
-        self._channel = self._start()
-        socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
+        with self._lock:
+            if self._channel is not None:
+                with suppress(BrokenPipeError, ConnectionResetError):  # the process was killed
+                    socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
+                    return
+                self._channel.close()
+            self._channel = self._start()
+            socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
 
     def _start(self) -> socket.socket:
         self.starts += 1

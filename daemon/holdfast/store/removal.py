@@ -10,7 +10,7 @@ import errno
 import itertools
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
@@ -19,8 +19,17 @@ _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-def remove(directory_fd: int, name: bytes) -> None:
-    """Delete the entry ``name`` of a directory, and everything below it.
+Unlink = Callable[[bytes, int], None]
+"""Removes the name of a file in the directory with this descriptor."""
+
+
+def unlink(name: bytes, directory_fd: int) -> None:
+    """unlinkat(2)."""
+    os.unlink(name, dir_fd=directory_fd)
+
+
+def remove(directory_fd: int, name: bytes, unlink: Unlink = unlink) -> None:
+    """Delete the entry ``name`` of a directory, and everything below it, files by ``unlink``.
 
     The directory must be Holdfast's own: parts of the tree show up in it meanwhile. Raises ``OSError`` for what can't be
     deleted; all else is deleted then.
@@ -31,7 +40,7 @@ def remove(directory_fd: int, name: bytes) -> None:
     while left:
         current = left.pop()
         try:
-            _remove_one(directory_fd, current, left, spare)
+            _remove_one(directory_fd, current, left, spare, unlink)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -40,9 +49,9 @@ def remove(directory_fd: int, name: bytes) -> None:
         raise problem
 
 
-def _remove_one(directory_fd: int, name: bytes, left: list[bytes], spare: Iterator[bytes]) -> None:
+def _remove_one(directory_fd: int, name: bytes, left: list[bytes], spare: Iterator[bytes], unlink: Unlink) -> None:
     if not stat_module.S_ISDIR(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=directory_fd)
+        unlink(name, directory_fd)
         return
     if os.geteuid() != 0:
         with suppress(OSError):  # root needs no permission
@@ -55,7 +64,7 @@ def _remove_one(directory_fd: int, name: bytes, left: list[bytes], spare: Iterat
             if is_directory:
                 _remove_directory(fd, child, directory_fd, left, spare)
             else:
-                os.unlink(child, dir_fd=fd)
+                unlink(child, fd)
     finally:
         os.close(fd)
     os.rmdir(name, dir_fd=directory_fd)

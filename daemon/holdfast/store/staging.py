@@ -7,12 +7,16 @@ open.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
 import uuid
+from collections.abc import Container
 from contextlib import suppress
+from functools import partial
 
+from holdfast.store.deferred_free import Freeing
 from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
@@ -123,8 +127,9 @@ def own_directory(inode: int) -> bytes:
 class Trash:
     """Directory trees that are no longer visible and wait to be deleted."""
 
-    def __init__(self, directory_fd: int) -> None:
+    def __init__(self, directory_fd: int, freeing: Freeing) -> None:
         self.directory_fd = directory_fd
+        self._freeing = freeing
         self._numbers = itertools.count(1)
         self._emptying = threading.Lock()
         self._failures: list[str] = []
@@ -138,20 +143,32 @@ class Trash:
             except FileExistsError:
                 continue
 
-    def empty(self) -> int:
+    def empty(self, hot: Container[int] = ()) -> int:
         """Delete everything in the trash, but what was set aside; return how many entries.
 
-        What can't be deleted is set aside under another name and not tried again (``take_failures``). It waits for the disk:
-        call it in a thread.
+        What can't be deleted is set aside under another name and not tried again (``take_failures``). Files whose inode
+        numbers are in ``hot`` are left for the next time; then it raises ``OSError`` with EBUSY at the end. It waits for the
+        disk: call it in a thread.
         """
         with self._emptying:
             names = [name for name in _names(self.directory_fd) if not name.startswith(_ASIDE)]
+            spared: list[bytes] = []
             for name in names:
+                before = len(spared)
                 try:
-                    remove(self.directory_fd, name)
+                    remove(self.directory_fd, name, partial(self._unlink, hot, spared))
                 except OSError as problem:
-                    self._set_aside(name, problem)
+                    if len(spared) == before:
+                        self._set_aside(name, problem)
+            if spared:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), spared[0])
             return len(names)
+
+    def _unlink(self, hot: Container[int], spared: list[bytes], name: bytes, directory_fd: int) -> None:
+        if hot and os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino in hot:
+            spared.append(name)
+            return
+        self._freeing.unlink(name, directory_fd)
 
     def take_failures(self) -> list[str]:
         """Return what was set aside since the last call, and why, a line each."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import ForeignWorkdirError
+from holdfast.errors import FileBusyError, ForeignWorkdirError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.workdirs import ownership
@@ -46,6 +46,7 @@ class WorkdirTree:
         self._nodes = base.nodes
         self._copies = base.copies
         self._invalidation = base.invalidation
+        self._hot = base.hot
         self._is_root = os.geteuid() == 0
         self._pending: list[_StaleName] = []
         self._half_trashed: list[Node] = []
@@ -73,7 +74,7 @@ class WorkdirTree:
         Raises ``OSError``; the next call continues.
         """
         count = len(self._half_trashed)
-        await trio.to_thread.run_sync(self._trash.empty)
+        await trio.to_thread.run_sync(self._trash.empty, self._hot.inodes())
         for failure in self._trash.take_failures():
             self._events.emit("not-deleted", problem=failure)
         linked, self._half_trashed = self._half_trashed[:count], self._half_trashed[count:]
@@ -292,6 +293,9 @@ class WorkdirTree:
 
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
+        self._tree.held.check_moved(parent + b"/" + name)
+        if self._hot.of(inode) is not None:  # a file in place of a directory
+            raise FileBusyError(f"a process has {os.fsdecode(parent + b'/' + name)} open: end it")
         self._trash.throw(parent_fd, name)
         self._has_removed = True
         self._invalidation.directory_removed(parent + b"/" + name, inode)

@@ -67,6 +67,11 @@ class HotFiles:
         """Say whether another may hold the lock of the file's inode."""
         return opened.is_hot or (bool(self._running or self._late) and self._is_in_use(opened.inode))
 
+    def inodes(self) -> set[int]:
+        """Return the inode numbers of all hot files. It looks at every node."""
+        opened = (node.opened for node in self._nodes.all() if node.opened is not None)
+        return {each.inode for each in opened if self.is_hot(each)}
+
     def check_cold(self, inode: int) -> None:
         """Raise ``trio.WouldBlock`` if the file is hot: then ``settle`` first."""
         if self.of(inode) is not None:
