@@ -70,6 +70,7 @@ class FileSystem:
         """Serve background work until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.background.run)
+            await trio.to_thread.run_sync(self._base.parts.store.calls.start)
             await self.passthrough_writes.settle_after_start()
             nursery.start_soon(self._base.node_limit.run)
             nursery.start_soon(self.verifier.run)

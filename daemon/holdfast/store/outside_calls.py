@@ -5,7 +5,7 @@ the caller's memory. If that memory is a mapping of a file system of the caller'
 unlinks, renames, links or changes the file waits in the kernel and can't be killed. Freeing a file in many pieces takes
 minutes, and the process that closes it can't be killed either. If this were the daemon, a killed daemon would not end, and
 the next one could not start. So another process makes these calls, each in a thread of its own. It has the descriptors that
-it was sent and nothing else, starts with the first call, and ends with the daemon, except for a call that the kernel holds.
+it was sent and nothing else, and starts and ends with the daemon, except for a call that the kernel holds.
 
 This file is also that process's program, and so imports only the standard library.
 """
@@ -86,6 +86,12 @@ class OutsideCalls:
         self._channel: socket.socket | None = None
         self.starts = 0
         """How often the process was started. The calls of one that was killed have ended."""
+
+    def start(self) -> None:
+        """Start the process, which takes a moment on a busy machine. Otherwise the first call starts it."""
+        with self._lock:
+            if self._channel is None:
+                self._channel = self._start()
 
     def begin(self, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> Answer:
         """Begin one of ``_CALLS``; the descriptors are duplicated. Raises ``OSError`` if there is no process for it."""
