@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from obstore import exceptions
 
 from holdfast.errors import (
     ConfigurationError,
@@ -28,6 +29,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import RemoteStore, UploadSource, open_store
+from holdfast.remote.obstore_errors import translated
 from tests.support.fault_proxy import FaultProxy
 from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted, refusal
 from tests.unit.test_remote_contract import content, opened, put
@@ -157,6 +159,29 @@ def test_the_code_in_the_answer_decides(
         put(store, "a", create_only=True)
     assert type(caught.value) is expected
     assert put(store, "a", create_only=True).size_bytes == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            FileNotFoundError(
+                "Object at location a not found: Bulk delete request failed for key a: The specified blob does not exist. "
+                "(code: 404)"
+            ),
+            ObjectMissingError,
+        ),
+        (
+            exceptions.GenericError("Generic error: Wanted range starting at 1, but object was only 1 bytes long"),
+            ObjectChangedError,
+        ),
+    ],
+    ids=["a missing one of many", "a range behind the end"],
+)
+def test_what_azure_says_is_understood(said: Exception, expected: type[HoldfastError]) -> None:
+    with pytest.raises(expected) as caught, translated("asking"):
+        raise said
+    assert type(caught.value) is expected
 
 
 def test_a_message_is_shown_without_its_markup(store: RemoteStore, proxy: FaultProxy) -> None:

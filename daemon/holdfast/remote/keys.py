@@ -41,11 +41,12 @@ class NameRules:
 
     def check(self, key: str) -> None:
         """Raise ``NameNotStorableError`` for a key that the store would refuse."""
-        if 4 * len(key) > self.longest_key_bytes and len(key.encode()) > self.longest_key_bytes:
+        most_bytes = len(key) if key.isascii() else 4 * len(key)
+        if most_bytes > self.longest_key_bytes and len(key.encode()) > self.longest_key_bytes:
             raise NameNotStorableError(
                 f"{key[:80]!r}…: this store takes {self.longest_key_bytes} bytes of a name", errno.ENAMETOOLONG
             )
-        if 4 * len(key) > self.longest_part_bytes:
+        if most_bytes > self.longest_part_bytes:
             longest = max(len(part.encode()) for part in key.split("/"))
             if longest > self.longest_part_bytes:
                 raise NameNotStorableError(

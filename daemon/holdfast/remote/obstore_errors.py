@@ -33,6 +33,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion
 _MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 _LONGEST_TEXT = 400
+_BEYOND_END = re.compile(r"nvalid range|Wanted range starting at")  # the latter where a store answers with nothing
 _NOT_FOUND = "404"  # Azure gives a status for each key
 
 _MISSING_OBJECT = {"NoSuchKey", "NoSuchVersion", "BlobNotFound", "PathNotFound"}
@@ -162,7 +163,7 @@ def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
 def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
     match = _STATUS.search(str(problem))
     status = int(match[1]) if match else 0
-    if status == 416 or "nvalid range" in text:
+    if status == 416 or _BEYOND_END.search(text):
         return ObjectChangedError(f"{what}: the object is shorter than it was")
     if isinstance(problem, ValueError) and "parse path" in text:
         return NameNotStorableError(text, errno.EINVAL)
