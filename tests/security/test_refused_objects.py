@@ -89,6 +89,7 @@ def test_an_object_that_can_not_be_deleted_stays_alone(
     wait_until(lambda: node.status().remotes["checkpoints"].pending_deletions == 1)
     assert is_up(node)
     assert node.wait_event("delete-delayed")["objects"] == 1
+    assert node.status().remotes["checkpoints"].refused_deletions == 1
     still_serves(node)
 
 

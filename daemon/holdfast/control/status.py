@@ -185,6 +185,7 @@ class StatusReport:
             since=health.since,
             problem=health.problem,
             pending_deletions=len(remote.deletions),
+            refused_deletions=remote.deletions.refused,
         )
 
     def may_search(self, caller: Caller, zone: str) -> bool:

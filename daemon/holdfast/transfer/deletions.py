@@ -86,6 +86,7 @@ class Deletions:
         self._directories = directories
         self._owner = owner
         self._pending: dict[bytes, _Attempt] = {}
+        self._set_aside: set[bytes] = set()
         self._being_stored: set[bytes] = set()
         self._changed = trio.Event()
         self._sleeps_until = math.inf
@@ -96,7 +97,7 @@ class Deletions:
     @property
     def refused(self) -> int:
         """How many are set aside, because the store refuses them."""
-        return sum(attempt.refusals > 0 for attempt in self._pending.values())
+        return len(self._set_aside)
 
     def restore(self, version: CachedName) -> None:
         """Take up a deletion that an earlier run recorded; it is due at once."""
@@ -185,9 +186,7 @@ class Deletions:
 
     async def _send(self) -> None:
         now = trio.current_time()
-        due = [attempt for attempt in self._waiting() if attempt.due <= now]
-        due = [attempt for attempt in due if not attempt.refusals] or due  # those set aside keep no others waiting
-        batch = {self._key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
+        batch = self._due(now, set_aside=False) or self._due(now, set_aside=True)
         for attempt in batch.values():
             attempt.under_way = True
             attempt.retry = attempt.retry or self._access.retry()
@@ -197,6 +196,11 @@ class Deletions:
             for attempt in batch.values():
                 if attempt.under_way:
                     self._end_try(attempt, now)
+
+    def _due(self, now: float, *, set_aside: bool) -> dict[str, _Attempt]:
+        """Return a batch of what is due, by key. Those that are set aside go by themselves, and keep no others waiting."""
+        due = (each for each in self._waiting() if each.due <= now and bool(each.refusals) is set_aside)
+        return {self._key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
 
     async def _delete(self, batch: dict[str, _Attempt]) -> None:
         """Delete what is still the expected version; reschedule what failed."""
@@ -250,6 +254,10 @@ class Deletions:
         if earlier is not None and not earlier.under_way:
             earlier.done.set()  # those who wait for it go on to wait for this one
         self._pending[version.path] = _Attempt(due, version, refusals)
+        if refusals:
+            self._set_aside.add(version.path)
+        else:
+            self._set_aside.discard(version.path)
         if due < self._sleeps_until:  # one wake-up for many deletions: ``run`` looks at all of them when it wakes
             self._wake()
 
@@ -280,6 +288,7 @@ class Deletions:
         if self._is_pending(attempt):
             self._marks.clear_deleted(attempt.version.path)
             del self._pending[attempt.version.path]
+            self._set_aside.discard(attempt.version.path)
         attempt.done.set()
 
     def _make_due(self, paths: list[bytes]) -> None:

@@ -8,13 +8,17 @@ from holdfast.control.messages.message import Message
 
 
 class RemoteStatus(Message, frozen=True):
-    """A store. ``since`` is when ``up`` last changed, in seconds since the epoch; 0 if not since the start."""
+    """A store. ``since`` is when ``up`` last changed, in seconds since the epoch; 0 if not since the start.
+
+    ``refused_deletions`` counts those of the pending ones that the store refuses, each by itself.
+    """
 
     url: str
     up: bool
     since: float
     problem: str
     pending_deletions: int
+    refused_deletions: int = 0
 
 
 class PublicStatus(Message, frozen=True):
