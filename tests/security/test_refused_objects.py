@@ -124,6 +124,25 @@ def test_an_object_that_can_not_be_stored_says_nothing_of_its_store(node: Node, 
     assert "closed/file" in kept(lying)
 
 
+def test_a_file_that_can_not_be_stored_later_keeps_no_other_waiting(make_node: NodeFactory, lying: LyingS3) -> None:
+    node = make_node(**lying.stores, checkpoints__durability="async")
+    node.environment.update(lying.place.environment)
+    node.start()
+    lying.lie = lambda asked: refusal("AccessDenied") if asked.method == "PUT" and "closed" in asked.key else None
+    for number in range(5):
+        (node.checkpoints / f"closed{number}").write_bytes(b"x")
+        (node.checkpoints / f"open{number}").write_bytes(b"x")
+    wait_until(lambda: kept(lying) == {f"open{number}" for number in range(5)})
+    wait_until(lambda: len(node.status().unsent) == 5)
+    assert "AccessDenied" in node.wait_event("send-delayed")["problem"]
+    assert is_up(node)
+    lying.lie = lambda asked: None
+    with node.client() as client:
+        list(client.flush(None, 30.0))
+    assert node.status().unsent == []
+    assert len(kept(lying)) == 10
+
+
 def test_a_store_that_refuses_everything_is_down(node: Node, lying: LyingS3) -> None:
     plant(lying, "team/file")
     assert os.listdir(node.checkpoints / "team") == ["file"]
