@@ -26,7 +26,7 @@ ENTRY = Entry(
     path=b"checkpoints/a",
 )
 ENTRY_BYTES = bytes.fromhex(
-    "9a"  # ten fields
+    "9b"  # eleven fields
     "01"  # CLEAN
     "05"  # size
     "cf17979cfe362a0001"  # mtime
@@ -37,6 +37,7 @@ ENTRY_BYTES = bytes.fromhex(
     "cf17979cfe362a0004"  # last use
     "c40d636865636b706f696e74732f61"  # path
     "c2"  # not on probation
+    "c2"  # its mtime is not set by a user
 )
 WORKDIR = WorkdirRecord("worker", "1", 1.5, 2.5, 3.5, pid=42, pid_started_ticks=77, command="java", acquisitions=3)
 WORKDIR_BYTES = bytes.fromhex(
@@ -58,14 +59,15 @@ entries = st.builds(
 )
 
 
-def test_an_entry_of_an_older_version_is_not_on_probation() -> None:
-    assert decoded_entry(b"\x99" + ENTRY_BYTES[1:-1]) == ENTRY
+def test_an_entry_of_an_older_version_is_not_on_probation_and_has_no_time_set_by_a_user() -> None:
+    assert decoded_entry(b"\x9a" + ENTRY_BYTES[1:-1]) == ENTRY
+    assert decoded_entry(b"\x99" + ENTRY_BYTES[1:-2]) == ENTRY
 
 
 def test_the_bytes_of_an_entry_never_change() -> None:
     assert encoded(ENTRY) == ENTRY_BYTES
     assert decoded_entry(ENTRY_BYTES) == ENTRY
-    assert encoded(Entry(EntryState.DIRTY, 0, 0, 0)).hex() == "9a02000000c400900000c400c2"
+    assert encoded(Entry(EntryState.DIRTY, 0, 0, 0)).hex() == "9b02000000c400900000c400c2c2"
 
 
 def test_the_bytes_of_a_working_directory_never_change() -> None:

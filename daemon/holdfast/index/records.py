@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, array_like=True):
     It is valid only as long as size and ctime match those of the file; otherwise the bytes must be hashed again.
     ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,
     ``used_ns`` the time of the last open, ``path`` the location of the file when its bytes last changed. ``on_probation``:
-    fetched, and not opened again since (``capacity.policy``).
+    fetched, and not opened again since (``capacity.policy``). ``mtime_is_set``: ``mtime_ns`` was set by a user, and stays.
     """
 
     state: EntryState
@@ -67,6 +67,7 @@ class Entry(msgspec.Struct, array_like=True):
     used_ns: int = 0
     path: bytes = b""
     on_probation: bool = False
+    mtime_is_set: bool = False
 
     def describes(self, stat: os.stat_result) -> bool:
         """Say whether the entry matches the file as it is now: then its bytes are those that were hashed."""

@@ -18,13 +18,14 @@ from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
-from holdfast.fs.inodes.attributes import NamelessStat, Stat
+from holdfast.fs.inodes.attributes import NamelessStat, Stat, of_file
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
+from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.store import QUICKLY_FREED_BYTES, Freeing, Orphanage
 
 
@@ -43,6 +44,7 @@ class OpenFiles:
         limits: OpenLimits,
         hot: HotFiles,
         freeing: Freeing,
+        times: ObjectTimes,
         closed: Callable[[Node], None],
     ) -> None:
         self._hot = hot
@@ -55,6 +57,7 @@ class OpenFiles:
         self._handles = handles
         self._orphanage = orphanage
         self._limits = limits
+        self._times = times
         self._closed = closed
 
     def of_handle(self, node_id: int) -> OpenFile:
@@ -89,7 +92,7 @@ class OpenFiles:
         arrival = node.opened.arrival
         if arrival is not None and not arrival.finished and not arrival.failed:
             return None
-        return stat if node.is_named else NamelessStat(stat)
+        return of_file(node, stat) if node.is_named else NamelessStat(stat)
 
     def before_change(self, opened: OpenFile, *, drop_privileges: bool = True) -> None:
         """Mark the file changed, before the first change since the last send."""
@@ -141,6 +144,8 @@ class OpenFiles:
         self._freeing.close(opened.fd, takes_time=opened.writes or not node.is_named)
         opened.arrived()
         node.opened = None
+        if opened.mtime_shown_ns:
+            self._times.released(opened.inode)
         self._closed(node)
         if not node.is_named:
             self._nodes.unbind(node)

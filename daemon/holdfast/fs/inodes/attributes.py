@@ -7,6 +7,7 @@ import stat as stat_module
 from typing import Protocol
 
 from holdfast.fs.inodes.node import Node
+from holdfast.store import stamp_of
 from holdfast.transfer import KnownObject, Ownership
 
 _BLOCK_BYTES = 512
@@ -98,6 +99,16 @@ def of_store_directory(stat: os.stat_result) -> RemoteStat:
     shown = RemoteStat(stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid, _STORE_DIRECTORY_BYTES, stat.st_mtime_ns)
     shown.st_atime_ns = stat.st_atime_ns
     shown.st_nlink = stat.st_nlink
+    return shown
+
+
+def of_file(node: Node, stat: os.stat_result) -> Stat:
+    """Return the attributes to show of a file that has ``stat``: with the store's time if only the open file has it yet."""
+    opened = node.opened
+    if opened is None or not opened.mtime_shown_ns or (opened.stamp is not None and stamp_of(stat) != opened.stamp):
+        return stat
+    shown = RemoteStat(stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid, stat.st_size, opened.mtime_shown_ns)
+    shown.st_nlink, shown.st_blocks, shown.st_atime_ns = stat.st_nlink, stat.st_blocks, stat.st_atime_ns
     return shown
 
 

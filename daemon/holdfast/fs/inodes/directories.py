@@ -176,11 +176,14 @@ class Directories:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
-        place = self.place(node)
         if self.growth.is_watched:
-            self.growth.note(place.path)
+            self.growth.note(self.place(node).path)
+        return self.changing_descriptor(node)
+
+    def changing_descriptor(self, node: Node) -> int:
+        """Return the descriptor of a directory with a backing directory in which names are about to change."""
         fd = self.descriptor(node)
-        if place.zone.is_store and (now := trio.current_time()) > self._served_until.get(node.id, 0.0):
+        if self.place(node).zone.is_store and (now := trio.current_time()) > self._served_until.get(node.id, 0.0):
             self._serve_writer(node, fd, now)
         return fd
 

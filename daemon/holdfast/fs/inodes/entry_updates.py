@@ -36,6 +36,7 @@ class EntryUpdates:
         elif entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
         entry.digest = b""
+        entry.mtime_is_set = False
         entry.path = path or entry.path
         self._entries.put(stat.st_ino, entry)
         return entry

@@ -39,6 +39,8 @@ class OpenFile:
         "is_hot",
         "leaving",
         "lost",
+        "mtime_set_ns",
+        "mtime_shown_ns",
         "node",
         "passthrough_uid",
         "privileged",
@@ -86,6 +88,10 @@ class OpenFile:
         """A user who is not root has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
         self.stamp: tuple[int, int] | None = None
         """Size and mtime at the last point where the bytes were known, while passthrough writes are possible."""
+        self.mtime_set_ns: int | None = None
+        """The mtime that a user has set since the bytes last changed."""
+        self.mtime_shown_ns = 0
+        """The store's time of these bytes, which is to be shown while the file has the present stamp; 0 while unknown."""
         self.was_sent = False
         """The bytes were sent while passthrough writes were possible."""
         self.slot = 0
@@ -210,10 +216,21 @@ class OpenFile:
     def changed(self) -> None:
         """The bytes differ from those sent last, or sending them failed."""
         self.unsent = True
+        self.mtime_shown_ns = 0
+
+    def mtime_was_set(self, mtime_ns: int) -> None:
+        """A user has set the mtime."""
+        self.mtime_set_ns = mtime_ns
+        self.mtime_shown_ns = 0
+
+    def shows_mtime(self, mtime_ns: int) -> None:
+        """The store has these bytes, and this is their time there."""
+        self.mtime_shown_ns = mtime_ns
 
     def begin_sending(self, stamp: tuple[int, int] | None) -> None:
         """The current bytes are about to be sent. ``stamp`` is theirs if passthrough writes are possible."""
         self.unsent = False
+        self.mtime_shown_ns = 0
         if self.stamp is not None:
             self.stamp = stamp
             self.was_sent = True

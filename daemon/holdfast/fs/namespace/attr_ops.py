@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -26,9 +27,12 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.inodes.quotas import Quotas, Usage, workdir_of
+from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import StoreDirectory
+
+_PRESENT_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class AttrOps:
         directories: Directories,
         view: StoreView,
         revalidation: Revalidation,
+        times: ObjectTimes,
         files: OpenFiles,
         opening: Opening,
         read_write: ReadWrite,
@@ -66,6 +71,7 @@ class AttrOps:
         self._directories = directories
         self._view = view
         self._revalidation = revalidation
+        self._times = times
         self._files = files
         self._opening = opening
         self._read_write = read_write
@@ -110,13 +116,16 @@ class AttrOps:
         if node.is_directory:
             return self._revalidation.is_outdated(self._directories.place(node))
         if node.backing or node.parent is None:
-            return False
-        return self._view.listing(self._directories.place(node.parent)).object(node.name) is None
+            return node.backing in self._times.awaited and self._times.is_unknown(node)
+        known = self._view.listing(self._directories.place(node.parent)).object(node.name)
+        return known is None or not known.modified_ns
 
     async def learn(self, node: Node) -> None:
         """Ask the store about a node, if ``is_unknown``."""
         if node.is_directory:
             await self._revalidation.renew(self._directories.place(node))
+        elif node.backing:
+            await self._times.learn(node)
         elif self.is_unknown(node) and node.parent is not None:
             await self._revalidation.known_object(self._directories.place(node.parent), node.name)
 
@@ -131,6 +140,7 @@ class AttrOps:
         await self._local_files.make_local(node)
         if changes.size_bytes is not None:
             await self._resize(node, changes.size_bytes, drop_privileges=drop_privileges, by_descriptor=by_descriptor)
+            changes = replace(changes, mtime_ns=None)  # which is the time of the change of the size
         await self._hot.settle(node.backing)
         return self._set(node, changes)
 
@@ -230,6 +240,14 @@ class AttrOps:
             raise StaleNodeError("the file was removed")
         else:
             self._change(node, changes, node.name, self._directories.descriptor(node.parent))
+        if changes.mtime_ns is not None and not node.is_directory and self._stays(node, changes.mtime_ns):
+            self._times.set_here(node, changes.mtime_ns)
+
+    @staticmethod
+    def _stays(node: Node, mtime_ns: int) -> bool:
+        """Say whether the mtime is a user's choice: the present, of a file that is being written, is none."""
+        is_present = abs(mtime_ns - time.time_ns()) < _PRESENT_NS
+        return not (is_present and node.opened is not None and node.opened.unsent)
 
     def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:
         """Apply changes to ``file``: a descriptor, a path, or with ``dir_fd`` a name whose symbolic link is not followed."""

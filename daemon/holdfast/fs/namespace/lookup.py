@@ -24,6 +24,7 @@ from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
+from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
@@ -56,6 +57,7 @@ class Lookup:
         hints: CreateHints,
         copies: ObjectCopies,
         events: EventLog,
+        times: ObjectTimes,
     ) -> None:
         self._directories = directories
         self._nodes = nodes
@@ -68,6 +70,7 @@ class Lookup:
         self._hints = hints
         self._copies = copies
         self._events = events
+        self._times = times
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""
@@ -76,16 +79,23 @@ class Lookup:
         except trio.WouldBlock:
             place = self._directories.place(directory)
             found = await self._find_in_zone(directory, place, name, caller)
-            if found is None or not found.node.is_directory:
+            if found is None:
                 return found
-            await self._revalidation.renew(self._directories.place(found.node))
+            if found.node.is_directory:
+                await self._revalidation.renew(self._directories.place(found.node))
+            else:
+                await self._times.learn(found.node)
             stat = self._directories.stat(directory, name)
             return found if stat is None else self.local(directory, name, stat, found.seconds)
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """``find`` if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
         found = self._find_nowait(directory, name, caller)
-        if found is None or not found.node.is_directory or directory is self._nodes.root:
+        if found is None or directory is self._nodes.root:
+            return found
+        if not found.node.is_directory:
+            if found.node.backing in self._times.awaited and self._times.is_unknown(found.node):
+                raise trio.WouldBlock
             return found
         if self._revalidation.is_outdated(self._directories.place(found.node)):
             raise trio.WouldBlock
@@ -124,7 +134,8 @@ class Lookup:
             stat = attributes.of_directory(node, ownership, above, time_ns)
         else:
             stat = attributes.of_object(node, known, ownership, above)
-        return Found(node, stat, self._ttl.in_kernel(place))
+        is_time_known = known is None or known.modified_ns != 0
+        return Found(node, stat, self._ttl.in_kernel(place) if is_time_known else 0.0)
 
     def new(self, node: Node, stat: os.stat_result) -> Found:
         """Return the reply for a name that was just created."""
@@ -167,6 +178,8 @@ class Lookup:
             raise trio.WouldBlock
         if known is None and self._visibility.may_hide_directory(place, name):
             raise trio.WouldBlock
+        if known is not None and not known.modified_ns:
+            raise trio.WouldBlock
         if not place.zone.is_store or (kind.policy.revalidated and known is not None):
             self._revalidation.fresh_listing(place)
         return self.remote(directory, place, name, known)
@@ -202,7 +215,8 @@ class Lookup:
     def local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
         """Return an entry that has a file in the tree."""
         node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
-        return Found(node, self._directories.shown(node, stat) if node.is_directory else stat, seconds)
+        shown = self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)
+        return Found(node, shown, seconds)
 
     async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
         """Say whether the local file is the current version of its object. Drops a copy of an older version."""

@@ -40,7 +40,7 @@ class LostNames:
 
     def remove_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Remove a name from the tree that is not a directory's."""
-        fd = self._directories.descriptor(directory)
+        fd = self._directories.changing_descriptor(directory)
         node = self._nodes.of_backing(stat.st_ino)
         self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1

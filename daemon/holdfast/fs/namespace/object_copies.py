@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat as stat_module
 
-from holdfast.index import CachedName, Entries, Entry, EntryState
+from holdfast.fs.remote_view.object_times import ObjectTimes
+from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Tree, is_copy
 from holdfast.transfer import CachedCopies, KnownObject
 from holdfast.zones import NameKind, ZonePath
@@ -14,10 +15,11 @@ from holdfast.zones import NameKind, ZonePath
 class ObjectCopies:
     """For lookups and listings. ``stat`` is always that of the local file."""
 
-    def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree) -> None:
+    def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree, times: ObjectTimes) -> None:
         self._entries = entries
         self._copies = copies
         self._tree = tree
+        self._times = times
 
     def may_be_old(self, place: ZonePath, kind: NameKind, stat: os.stat_result) -> bool:
         """Say whether the store may have a newer version of a local file with a name of this kind."""
@@ -40,8 +42,8 @@ class ObjectCopies:
             return False
         if known is None or known.etag != cached.etag:
             return not self._copies.drop(path, stat.st_ino)
-        if known.modified_ns and cached.modified_ns != known.modified_ns:
-            self._adopt_time(cached, stat, entry, known.modified_ns)
+        if known.modified_ns and cached.modified_ns != known.modified_ns and not entry.mtime_is_set:
+            self._times.seen(stat.st_ino, place, name, known)
         return True
 
     def is_spoilt(self, path: bytes, stat: os.stat_result) -> bool:
@@ -61,20 +63,3 @@ class ObjectCopies:
         reason = {"why": "size", "expected": str(entry.size_bytes), "found": str(stat.st_size)}
         self._copies.quarantine(path, stat.st_ino, reason)
         return True
-
-    def _adopt_time(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
-        """Give the file the object's time, which was unknown when this node stored the object."""
-        parent, _, name = cached.path.rpartition(b"/")
-        directory_fd = self._tree.open_directory(parent)
-        try:
-            os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
-        except OSError:  # the disk takes no writes: it keeps the time at which it was written here
-            return
-        else:
-            after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-        finally:
-            os.close(directory_fd)
-        entry.set_name(CachedName(cached.path, cached.etag, modified_ns))
-        if entry.describes(stat):  # otherwise the bytes were changed by someone else, which the next open must detect
-            entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
-        self._entries.put_if_room(after.st_ino, entry)

@@ -27,6 +27,8 @@ from holdfast.zones import ZonePath
 _QUIET_SECONDS = 60.0
 """After this node has written objects into a directory. A batch of a job in the same directory takes less."""
 _LOOKED_AT = 16
+_SPARED_SECONDS = 10.0
+"""So that not everybody who walks through a directory waits for a store that does not answer."""
 
 
 class Revalidation:
@@ -38,6 +40,8 @@ class Revalidation:
         self._whiteouts = whiteouts
         self._events = events
         self._ttl = ttl
+        self._spared_until: dict[str | None, float] = {}
+        """By store that did not answer: until when directories are shown as they were last seen (trio time)."""
 
     def is_outdated(self, place: ZonePath) -> bool:
         """Say whether the store is to be asked for the names in a directory before its times are told.
@@ -45,11 +49,12 @@ class Revalidation:
         It is where programs look whether there are new names, in directories of replaceable names that others write. Those
         that this node writes itself, and logs and state, whose names are learned as they are asked for, cost no request.
         """
-        if not place.zone.is_store:
+        now = trio.current_time()
+        if not place.zone.is_store or now < self._spared_until.get(place.zone.remote, 0.0):
             return False
         with suppress(NameNotStorableError):
             listing = self._view.listing(place)
-            is_quiet = trio.current_time() - listing.written_at > _QUIET_SECONDS
+            is_quiet = now - listing.written_at > _QUIET_SECONDS
             is_old = listing.is_known and listing.listed_at < self._ttl.oldest_listing(place)
             return is_old and is_quiet and self._has_replaceable_names(place, listing)
         return False
@@ -63,8 +68,10 @@ class Revalidation:
     async def renew(self, place: ZonePath) -> None:
         """Ask the store for the names in a directory if they are outdated. If it does not answer, they stay as they are."""
         if self.is_outdated(place):
-            with suppress(RemoteError):
+            try:
                 await self._view.listing(place).ask(self._ttl.oldest_listing(place), insist=False)
+            except RemoteError:
+                self._spared_until[place.zone.remote] = trio.current_time() + _SPARED_SECONDS
 
     def fresh_listing(self, place: ZonePath) -> CachedListing:
         """Return the cached listing of a directory. Raises ``trio.WouldBlock`` if it is too old."""
@@ -116,6 +123,8 @@ class Revalidation:
         elif listing.object(name) is None and not listing.has_directory(name):
             with self._asking(place, listing, name) as insist:
                 await self.ask(place, listing, name, trio.current_time(), for_others=False, insist=insist)
+        elif (known := listing.object(name)) is not None and not known.modified_ns:
+            await self.ask(place, listing, name, trio.current_time(), for_others=False, insist=False)
         elif self._policy.of(place, name).revalidated and not listing.has_directory(name):
             await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
 

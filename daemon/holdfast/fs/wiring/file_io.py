@@ -54,6 +54,7 @@ class FileParts:
             self.open_limits,
             base.hot,
             store.freeing,
+            views.times,
             file_closed,
         )
         self.check = DigestCheck(sending.verifier, base.policy, base.directories)

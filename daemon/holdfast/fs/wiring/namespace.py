@@ -37,6 +37,7 @@ class NameParts:
             base.directories,
             base.view,
             views.revalidation,
+            views.times,
             files.files,
             files.opening,
             files.read_write,
@@ -54,7 +55,7 @@ class NameParts:
 
     def _find(self, base: Foundation, views: ViewParts) -> None:
         parts = base.parts
-        object_copies = ObjectCopies(parts.index.entries, base.copies, parts.store.tree)
+        object_copies = ObjectCopies(parts.index.entries, base.copies, parts.store.tree, views.times)
         self.lookup = Lookup(
             base.directories,
             base.nodes,
@@ -67,6 +68,7 @@ class NameParts:
             views.hints,
             object_copies,
             parts.events,
+            views.times,
         )
         self.listings = Listings(
             base.directories,

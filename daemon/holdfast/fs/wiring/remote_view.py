@@ -7,6 +7,7 @@ import time
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
+from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.fs.remote_view.whiteouts import Whiteouts
@@ -22,5 +23,8 @@ class ViewParts:
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
         self.guard = FallbackGuard(
             base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.copies, base.rare_events
+        )
+        self.times = ObjectTimes(
+            base.view, base.policy, base.nodes, parts.index.entries, parts.store.tree, base.invalidation
         )
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

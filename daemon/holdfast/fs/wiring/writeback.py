@@ -23,7 +23,15 @@ class SendingParts:
         self.versions = ObjectVersions(base.view, base.policy, index.entries)
         self.retraction = Retraction(base.view, base.policy, self.versions, index.marks, store.tree, base.fetcher)
         self.publisher = Publisher(
-            base.view, base.policy, self.retraction, views.hints, base.nodes, store.stamps, index, base.uploader
+            base.view,
+            base.policy,
+            self.retraction,
+            views.hints,
+            base.nodes,
+            store.stamps,
+            index,
+            base.uploader,
+            views.times,
         )
         self.queue = WritebackQueue(
             self.publisher,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
@@ -20,7 +20,9 @@ from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.retraction import Retraction
 from holdfast.index import CachedName, Entry, EntryState, Index
@@ -36,12 +38,18 @@ _MOST_SENDS = 5
 class Sent:
     """A stored object, and the state of the file when its bytes were read."""
 
-    path: bytes
+    place: ZonePath
+    name: bytes
     info: ObjectInfo
     fingerprint: Fingerprint
     stable: bool
     """Whether the file did not change while it was read."""
     stamp: tuple[int, int]
+
+    @property
+    def path(self) -> bytes:
+        """The path of the name in the tree."""
+        return self.place.child_path(self.name)
 
     def holds(self, stat: os.stat_result) -> bool:
         """Say whether these are the bytes of the file ``stat``; only then is it clean."""
@@ -61,6 +69,7 @@ class Publisher:
         stamps: Stamps,
         index: Index,
         uploader: Uploader,
+        times: ObjectTimes,
     ) -> None:
         self._view = view
         self._policy = policy
@@ -72,6 +81,7 @@ class Publisher:
         self._marks = index.marks
         self._run = index.run
         self._uploader = uploader
+        self._times = times
         self._under_way = NodeLocks()
 
     async def send(self, fd: int, place: ZonePath, name: bytes, *, create_only: bool) -> Sent:
@@ -118,8 +128,8 @@ class Publisher:
         except ObjectExistsError:
             await self._learn(place, name, target)
             raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
-        self._appeared(place, name, info, after.st_mtime_ns)
-        return Sent(target.path, info, fingerprint, stable, before)
+        self._appeared(place, name, info)
+        return Sent(place, name, info, fingerprint, stable, before)
 
     def check_name(self, place: ZonePath, name: bytes) -> None:
         """Raise ``NameNotStorableError`` for a name that the store can't have, before anything is kept for a later send."""
@@ -155,18 +165,20 @@ class Publisher:
             used_ns=time.time_ns(),
             path=previous.path if others_unsent and previous is not None else sents[-1].path,
         )
+        entry.mtime_is_set = _is_mtime_set(stat, opened, previous)
         for sent in sents:
-            adopted = stat.st_mtime_ns == sent.info.modified_ns
-            entry.set_name(CachedName(sent.path, sent.info.etag, sent.info.modified_ns if adopted else 0))
+            entry.set_name(CachedName(sent.path, sent.info.etag))
         self._entries.put(stat.st_ino, entry)
+        if whole and not entry.mtime_is_set:
+            self._times.stored(stat.st_ino, sents[-1].place, sents[-1].name, sents[-1].info)
 
-    def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo, mtime_ns: int) -> None:
+    def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
         """Add a stored object, and the directories that it implies, to the cached listings."""
         path = place.child_path(name)
         if self._marks.is_whited_out(path):
             self._marks.uncover(path)
         listing = self._view.listing(place)
-        listing.put(name, info if info.modified_ns else replace(info, modified_ns=mtime_ns))
+        listing.put(name, info)
         listing.note_writing()
         while place.zone.remote is not None:
             self._retraction.let_go(place)
@@ -182,3 +194,10 @@ class Publisher:
             self._view.listing(place).put(name, await target.remote.access.head(target.key))
         except ObjectMissingError:
             self._view.listing(place).remove(name)
+
+
+def _is_mtime_set(stat: os.stat_result, opened: OpenFile | None, previous: Entry | None) -> bool:
+    """Say whether a user has set the mtime of a file since its bytes last changed."""
+    if opened is not None and opened.mtime_set_ns is not None:
+        return stat.st_mtime_ns == opened.mtime_set_ns
+    return previous is not None and previous.mtime_is_set and previous.mtime_ns == stat.st_mtime_ns

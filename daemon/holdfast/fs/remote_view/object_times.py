@@ -1,0 +1,186 @@
+"""The store's time of what this node has stored: a file shows it from its close on, and so do all nodes for good.
+
+Many stores answer a PUT without the object's time. It is asked for when somebody first wants the attributes of the file;
+until then the file is *awaited*. The time becomes the mtime of the backing file when nobody has that open: setting it
+would hide a write by passthrough, and may have to wait for whoever holds the file's lock. Until then the open file shows it.
+
+A time that a user has set stays until the bytes change (``Entry.mtime_is_set``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from typing import NamedTuple
+
+import trio
+
+from holdfast.errors import RemoteError
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import CachedName, Entries, Entry, EntryState
+from holdfast.remote import ObjectInfo
+from holdfast.store import Tree
+from holdfast.transfer import KnownObject
+from holdfast.zones import ZonePath
+
+_MOST_AWAITED = 100_000
+_MANY = 16
+"""From so many awaited files on, one LIST is asked instead of a HEAD for each."""
+
+
+class _Awaited(NamedTuple):
+    """A stored object whose time is not known here."""
+
+    place: ZonePath
+    name: bytes
+    etag: str
+
+
+class ObjectTimes:
+    """Times of stored objects, by inode number of their files."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        policy: NamePolicy,
+        nodes: NodeTable,
+        entries: Entries,
+        tree: Tree,
+        invalidation: Invalidation,
+    ) -> None:
+        self._view = view
+        self._policy = policy
+        self._nodes = nodes
+        self._entries = entries
+        self._tree = tree
+        self._invalidation = invalidation
+        self._awaited: dict[int, _Awaited] = {}
+        self._of_open: dict[int, tuple[_Awaited, int]] = {}
+        """The times that open files show."""
+        self.awaited: Container[int] = self._awaited
+        """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
+
+    def stored(self, inode: int, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
+        """The file ``inode`` was stored as the object ``info``, and has its entry.
+
+        The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
+        """
+        awaited = _Awaited(place, name, info.etag)
+        if info.modified_ns:
+            self._learned(inode, awaited, info.modified_ns)
+        elif self._policy.of(place, name).revalidated:
+            self._await(inode, awaited)
+        node = self._nodes.of_backing(inode)
+        if node is not None:
+            self._invalidation.attributes_changed(node.id)
+
+    def seen(self, inode: int, place: ZonePath, name: bytes, known: KnownObject) -> None:
+        """A listing has the object that the file ``inode`` is a copy of."""
+        self._learned(inode, _Awaited(place, name, known.etag), known.modified_ns)
+
+    def is_unknown(self, node: Node) -> bool:
+        """Say whether the store must be asked for the time of an awaited file."""
+        awaited = self._awaited.get(node.backing)
+        return awaited is not None and not self._learn_from_listing(node.backing, awaited)
+
+    async def learn(self, node: Node) -> None:
+        """Ask for the time of a file, if it is unknown. If the store does not answer, a later LIST has it."""
+        awaited = self._awaited.get(node.backing)
+        if awaited is None:
+            return
+        listing = self._view.listing(awaited.place)
+        try:
+            if len(self._awaited) < _MANY:
+                key = self._view.object_at(awaited.place, awaited.name).key
+                await listing.ask_about(awaited.name, key, insist=False)
+            else:
+                await listing.ask(trio.current_time(), insist=False)
+        except RemoteError:
+            pass
+        if self._awaited.get(node.backing) == awaited and not self._learn_from_listing(node.backing, awaited):
+            del self._awaited[node.backing]
+
+    def set_here(self, node: Node, mtime_ns: int) -> None:
+        """A user has set the mtime of a file: it stays until the bytes change or the copy goes."""
+        self._awaited.pop(node.backing, None)
+        self._of_open.pop(node.backing, None)
+        if node.opened is not None:
+            node.opened.mtime_was_set(mtime_ns)
+        entry = self._entries.get(node.backing) if node.backing else None
+        if entry is not None and entry.state is not EntryState.LOCAL:
+            entry.mtime_is_set = True
+            self._entries.put_if_room(node.backing, entry)
+
+    def released(self, inode: int) -> None:
+        """The last handle of a file was released, and its entry says whether its bytes are stored."""
+        known = self._of_open.pop(inode, None)
+        if known is not None:
+            self._set(inode, *known)
+
+    def _await(self, inode: int, awaited: _Awaited) -> None:
+        if len(self._awaited) >= _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+        self._awaited[inode] = awaited
+
+    def _learn_from_listing(self, inode: int, awaited: _Awaited) -> bool:
+        """Take the time from the cached listing if that has it by now, and say whether it has."""
+        known = self._view.listing(awaited.place).object(awaited.name)
+        if known is None or known.etag != awaited.etag or not known.modified_ns:
+            return False
+        self._learned(inode, awaited, known.modified_ns)
+        return True
+
+    def _learned(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+        self._awaited.pop(inode, None)
+        node = self._nodes.of_backing(inode)
+        opened = node.opened if node is not None else None
+        if opened is not None and not opened.unsent:
+            opened.shows_mtime(modified_ns)
+            self._of_open[inode] = awaited, modified_ns
+        elif opened is None:
+            self._set(inode, awaited, modified_ns)
+
+    def _set(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+        path = awaited.place.child_path(awaited.name)
+        entry = self._entries.get(inode)
+        cached = entry.name_at(path) if entry is not None else None
+        if entry is None or cached is None or cached.etag != awaited.etag or not _may_be_set(entry):
+            return
+        try:
+            stat = self._tree.stat(path)
+        except OSError:  # the name is gone
+            return
+        if stat.st_ino == inode:
+            self._adopt(cached, stat, entry, modified_ns)
+
+    def _adopt(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
+        """Give the file ``stat`` at ``cached.path`` its object's time. With several names it keeps that of one of them."""
+        if not any(name.modified_ns and name.path != cached.path for name in entry.names):
+            after = self._with_mtime(cached.path, stat, modified_ns)
+            if after is None:
+                return
+            if entry.describes(stat):  # otherwise the bytes were changed by someone else, which the next open must detect
+                entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
+        entry.set_name(CachedName(cached.path, cached.etag, modified_ns))
+        self._entries.put_if_room(stat.st_ino, entry)
+
+    def _with_mtime(self, path: bytes, stat: os.stat_result, modified_ns: int) -> os.stat_result | None:
+        """Set the mtime of a file, and return its attributes; None if the disk takes no writes."""
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self._tree.open_directory(parent)
+        try:
+            os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+            return os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        except OSError:
+            return None
+        finally:
+            os.close(directory_fd)
+
+
+def _may_be_set(entry: Entry) -> bool:
+    """Say whether a file is to show the time of its object."""
+    return entry.state is EntryState.CLEAN and not entry.mtime_is_set

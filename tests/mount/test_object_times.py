@@ -1,0 +1,149 @@
+"""The times of what this node stores: the store's from the close on, by whatever clock that has, and for good."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.conftest import S3NodeFactory
+from tests.support.node import Node
+from tests.support.s3 import S3Server
+from tests.support.shifted_clock import ShiftedClock
+
+SECOND = 10**9
+
+
+def mtime(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def evict(node: Node, path: Path) -> int:
+    with node.client() as client:
+        return [step.done for step in client.evict(str(path))][-1]
+
+
+@pytest.fixture(params=[-3600, 3600], ids=["store is behind", "store is ahead"])
+def clock(request: pytest.FixtureRequest, place: S3Server) -> Iterator[ShiftedClock]:
+    """An S3 server whose clock differs from that of the nodes by an hour."""
+    with ShiftedClock(place, request.param) as clock:
+        yield clock
+
+
+@pytest.fixture(params=[True, False], ids=["passthrough", "through the daemon"])
+def node(request: pytest.FixtureRequest, clock: ShiftedClock, make_s3_node: S3NodeFactory) -> Node:
+    return make_s3_node(clock.server, mount__passthrough=request.param).start()
+
+
+def test_a_file_shows_the_time_of_the_store_from_its_close_on_and_for_good(
+    node: Node, clock: ShiftedClock, make_s3_node: S3NodeFactory
+) -> None:
+    other = make_s3_node(clock.server, "b").start()
+    written, renamed, large = (node.checkpoints / name for name in ("written", "7", "large"))
+    written.write_bytes(b"one")
+    (node.checkpoints / "7.tmp").write_bytes(b"two")
+    (node.checkpoints / "7.tmp").rename(renamed)
+    large.write_bytes(bytes(1_000_000))
+    files = [written, renamed, large]
+    shown = [mtime(path) for path in files]
+    assert shown == [clock.last_modified(f"checkpoints/{path.name}") * SECOND for path in files]
+    assert [mtime(other.checkpoints / path.name) for path in files] == shown
+    os.listdir(node.checkpoints)
+    assert [mtime(path) for path in files] == shown
+    node.kill()
+    node.start()
+    assert [mtime(path) for path in files] == shown
+    assert evict(node, node.checkpoints) == 3
+    assert [mtime(path) for path in files] == shown
+    assert large.read_bytes() == bytes(1_000_000)
+    assert [mtime(path) for path in files] == shown
+
+
+def test_a_file_that_others_have_open_shows_it_too(node: Node, clock: ShiftedClock) -> None:
+    path = node.checkpoints / "file"
+    with path.open("wb") as writer:
+        writer.write(b"one")
+        writer.flush()
+        with path.open("rb"):
+            writer.close()
+            shown = mtime(path)
+            assert shown == clock.last_modified("checkpoints/file") * SECOND
+    assert mtime(path) == shown
+    with path.open("r+b") as writer:
+        assert mtime(path) == shown
+        writer.write(b"two")
+        writer.flush()
+        assert abs(mtime(path) - shown) > 1000 * SECOND, "while it is written, the time of this node's clock"
+        os.fsync(writer.fileno())
+        assert mtime(path) == clock.last_modified("checkpoints/file") * SECOND
+    assert path.read_bytes() == b"two"
+
+
+def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
+    source = node.directory / "source"
+    source.mkdir()
+    (source / "file").write_bytes(b"bytes")
+    os.utime(source / "file", ns=(1, 987_654_321_987_654_321))
+    subprocess.run(["cp", "-p", source / "file", node.checkpoints / "cp"], check=True)
+    with subprocess.Popen(["tar", "-C", source, "-c", "file"], stdout=subprocess.PIPE) as packing:
+        subprocess.run(["tar", "-C", node.checkpoints, "-x"], stdin=packing.stdout, check=True)
+    shutil.copy2(source / "file", node.checkpoints / "copy2")
+    (node.checkpoints / "touched").write_bytes(b"bytes")
+    os.utime(node.checkpoints / "touched", ns=(1, 987_654_321_987_654_321))
+    (node.checkpoints / "touched").rename(node.checkpoints / "renamed")
+    for _ in range(2):
+        assert {mtime(path) // SECOND for path in node.checkpoints.iterdir()} == {987_654_321}
+        node.kill()
+        node.start()
+    assert {mtime(path) // SECOND for path in node.checkpoints.iterdir()} == {987_654_321}
+    (node.checkpoints / "cp").write_bytes(b"other")
+    assert mtime(node.checkpoints / "cp") // SECOND > 10**9
+
+
+def test_vim_saves_twice_without_a_warning(node: Node) -> None:
+    vim = shutil.which("vim") or shutil.which("vim.basic")
+    if vim is None:
+        pytest.skip("there is no vim")
+    path = node.checkpoints / "notes.txt"
+    path.write_text("one\n")
+    commands = ["normal otwo", "write", "call system('ls -l')", "normal othree", "write", "quit"]
+    done = subprocess.run(
+        [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", *(f"+{command}" for command in commands), path],
+        cwd=node.checkpoints,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert path.read_text() == "one\ntwo\nthree\n"
+
+
+def test_the_time_of_what_nobody_looks_at_costs_no_request(node: Node) -> None:
+    for number in range(3):
+        (node.checkpoints / f"{number}").write_bytes(b"x")
+    assert node.requests().get("HEAD", 0) == 0
+
+    def asked() -> int:
+        return node.requests().get("HEAD", 0) + node.requests().get("LIST", 0)
+
+    before = asked()
+    assert mtime(node.checkpoints / "2") == mtime(node.checkpoints / "2")
+    assert asked() - before == 1
+
+
+def test_a_store_that_is_a_directory_shows_its_times_at_once(make_node: NodeFactory, remote_files: Path) -> None:
+    node = make_node().start()
+    for name in ("written", "5.zip"):
+        (node.checkpoints / name).write_bytes(b"one")
+        assert mtime(node.checkpoints / name) == mtime(remote_files / name)
+    os.link(node.checkpoints / "written", node.checkpoints / "linked")
+    linked = mtime(node.checkpoints / "linked")
+    assert linked == mtime(remote_files / "written"), "link(2) changes no time"
+    os.listdir(node.checkpoints)
+    assert mtime(node.checkpoints / "linked") == mtime(node.checkpoints / "written") == linked
