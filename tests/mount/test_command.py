@@ -16,7 +16,7 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast import __version__, mountpoint
+from holdfast import __version__, mount_calls, mountpoint
 from holdfast.cli import doctor, doctor_daemon, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection, hand_over
 from holdfast.control.client import RefusedError
@@ -72,7 +72,10 @@ def test_mount_status_umount(workspace: Path) -> None:
         restarted = json.loads(holdfast("restart", "--json", socket=control))
         assert restarted["pid"] != status["pid"]
         assert (place / "checkpoints/file").read_bytes() == b"x"
-        assert holdfast("umount", place, socket=control) == f"unmounted {place}\n"
+        assert holdfast("umount", place, socket=control) == (
+            f"unmounted {place}\n"
+            f"the directory takes no writes until it is mounted again; 'holdfast umount --release {place}' gives it back\n"
+        )
         assert not Process(restarted["pid"], 0, "").is_alive()
         assert os.listdir(place) == []
         assert "no Holdfast is mounted" in holdfast("umount", place, socket=control, status=1)
@@ -80,6 +83,32 @@ def test_mount_status_umount(workspace: Path) -> None:
     finally:
         if mountpoint.mount_at(str(place)):
             mountpoint.detach(str(place))
+
+
+def test_umount_gives_the_directory_back_with_or_without_a_mount(node: Node) -> None:
+    with pytest.raises(PermissionError), mount_calls.bare(str(node.mountpoint)) as below:
+        os.mkdir("checkpoints", dir_fd=below)
+    assert holdfast("umount", "--release", node.mountpoint, socket=node.socket) == f"unmounted {node.mountpoint}\n"
+    (node.mountpoint / "file").touch()
+    (node.mountpoint / "file").unlink()
+    node.wait_end()
+    node.start()
+    holdfast("umount", node.mountpoint, socket=node.socket)
+    with pytest.raises(PermissionError):
+        node.mountpoint.rmdir()
+    told = holdfast("umount", "--release", node.mountpoint, socket=node.socket)
+    assert told == f"{node.mountpoint} takes writes again\n"
+    node.mountpoint.rmdir()
+    node.wait_end()
+
+
+def test_a_first_mount_on_a_directory_that_is_not_empty_is_refused(workspace: Path) -> None:
+    place = workspace / "mnt"
+    place.mkdir()
+    (place / "lost").touch()
+    told = holdfast("mount", place, "--store", workspace / "store", socket=workspace / "run/control.sock", status=1)
+    assert f"the mountpoint {place} is not empty, and the mount would hide what it holds (lost)" in told
+    assert not (workspace / "store").exists()
 
 
 def test_a_mount_with_any_setting(workspace: Path) -> None:

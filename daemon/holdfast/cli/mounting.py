@@ -137,6 +137,8 @@ def umount(
         print_json({"mountpoint": path, "pid": pid, "unsent": status.unsent_files if status else None})
         return
     say(f"unmounted {path}")
+    if not release and not os.access(path, os.W_OK):
+        say(f"the directory takes no writes until it is mounted again; 'holdfast umount --release {path}' gives it back")
     _tell_unsent(status)
 
 
