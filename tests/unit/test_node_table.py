@@ -38,6 +38,24 @@ def test_a_hard_link_outlives_the_kernels_memory_of_the_other_directory(table: N
     assert file.names() == [(second, b"b")]
 
 
+def test_names_are_known_by_directory_whatever_comes_and_goes(table: NodeTable) -> None:
+    first = known(table, table.root, b"first", _FIRST_INODE, stat.S_IFDIR)
+    second = known(table, table.root, b"second", _SECOND_INODE, stat.S_IFDIR)
+    file = known(table, first, b"a", _FILE_INODE, stat.S_IFREG)
+    assert file.names_by_directory() == {first: [b"a"]}
+    for parent, name in ((second, b"b"), (first, b"c")):
+        table.add_name(file, parent, name)
+    assert file.names_by_directory() == {first: [b"a", b"c"], second: [b"b"]}
+    table.add_name(file, second, b"d")
+    assert file.names_by_directory() == {first: [b"a", b"c"], second: [b"b", b"d"]}
+    for name in (b"b", b"d"):
+        table.drop_name(file, second, name)
+    assert file.names_by_directory() == {first: [b"a", b"c"]}
+    for name in (b"a", b"c"):
+        table.drop_name(file, first, name)
+    assert file.names_by_directory() == {}
+
+
 def test_directories_leave_with_the_last_node_that_has_a_name_in_them() -> None:
     left: list[Node] = []
     table = NodeTable(_ROOT_INODE, left=left.append)

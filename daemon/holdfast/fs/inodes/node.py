@@ -18,6 +18,7 @@ class Node:
     """One file or directory. ``backing`` is the inode number of its file in the tree, or 0 without one."""
 
     __slots__ = (
+        "_by_directory",
         "backing",
         "cache_is_stale",
         "children",
@@ -38,6 +39,7 @@ class Node:
         self.parent = parent
         self.name = name
         self.more_names: list[tuple[Node, bytes]] | None = None
+        self._by_directory: dict[Node, list[bytes]] | None = None
         self.backing = backing
         self.is_directory = is_directory
         self.lookups = 0
@@ -63,13 +65,23 @@ class Node:
         return [(self.parent, self.name), *self.more_names]
 
     def names_by_directory(self) -> dict[Node, list[bytes]]:
-        """Return all known names by their directories: what depends on the directory alone is then asked once for each."""
+        """Return all known names by their directories: what depends on the directory alone is then asked once for each.
+
+        The caller must not change it. It is kept for a file with many names until ``names_changed``.
+        """
         if self.parent is None:
             return {}
-        found = {self.parent: [self.name]}
-        for parent, name in self.more_names or ():
-            found.setdefault(parent, []).append(name)
-        return found
+        if self.more_names is None:
+            return {self.parent: [self.name]}
+        if self._by_directory is None:
+            self._by_directory = {self.parent: [self.name]}
+            for parent, name in self.more_names:
+                self._by_directory.setdefault(parent, []).append(name)
+        return self._by_directory
+
+    def names_changed(self) -> None:
+        """A name was added or removed."""
+        self._by_directory = None
 
 
 def path_of(node: Node) -> bytes | None:

@@ -292,6 +292,7 @@ class NodeTable:
         if (node.parent is parent and node.name == name) or (node.more_names and (parent, name) in node.more_names):
             return
         parent.children += 1
+        node.names_changed()
         if node.parent is None:
             node.parent, node.name, node.zone = parent, name, parent.zone
         elif node.more_names is None:
@@ -314,6 +315,7 @@ class NodeTable:
             return
         if not others:
             node.more_names = None
+        node.names_changed()
         node.place = None
         self._abandoned(parent)
 
