@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_a_file_has_a_thousand_names_at_most_and_none_of_them_costs_others_anyth
         os.rename(new, old)
 
     with attacking(MALLORY, use), bystander(node) as waits:
-        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 200)
+        waits.wait_rounds(20)
     waits.check()
 
 
@@ -148,7 +149,7 @@ def test_names_in_many_directories_cost_others_nothing(node: Node, home: Path) -
 
     MALLORY.do(link)
     with attacking(MALLORY, lambda _: os.close(os.open(path, os.O_RDWR))), bystander(node) as waits:
-        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 200)
+        waits.wait_rounds(20)
     waits.check()
 
 
@@ -172,15 +173,14 @@ def test_a_reader_with_room_for_a_whole_directory_lets_others_in_between(node: N
             os.close(fd)
 
     with attacking(MALLORY, listed), bystander(node) as waits:
-        wait_until(lambda: node.status().kernel_requests.get("CREATE", 0) > 5200)
+        waits.wait_rounds(20)
     waits.check()
 
 
-def test_a_directory_that_was_large_is_listed_without_others_waiting(node: Node, home: Path) -> None:
-    """Gain: each listing goes through all blocks that the directory ever had, and finds nothing to stop at."""
+def test_a_directory_that_was_large_is_listed_and_removed_without_others_waiting(node: Node, home: Path) -> None:
+    """Gain: each listing goes through all blocks that the directory ever had, and so does its removal, which frees them."""
 
-    def fill() -> None:
-        directory = home / "tmp/large"
+    def fill(directory: Path) -> None:
         directory.mkdir()
         names = [f"{number:05}".ljust(255, "x") for number in range(4500)]
         for name in names:
@@ -190,8 +190,19 @@ def test_a_directory_that_was_large_is_listed_without_others_waiting(node: Node,
             os.unlink(directory / name)
         assert os.listdir(directory) == []
 
-    MALLORY.do(fill)
-    assert (node.store / "tree/work/mallory_1/tmp/large").stat().st_size > 2**20
+    def remove() -> None:
+        (home / "tmp/other").mkdir()
+        (home / "tmp/other").rename(home / "tmp/large")
+        (home / "tmp/large").rmdir()
+        (home / "tmp/second").rmdir()
+        assert os.listdir(home / "tmp") == []
+
+    for name in ("large", "second"):
+        MALLORY.do(partial(fill, home / "tmp" / name))
+        assert (node.store / "tree/work/mallory_1/tmp" / name).stat().st_size > 2**20
     with attacking(MALLORY, lambda _: os.listdir(home / "tmp/large")), bystander(node) as waits:
-        wait_until(lambda: node.status().kernel_requests["CREATE"] > 4600)
+        waits.wait_rounds(20)
+    waits.check()
+    with bystander(node) as waits:
+        MALLORY.do(remove)
     waits.check()

@@ -30,15 +30,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.node import Node
+from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, User
 
 LIMIT_MS = 100.0
 """The longest that anybody may wait because of another user (docs/concurrency.md)."""
 _PAUSE_SECONDS = 0.002
 _END_SECONDS = 60.0
-_RUNNING = struct.Struct("=Bd")
-"""The call that runs, by its place in ``_CALLS``, and when it began (``time.monotonic``)."""
+_RUNNING = struct.Struct("=BdQ")
+"""The call that runs, by its place in ``_CALLS``, when it began (``time.monotonic``), and in which round."""
 _BEGAN = "began\n"
 
 
@@ -90,7 +90,13 @@ class Longest:
 class Waits:
     """How long the bystander's calls took, by kind; empty until the body of ``bystander`` has ended."""
 
+    round_now: Callable[[], int]
     by_call: dict[str, Longest] = field(default_factory=dict)
+
+    def wait_rounds(self, count: int) -> None:
+        """Wait until the bystander has done all of its calls so many times more. Call it in the body of ``bystander``."""
+        end = self.round_now() + count + 1
+        wait_until(lambda: self.round_now() >= end)
 
     @property
     def longest_ms(self) -> float:
@@ -119,11 +125,11 @@ def bystander(node: Node, user: User = ALICE) -> Iterator[Waits]:
 
     It has done each of them once when the body begins.
     """
-    waits = Waits()
     home = node.work / f"bystander_{time.monotonic_ns()}"
     daemon = node.pid_now
     end_reader, end = os.pipe()
     with mmap.mmap(-1, mmap.PAGESIZE) as running:
+        waits = Waits(lambda: _RUNNING.unpack_from(running)[2])
 
         def work(told: int) -> None:
             os.close(end)
@@ -158,7 +164,7 @@ def _told(reader: int, running: mmap.mmap) -> dict[str, Longest]:
             continue
         assert said.startswith(b"{"), f"a call of the bystander failed:\n{said.decode()}"
         return {name: Longest(**figures) for name, figures in json.loads(said).items()}
-    call, began = _RUNNING.unpack_from(running)
+    call, began, _ = _RUNNING.unpack_from(running)
     raise AssertionError(
         f"the bystander's call '{_CALLS[call].__name__}' has not returned for {time.monotonic() - began:.0f} s"
     )
@@ -173,7 +179,7 @@ def _work(home: Path, daemon: Callable[[], int], running: mmap.mmap, told: int, 
             process = daemon()
             unserved = _unserved_ns(os.getpid()), _unserved_ns(process)
             began = time.monotonic()
-            _RUNNING.pack_into(running, 0, index, began)
+            _RUNNING.pack_into(running, 0, index, began, number)
             call(home, number)
             ms = (time.monotonic() - began) * 1e3
             missing = _unserved_ns(os.getpid()) - unserved[0]

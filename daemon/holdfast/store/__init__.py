@@ -3,7 +3,7 @@
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
-from holdfast.store.descent import descend
+from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
@@ -24,6 +24,7 @@ from holdfast.store.unsent_marks import (
 )
 
 __all__ = [
+    "DIRECTORY",
     "FORMAT_VERSION",
     "LONGEST_TICK_NS",
     "QUICKLY_FREED_BYTES",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from functools import partial
 
 import trio
 
@@ -12,6 +13,7 @@ from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyErr
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.index import NameMarks
@@ -35,7 +37,9 @@ class DirectoryRenames:
         view: StoreView,
         whiteouts: Whiteouts,
         marks: NameMarks,
+        large: LargeDirectories,
     ) -> None:
+        self._large = large
         self._directories = directories
         self._nodes = nodes
         self._zones = zones
@@ -67,7 +71,7 @@ class DirectoryRenames:
         victim = self._directories.stat(target, new)
         if victim is not None:
             self._directories.begin_removal(victim.st_ino)
-        rename_with_flags(self._directories.descriptor(source), old, target_fd, new, flags & RENAME_NOREPLACE)
+        await self._move(source, old, target_fd, new, flags & RENAME_NOREPLACE, None if moved.zone.sends else victim)
         if victim is not None:
             self._marks.let_go(victim.st_ino)
             self._directories.removed(target, new, victim.st_ino)
@@ -80,6 +84,21 @@ class DirectoryRenames:
             if left is not Left.NOTHING:  # hidden since before the directory was made
                 self._marks.white_out(moved.path)
             self._view.made_directory(goal)
+
+    async def _move(
+        self, source: Node, old: bytes, target_fd: int, new: bytes, flags: int, victim: os.stat_result | None
+    ) -> None:
+        """Rename in the tree. Waits only if there is a ``victim``, and that is large."""
+        fds = os.dup(self._directories.descriptor(source)), os.dup(target_fd)
+        step = partial(rename_with_flags, fds[0], old, fds[1], new, flags)
+        try:
+            if victim is None:
+                step()
+            else:
+                await self._large.removed_by(step, fds[1], new, victim)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     async def _check(self, moved: ZonePath, goal: ZonePath) -> Left:
         """Return what the store has of the directory ``moved``; raise an error if it can't become ``goal``."""

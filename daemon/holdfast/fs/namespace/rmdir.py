@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 
 import trio
 
@@ -13,6 +14,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.inodes.time_to_live import TimeToLive
+from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
@@ -35,7 +37,9 @@ class Rmdir:
         hints: CreateHints,
         marks: NameMarks,
         ttl: TimeToLive,
+        large: LargeDirectories,
     ) -> None:
+        self._large = large
         self._directories = directories
         self._nodes = nodes
         self._zones = zones
@@ -62,7 +66,7 @@ class Rmdir:
             if self._tree.held:
                 self._tree.held.check_moved(child.path)
             self._directories.begin_removal(stat.st_ino)
-            os.rmdir(name, dir_fd=self._directories.descriptor(parent))
+            await self._remove(parent, name, stat)
             self._directories.removed(parent, name, stat.st_ino)
         elif (not place.zone.is_store or self._nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
@@ -70,6 +74,13 @@ class Rmdir:
             self._directories.touch(parent)
         if place.zone.remote is not None:
             self._forget_directory(place, child, name, stat, left)
+
+    async def _remove(self, parent: Node, name: bytes, stat: os.stat_result) -> None:
+        fd = os.dup(self._directories.descriptor(parent))
+        try:
+            await self._large.removed_by(partial(os.rmdir, name, dir_fd=fd), fd, name, stat)
+        finally:
+            os.close(fd)
 
     async def _clear_in_store(self, parent: Node, name: bytes, child: ZonePath) -> Left:
         """Remove an empty directory from its store; return what is left there. Raises ``OSError`` and ``RemoteError``."""

@@ -7,6 +7,7 @@ import os
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.namespace.attr_ops import AttrOps
 from holdfast.fs.namespace.create import Creation
+from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.lost_names import LostNames
@@ -133,4 +134,5 @@ class NameParts:
             views.hints,
             parts.index.marks,
             base.ttl,
+            LargeDirectories(parts.store.freeing),
         )

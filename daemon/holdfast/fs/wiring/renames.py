@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.namespace.link import Linking
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.lost_names import LostNames
@@ -99,6 +100,7 @@ def _directory_renames(base: Foundation, views: ViewParts) -> DirectoryRenames:
         base.view,
         views.whiteouts,
         parts.index.marks,
+        LargeDirectories(parts.store.freeing),
     )
 
 

@@ -1,0 +1,48 @@
+"""Removal of directories that are large, or were: a directory stays as large as it ever was.
+
+The file system goes through all blocks of a directory to see that it is empty, and frees them with the last descriptor. Of
+one that had 60,000 names of 255 bytes that takes seconds. So both happen in threads, and the caller waits for the first
+alone. The directory above is locked meanwhile, in the backing tree and by the kernel for the mount: who works in there
+waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from holdfast.store import DIRECTORY, Freeing
+
+_LARGE_BYTES = 1 << 18
+"""Below, it takes less than a millisecond."""
+
+
+class LargeDirectories:
+    """Carries out steps that remove directories."""
+
+    def __init__(self, freeing: Freeing) -> None:
+        self._freeing = freeing
+
+    async def removed_by(self, step: Callable[[], None], directory_fd: int, name: bytes, stat: os.stat_result) -> None:
+        """Carry out ``step``, which removes the directory ``name``. In a thread if that is large. Raises as ``step`` does.
+
+        ``directory_fd`` and what ``step`` uses must stay open.
+        """
+        if stat.st_size <= _LARGE_BYTES:
+            step()
+            return
+        fd = os.open(name, DIRECTORY, dir_fd=directory_fd)
+        try:
+            await trio.to_thread.run_sync(_after_reading, step, fd)
+        finally:
+            self._freeing.close_later(fd, stat.st_blocks * 512)
+
+
+def _after_reading(step: Callable[[], None], fd: int) -> None:
+    """Carry out ``step`` when the directory is in memory: the lock of the one above is held for a shorter time."""
+    with suppress(OSError), os.scandir(f"/proc/self/fd/{fd}") as entries:
+        next(entries, None)
+    step()
