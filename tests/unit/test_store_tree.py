@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
+from holdfast.store import tree as tree_module
+from tests.support.deep_trees import dig
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
@@ -299,3 +301,31 @@ def test_a_walk_leaves_out_what_is_closed_to_this_user(root: Path, tree: Tree, m
         assert [path for path, _ in tree.walk(b"")] == [b"open/file"]
 
     as_nobody(walk)
+
+
+def _unknown_call(directory_fd: int, path: bytes, flags: int) -> int:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("knows_openat2", [True, False])
+def test_a_deep_directory_is_opened_without_following_links(
+    knows_openat2: bool, root: Path, tree: Tree, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not knows_openat2:
+        monkeypatch.setattr(tree_module, "open_without_links", _unknown_call)
+    levels = 3000  # a path of more than PATH_MAX
+    fd = dig(root, levels)
+    os.symlink(outside, "link", dir_fd=fd)
+    deepest = os.fstat(fd).st_ino
+    os.close(fd)
+    way = b"/".join([b"d"] * levels)
+    opened = tree.open_directory(way)
+    assert os.fstat(opened).st_ino == deepest
+    os.close(opened)
+    with pytest.raises(NotADirectoryError):
+        tree.open_directory(way + b"/link/deeper")
+    with pytest.raises(FileNotFoundError):
+        tree.open_directory(way + b"/d/d")
+    below = tree.open_below(tree.root_fd, b"d/d/d")
+    assert os.fstat(below).st_ino == (root / "d/d/d").stat().st_ino
+    os.close(below)
