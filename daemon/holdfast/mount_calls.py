@@ -24,7 +24,7 @@ _READ_ONLY, NO_SET_ID, NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
 _FROM_DESCRIPTOR = 0x4
 _BENEATH = 0x200
 """MOVE_MOUNT_BENEATH, since Linux 6.5."""
-NOT_POSSIBLE = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.ENODEV)
+NOT_POSSIBLE = (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENODEV)
 """What these calls fail with where the kernel, its version, or the process's rights don't have them."""
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -28,16 +28,14 @@ def mount(path: str, *, allow_other: bool) -> int | None:
         options = _options(device, allow_other=allow_other)
         try:
             made = mount_calls.make(_KIND, options, mount_calls.NO_SET_ID | mount_calls.NO_DEVICES)
+            try:
+                _put(made, path)
+            finally:
+                os.close(made)
         except OSError as problem:
             if problem.errno in mount_calls.NOT_POSSIBLE:
                 return None
-            raise _refused(path, problem) from None
-        try:
-            _put(made, path)
-        except OSError as problem:
-            raise _refused(path, problem) from None
-        finally:
-            os.close(made)
+            raise MountpointError(f"the kernel refused to mount on {path}: {problem.strerror}") from None
         undo.pop_all()
     return device
 
@@ -53,10 +51,6 @@ def _options(device: int, *, allow_other: bool) -> dict[str, str | None]:
         "default_permissions": None,
     }
     return {**options, "allow_other": None} if allow_other else options
-
-
-def _refused(path: str, problem: OSError) -> MountpointError:
-    return MountpointError(f"the kernel refused to mount on {path}: {problem.strerror}")
 
 
 def _put(made: int, path: str) -> None:

@@ -93,6 +93,17 @@ def test_where_the_calls_are_not_to_be_had_libfuse_mounts(number: int, place: Pa
     assert mounting.mount(str(place), allow_other=True) is None
 
 
+def test_where_a_mount_may_be_made_but_not_placed_libfuse_mounts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under some security modules."""
+
+    def refused(mount: int, path: str) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(mount_calls, "place", refused)
+    assert mounting.mount(str(place), allow_other=True) is None
+    assert mountpoint.stack_on(str(place)) == []
+
+
 def test_what_the_kernel_refuses_is_told(place: Path) -> None:
     place.rmdir()
     with pytest.raises(MountpointError, match=f"the kernel refused to mount on {place}: No such file or directory"):
