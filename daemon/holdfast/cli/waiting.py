@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,12 @@ import typer
 from holdfast import mountpoint
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import print_json, say
+from holdfast.control.client import RefusedError
 from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, RemoteUnavailableError
 
 _PAUSE_SECONDS = 0.2
+_STORE_SECONDS = 5.0
+_NO_NAME = ".holdfast-wait"
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +54,15 @@ def wait(
 
 
 def _check_stores(socket: Path) -> None:
-    """Raise ``RemoteUnavailableError`` if a store does not answer."""
+    """Raise ``RemoteUnavailableError`` if a store does not answer.
+
+    The daemon learns that a store answers again from a request to it alone, so one that is down is asked for a name.
+    """
+    with asking_client(socket) as client:
+        status = client.status()
+    for name in (name for name, store in status.remotes.items() if not store.up):
+        with suppress(RefusedError, DaemonUnreachableError), asking_client(socket, _STORE_SECONDS) as client:
+            client.entry(f"{status.mountpoint}/{name}/{_NO_NAME}")
     with asking_client(socket) as client:
         for name, store in client.status().remotes.items():
             if not store.up:
