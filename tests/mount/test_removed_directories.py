@@ -24,6 +24,7 @@ PATIENT = {"remote__delete_delay_seconds": 3600, "remote__metadata_ttl_seconds":
 
 def refuse_deletions(proxy: FaultProxy) -> None:
     proxy.answer(403, times=1000, method="POST", matching="delete")
+    proxy.answer(403, times=1000, method="DELETE")
 
 
 def refuse_listings(proxy: FaultProxy) -> None:
