@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.store import tree as tree_module
+from holdfast.store.removal import remove
 from tests.support.deep_trees import dig
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
@@ -329,3 +330,4 @@ def test_a_deep_directory_is_opened_without_following_links(
     below = tree.open_below(tree.root_fd, b"d/d/d")
     assert os.fstat(below).st_ino == (root / "d/d/d").stat().st_ino
     os.close(below)
+    remove(tree.root_fd, b"d")  # pytest's own removal is recursive
