@@ -19,6 +19,7 @@ NEEDED = {
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
     "CAP_MKNOD": 27,
+    "CAP_LEASE": 28,
     "CAP_SETFCAP": 31,
 }
 """Names and numbers (linux/capability.h); docs/security.md says what each is for."""

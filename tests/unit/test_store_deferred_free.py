@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Freeing, OutsideCalls
+from holdfast.store import QUICKLY_FREED_BYTES, Freeing, OutsideCalls
 from tests.support.node import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
@@ -143,3 +144,25 @@ def test_the_end_leaves_nothing_held(freeing: Freeing, tmp_path: Path, directory
     assert held(tmp_path) == []
     freeing.end()
     assert freeing.space() == (0, 0)
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_a_large_file_that_somebody_still_has_mapped_keeps_its_bytes(
+    is_mapped: bool, freeing: Freeing, tmp_path: Path, directory_fd: int
+) -> None:
+    """As with a mapping made in passthrough, which the daemon does not know of after the handle's last close."""
+    size_bytes = 4 * QUICKLY_FREED_BYTES
+    (tmp_path / "file").write_bytes(b"x" * size_bytes)
+    fd = os.open(tmp_path / "file", os.O_RDONLY)
+    watched = os.open(tmp_path / "file", os.O_PATH)
+    mapping = mmap.mmap(fd, size_bytes, prot=mmap.PROT_READ)
+    os.close(fd)
+    if not is_mapped:
+        mapping.close()
+    unlink(freeing, directory_fd, b"file")
+    wait_until(lambda: freeing.space() == (0, 0))
+    assert os.fstat(watched).st_size == (size_bytes if is_mapped else 0)
+    if is_mapped:
+        assert mapping[-1:] == b"x"
+        mapping.close()
+    os.close(watched)

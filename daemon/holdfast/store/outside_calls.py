@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import marshal
 import os
 import select
@@ -44,6 +45,7 @@ SHELTERED = b"file"
 _STEP_SECONDS = 0.004
 """How long a step of a truncation holds the file's lock: others wait for it that long."""
 _SMALLEST_STEP_BYTES = 32 * 1024
+_LEASE_PAUSES_SECONDS = (0.01, 0.1, 1.0)
 
 
 class Answer:
@@ -253,17 +255,33 @@ def fallocate(descriptors: Sequence[int], mode: int, offset: int, length: int) -
 def free(descriptors: Sequence[int], size_bytes: int) -> int:
     """Free what a file takes of the disk if nothing but this descriptor leads to it, in steps: others want the disk too.
 
-    Returns ``size_bytes``, which is what it takes.
+    A file that somebody else still has is left as it is, and its blocks go with its last user. Returns ``size_bytes``, which
+    is what it takes.
     """
     fd = descriptors[0]
     if os.fstat(fd).st_nlink == 0:
         with suppress(OSError):
             writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                truncate([writable], 0)
-            finally:
-                os.close(writable)
+            os.dup2(writable, fd, inheritable=False)
+            os.close(writable)
+            if _is_alone(fd):
+                truncate([fd], 0)
     return size_bytes
+
+
+def _is_alone(fd: int) -> bool:
+    """Say whether nobody else has the file of this descriptor open or mapped.
+
+    A mapping made in passthrough has the backing file itself and outlives the handle, so the daemon knows nothing of it. The
+    kernel does: it grants a lease for writing only to the one who has the file (F_SETLEASE in fcntl(2)). The daemon's own
+    descriptor is closed a moment after it was sent here.
+    """
+    for seconds in _LEASE_PAUSES_SECONDS:
+        with suppress(BlockingIOError):
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            return True
+        time.sleep(seconds)
+    return False
 
 
 def _rename(source_fd: int, old: bytes, new: bytes, flags: int) -> None:
