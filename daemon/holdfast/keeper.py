@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import errno
 import fcntl
 import json
 import os
@@ -287,7 +288,8 @@ def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:
     message = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
     _say(message)
     if ready_fd is not None:
-        os.write(ready_fd, json.dumps({"ready": False, "code": "configuration", "message": message}).encode() + b"\n")
+        told = {"ready": False, "code": "configuration", "errno": errno.EINVAL, "message": message}
+        os.write(ready_fd, json.dumps(told).encode() + b"\n")
 
 
 if __name__ == "__main__":

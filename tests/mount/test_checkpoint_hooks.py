@@ -272,7 +272,7 @@ def test_the_command_without_a_terminal_only_plans_unless_it_is_told(node: Node,
     sweep = ("checkpoint", "sweep", node.checkpoints, "--grace", "60")
     plan = json.loads(holdfast(*sweep, "--json", socket=node.socket))
     assert (plan["state"], plan["count"]) == ("waiting", 3)
-    assert "nothing was touched" in holdfast(*sweep, socket=node.socket)
+    assert "nothing was changed" in holdfast(*sweep, socket=node.socket)
     drop = ("checkpoint", "drop", node.checkpoints / JOB / "chk-7")
     assert json.loads(holdfast(*drop, "--json", socket=node.socket))["state"] == "waiting"
     assert garbage <= below(remote_files / JOB)

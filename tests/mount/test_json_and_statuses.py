@@ -204,7 +204,7 @@ def test_a_pin_is_of_something_and_is_listed(node: Node) -> None:
     assert run("pins", socket=node.socket).stdout == "nothing is pinned\n"
     refused = run("pin", path, socket=node.socket)
     assert refused.stderr == (
-        f"holdfast: there is no {path}; --future pins a name that is not there yet ('future' in a request)\n"
+        f"holdfast: {path} does not exist; --future ('future' in a request) pins it before it exists\n"
     )
     assert run("pin", "--future", path, socket=node.socket).stdout == f"pinned {path}\n"
     assert run("pins", socket=node.socket).stdout == f"{path}\n"

@@ -382,7 +382,7 @@ def test_what_flink_keeps_is_copied_where_its_paths_are_relative_and_else_it_say
 def test_the_commands_say_what_they_do(node: Node, location: Path) -> None:
     query = node.checkpoints / QUERY
     planned = holdfast("checkpoint", "rewind", query, "--to", TO, "--idle", 0, socket=node.socket)
-    assert "nothing was touched" in planned
+    assert "nothing was changed" in planned
     assert (location / "commits/8").exists()
     done = holdfast("checkpoint", "rewind", query, "--to", TO, "--idle", 0, "--yes", socket=node.socket)
     assert f"set aside {len(LATER)} entries" in done

@@ -288,5 +288,5 @@ def test_only_spark_4_2_and_later_begin_from_an_older_snapshot(engine: tuple[int
     root.write("state/0/0/6.zip", b"not a zip")
     (found,) = examined(restores(root.listing(), 6, is_last=True, engine=engine), root.open)
     assert found.is_good == is_good
-    told = any("Spark 4.1 and earlier refuse" in remark for remark in found.remarks)
+    told = any("only Spark 4.2 and later" in remark for remark in found.remarks)
     assert told == is_good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -44,6 +45,16 @@ def test_the_page_has_a_row_for_each_status() -> None:
     table = PAGE[PAGE.index("## Exit statuses") :].partition("\n## ")[0]
     named = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for number in row.split(",")}
     assert named == {0, 2, 3, 4, 130, 141, *map(int, ExitStatus)}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_output_that_nobody_reads_ends_the_command(form: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as unread:
+        command = [sys.executable, "-m", "holdfast", "config", "show", *form]
+        ended = subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_a_wrong_command_line_and_ctrl_c_have_theirs(tmp_path: Path) -> None:

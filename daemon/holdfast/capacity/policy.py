@@ -43,6 +43,10 @@ class Limits:
         return Space(int(self.min_free_share * disk.files), size_bytes)
 
 
+CLEARLY_BELOW = 0.9
+"""Eviction keeps the reserve free, so a disk that is only just below it is at work, not full. The alert has the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Bytes in the cache, and what the disk has free."""

@@ -28,14 +28,13 @@ from holdfast.cli import (
     workdirs,
 )
 from holdfast.cli.exit_status import HINTS, ExitStatus, code_of, exit_status
-from holdfast.cli.output import fail, fail_as_json
+from holdfast.cli.output import NOBODY_READS, fail, fail_as_json
 from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
 
 _COMPLETING = "_HOLDFAST_COMPLETE"
 """Set by the shell's completion script, which the Debian package has, when it asks what may come next."""
 
-_NOBODY_READS = 141
 
 app = typer.Typer(
     name="holdfast",
@@ -79,7 +78,7 @@ def main() -> None:
         sys.exit(app(prog_name="holdfast", standalone_mode=not as_json))
     except (HoldfastError, OSError) as problem:
         if isinstance(problem, BrokenPipeError):
-            sys.exit(_NOBODY_READS)
+            sys.exit(NOBODY_READS)
         sys.exit(_told(code_of(problem), _text(problem), exit_status(problem), as_json=as_json))
     except typer.Abort:
         sys.exit(_told("aborted", "ended by the user", ExitStatus.FAILED, as_json=as_json))

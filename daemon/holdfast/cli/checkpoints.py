@@ -161,7 +161,7 @@ def go_on(daemon: ControlClient, plan: PlanInfo, *, dry_run: bool, asks: bool, a
         _print(plan)
     if only_plans:
         if plan.count:
-            say(f"nothing was touched; 'holdfast checkpoint execute {plan.id}' carries the plan out, --yes does so at once")
+            say(f"nothing was changed; 'holdfast checkpoint execute {plan.id}' carries out this plan, or say --yes")
         return
     if not (plan.count or as_json):
         return

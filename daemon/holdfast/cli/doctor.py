@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from holdfast import mountpoint, preflight
-from holdfast.capacity import Limits
+from holdfast.capacity import CLEARLY_BELOW, Limits
 from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
@@ -138,12 +138,12 @@ def _disk(settings: Config) -> Iterator[Finding]:
         return
     disk = disk_space(directory)
     reserve = Limits.configured(settings.cache).reserve(disk)
-    if disk.free_bytes < reserve.size_bytes:
+    if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
         mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
         yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)
     else:
         yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
-    if disk.free_files < reserve.files:
+    if disk.free_files < CLEARLY_BELOW * reserve.files:
         found = f"{disk.free_files} of {disk.files} inodes free in {directory}, less than the reserve"
         yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")
 

@@ -14,6 +14,7 @@ from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError
 
 _STATUS_SECONDS = 10.0
+_TOLD_ELSEWHERE = ("the store ", "this node is draining", "files have been only on this node")
 """A daemon answers this in milliseconds; one that hangs must not hold up its own diagnosis."""
 
 
@@ -39,13 +40,14 @@ def checks(socket: Path, status: Status) -> list[tuple[str, Check]]:
         ("mountpoint", lambda: _below(status)),
         ("stores", lambda: _stores(status)),
         ("disk", lambda: _disk(status)),
+        ("node", lambda: _node(status)),
         ("unsent", lambda: _unsent(status)),
         ("zones", lambda: not_configured(status)),
     ]
 
 
 def _daemon(status: Status) -> Iterator[Finding]:
-    yield Finding("daemon", "ok", f"{status.pid} serves {status.mountpoint}, data {status.data_mode}")
+    yield Finding("daemon", "ok", f"daemon {status.pid} serves {status.mountpoint} (data: {status.data_mode})")
 
 
 def _configuration(socket: Path, status: Status) -> Iterator[Finding]:
@@ -57,7 +59,7 @@ def _configuration(socket: Path, status: Status) -> Iterator[Finding]:
         with asking_client(socket) as client:
             found = client.check_configuration()
     except RefusedError as problem:
-        mend = "mend it before the next restart: 'holdfast restart' is refused until then, and a crash would not be survived"
+        mend = "fix it now: 'holdfast restart' is refused until then, and after a crash no daemon could start"
         yield Finding("configuration", "fail", str(problem), mend)
         return
     if found.taken:
@@ -74,7 +76,7 @@ def _mount(status: Status) -> Iterator[Finding]:
     mount = mountpoint.mounted_on(status.mountpoint)
     if mount is None or mount.file_system != mountpoint.FILE_SYSTEM:
         mend = "run doctor in the mount namespace of the daemon (not in a container), or mount again"
-        yield Finding("mount", "fail", f"nothing of Holdfast's is mounted on {status.mountpoint} here", mend)
+        yield Finding("mount", "fail", f"Holdfast is not mounted on {status.mountpoint} in this mount namespace", mend)
     elif mountpoint.life(status.mountpoint) is not mountpoint.Life.ALIVE:
         mend = "'holdfast umount --lazy' takes it away if no daemon comes up"
         yield Finding("mount", "fail", f"{status.mountpoint} does not answer", mend)
@@ -108,11 +110,14 @@ def _stores(status: Status) -> Iterator[Finding]:
 
 def _disk(status: Status) -> Iterator[Finding]:
     where = f" in {status.store}" if status.store else ""
-    if status.free_bytes < status.min_free_bytes:
-        mend = "free some disk, or lower cache.min_free_bytes"
-        yield Finding("store", "fail", f"{size(status.free_bytes)} free{where}, less than the reserve", mend)
-    else:
-        yield Finding("store", "ok", f"{size(status.free_bytes)} free{where}")
+    yield Finding("store", "ok", f"{size(status.free_bytes)} free{where}, {size(status.min_free_bytes)} kept free")
+
+
+def _node(status: Status) -> Iterator[Finding]:
+    """Report what is wrong by the daemon's own word, but for what other checks say in more detail."""
+    for problem in status.problems:
+        if not problem.startswith(_TOLD_ELSEWHERE):
+            yield Finding("node", "fail", problem, 'docs/operations.md, "Troubleshooting", says what to do')
 
 
 def _unsent(status: Status) -> Iterator[Finding]:
@@ -130,5 +135,5 @@ def not_configured(status: Status) -> Iterator[Finding]:
             f"set stores.{name}.url again, or workdirs.base if working directories were in it: what was not sent is sent "
             f"then; or see to what is in {Path(status.store) / 'tree' / name}"
         )
-        found = f"this zone is not configured any more, and {counted(files, 'file')} of it never sent"
+        found = f"this zone is no longer configured; {counted(files, 'file')} of it never sent to a store"
         yield Finding(name, "fail", found, mend)

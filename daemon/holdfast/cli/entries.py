@@ -103,7 +103,7 @@ def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = F
 
 def pin(
     path: PathArgument,
-    future: Annotated[bool, typer.Option("--future", help="Also a name that is not there yet.")] = False,
+    future: Annotated[bool, typer.Option("--future", help="Pin the path even if nothing is there yet.")] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:

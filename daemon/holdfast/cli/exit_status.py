@@ -30,7 +30,7 @@ class ExitStatus(IntEnum):
     NO_RIGHT = 77
     """This user may not do that."""
     CONFIGURATION = 78
-    """The configuration, or a value on the command line, can't be."""
+    """The configuration, or a value on the command line, is invalid."""
 
 
 HINTS = {

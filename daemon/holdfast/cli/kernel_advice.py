@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from holdfast.control.messages import Status
 
 OLDEST_KERNEL = (5, 4)
@@ -12,7 +14,7 @@ TAKEOVER_KERNEL = (6, 9)
 
 def version_of(release: str) -> tuple[int, ...]:
     """Return major and minor of a release such as ``6.1.0-13-amd64``."""
-    return tuple(int(part) for part in release.split("-")[0].split(".")[:2])
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:2])
 
 
 def lacks(release: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -20,7 +21,24 @@ from rich.text import Text
 from holdfast.config.units import ByteSize
 from holdfast.text import printable
 
-console = Console(highlight=False, soft_wrap=True, emoji=False)
+NOBODY_READS = 141
+"""The exit status of a program whose output nobody reads any more: 128 and SIGPIPE, as shells tell it."""
+
+
+class _Console(Console):
+    """A console that ends the command when nobody reads its output any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Exit with ``NOBODY_READS``."""
+        _exit_unread()
+
+
+def _exit_unread() -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers must not fail at the exit
+    raise SystemExit(NOBODY_READS)
+
+
+console = _Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -36,14 +54,20 @@ def say_marked(mark: str, style: str, sentence: str) -> None:
 def print_json(message: object) -> None:
     """Print a message, or a list of them, as JSON. Flushes, because readers of a stream wait for each message."""
     text = msgspec.json.format(msgspec.json.encode(message), indent=2).decode()
-    sys.stdout.write("\n".join(map(_escaped, text.split("\n"))) + "\n")
-    sys.stdout.flush()
+    _write("\n".join(map(_escaped, text.split("\n"))) + "\n")
 
 
 def print_json_line(message: object) -> None:
     """Print a message as JSON on one line, and flush, for readers of a stream."""
-    sys.stdout.write(_escaped(msgspec.json.encode(message).decode()) + "\n")
-    sys.stdout.flush()
+    _write(_escaped(msgspec.json.encode(message).decode()) + "\n")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _exit_unread()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:

@@ -67,7 +67,7 @@ def _version(text: str) -> str:
     """Return major and minor of a version. Raises ``typer.BadParameter``."""
     found = re.match(r"(\d{1,3}\.\d{1,3})(\.|$)", text)
     if text and not found:
-        raise typer.BadParameter(f"--spark {text!r}: name a version as 3.5 or 4.3.0")
+        raise typer.BadParameter(f"--spark {text!r}: give major and minor version, such as 3.5 or 4.3.0")
     return found[1] if found else ""
 
 

@@ -17,6 +17,7 @@ from holdfast.control.client import RefusedError
 from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, RemoteUnavailableError
 
 _PAUSE_SECONDS = 0.2
+_STORES_PAUSE_SECONDS = 1.0
 _STORE_SECONDS = 5.0
 _NO_NAME = ".holdfast-wait"
 
@@ -49,7 +50,7 @@ def wait(
         except RemoteUnavailableError as problem:
             if time.monotonic() >= deadline:
                 raise RemoteUnavailableError(f"not all stores have answered within {timeout:g} s: {problem}") from None
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(_STORES_PAUSE_SECONDS if stores else _PAUSE_SECONDS)
     print_json({"mountpoint": path}) if as_json else say(f"{path} answers")
 
 

@@ -179,7 +179,7 @@ class Actions:
                     pass
             except NoSuchEntryError:
                 raise NoSuchEntryError(
-                    f"there is no {path}; --future pins a name that is not there yet ('future' in a request)"
+                    f"{path} does not exist; --future ('future' in a request) pins it before it exists"
                 ) from None
         if uid and not self._pins.has_room_for(pinned):
             self._rare_events.emit("limit-reached", uid=uid, what="pins")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from holdfast.capacity import CLEARLY_BELOW
 from holdfast.fs.foundation import Foundation
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 
-_BELOW_RESERVE = 0.9
-"""Eviction keeps the reserve free, so a disk that is only just below it is at work, not full. The alert has the same."""
 _MANY_DELETIONS = 1000
 
 
@@ -39,9 +38,9 @@ class Health:
         self._mount = mount
         self._version = version
 
-    def problems(self) -> list[str]:
-        """Return a sentence for each thing that is wrong, the worst first."""
-        return [*self.of_stores(lambda _: True), *self.of_node(), *self._of_users()]
+    def problems(self, is_shown: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Return a sentence for each thing that is wrong, the worst first; of stores those for which ``is_shown`` holds."""
+        return [*self.of_stores(is_shown), *self.of_node(), *self._of_users()]
 
     def of_stores(self, is_shown: Callable[[str], bool], *, with_reasons: bool = True) -> list[str]:
         """Return the sentences about the stores for which ``is_shown`` holds. The reasons name what others do."""
@@ -62,9 +61,9 @@ class Health:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
         disk = self._room.usage().disk
         reserve = self._room.limits.reserve(disk)
-        if disk.free_bytes < _BELOW_RESERVE * reserve.size_bytes:
+        if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
             found.append("the disk of the store directory is full, and evicting makes no more room")
-        if disk.free_files < _BELOW_RESERVE * reserve.files:
+        if disk.free_files < CLEARLY_BELOW * reserve.files:
             found.append("the disk of the store directory has hardly any inodes left, and evicting frees no more of them")
         if self._mount.passthrough_possible and self._mount.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self._mount.data_mode})")
@@ -72,17 +71,17 @@ class Health:
             found.append("this node is draining: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
         return found
 
-    def for_others(self) -> NodeHealth:
-        """Return what the other nodes are told."""
+    def for_others(self, zone: str) -> NodeHealth:
+        """Return what the other nodes are told through the store of ``zone``: who reads that need know of no other store."""
         usage = self._room.usage()
         return NodeHealth(
             version=self._version,
             data_mode=self._mount.data_mode.partition(":")[0],
             cached_bytes=max(0, usage.cached_bytes),
             free_bytes=max(0, usage.disk.free_bytes),
-            problems=[problem[:LONGEST_PROBLEM] for problem in self.problems()[:MOST_PROBLEMS]],
+            problems=[problem[:LONGEST_PROBLEM] for problem in self.problems(lambda name: name == zone)[:MOST_PROBLEMS]],
         )
 
     def _of_users(self) -> list[str]:
         faults = self._parts.counters.internal_errors
-        return [f"{faults} requests failed because of a fault of Holdfast's: the log has a traceback"] if faults else []
+        return [f"requests failed because of a bug in Holdfast ({faults}): the log has the traceback"] if faults else []

@@ -56,7 +56,7 @@ def object_name(node: str, store_id: str) -> str:
 
 
 class Publishing:
-    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go, ``health`` how it is."""
+    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go, ``health`` how it is, for a zone."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Publishing:
         section: HoldingsSection,
         store_id: str,
         is_draining: Callable[[], bool],
-        health: Callable[[], NodeHealth],
+        health: Callable[[str], NodeHealth],
     ) -> None:
         self._held = held
         self._stores = stores
@@ -92,7 +92,7 @@ class Publishing:
         identity = await self.identity()
         held = await self._held.now()
         report = await trio.to_thread.run_sync(self._report, identity, zone, held, self._is_draining())
-        return structs.replace(report, health=self._health())
+        return structs.replace(report, health=self._health(zone))
 
     async def run(self) -> None:
         """Tell the stores what changes, until cancelled."""
@@ -117,12 +117,14 @@ class Publishing:
         except (OSError, HoldfastError) as problem:
             _log.info("what this node holds can't be counted now: %s", problem)
             return
-        health = self._health()
-        due = {zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, health, last=last)}
+        health = {zone: self._health(zone) for zone in words}
+        due = {
+            zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, health[zone], last=last)
+        }
         if due:
             async with trio.open_nursery() as nursery:
                 for zone, word in due.items():
-                    nursery.start_soon(self._tell, zone, word, health)
+                    nursery.start_soon(self._tell, zone, word, health[zone])
 
     async def _tell(self, zone: str, word: _Word, health: NodeHealth) -> None:
         """Tell one store. An error of this node's own, as of a disk that fails, is no reason to wait longer than usual."""

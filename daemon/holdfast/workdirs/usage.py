@@ -132,11 +132,14 @@ class UsageWalks:
             return
         if not self._quotas.found(path, usage):
             return
-        self._events.emit(
-            "quota-reached" if usage.is_exceeded else "quota-below-again",
-            path=os.fsdecode(path),
-            used_bytes=usage.used.size_bytes,
-            limit_bytes=usage.limit.size_bytes,
-            used_files=usage.used.files,
-            limit_files=usage.limit.files,
-        )
+        used, limit = usage.used, usage.limit
+        found = {
+            "used_bytes": used.size_bytes,
+            "limit_bytes": limit.size_bytes,
+            "used_files": used.files,
+            "limit_files": limit.files,
+        }
+        if usage.is_exceeded:
+            self._events.emit("quota-reached", path=os.fsdecode(path), **found)
+        else:
+            self._events.emit("quota-below-again", path=os.fsdecode(path), **found)

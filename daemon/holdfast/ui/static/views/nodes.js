@@ -28,7 +28,7 @@ function condition(node, now) {
   if (now - node.told > SILENT_SECONDS) return pill(`silent for ${duration(now - node.told)}`, "bad");
   const problems = node.health?.problems ?? [];
   if (problems.length > (node.draining ? 1 : 0)) return pill(counted(problems.length, "problem"), "bad");
-  return node.draining ? pill("draining", "warn") : pill("well", "good");
+  return node.draining ? pill("draining", "warn") : pill("ok", "good");
 }
 
 export const nodes = {
@@ -63,7 +63,7 @@ export const nodes = {
           const found = await ask("holdings", { all_nodes: 1 });
           now = Date.now() / 1000;
           list.fill(byNode(found.nodes));
-          say(note, [...found.problems, "A node tells the stores once it holds state of a query there: a change within a minute, and every ten minutes that it lives."].join(" "));
+          say(note, [...found.problems, "A node appears here once it holds state of a query. It reports changes within a minute, and otherwise every ten minutes."].join(" "));
         } catch (problem) {
           if (!(problem instanceof Refusal)) throw problem;
           say(note, problem.message);

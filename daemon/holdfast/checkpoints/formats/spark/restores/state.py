@@ -145,7 +145,7 @@ class StoreFiles:
         """Turn the faults of snapshots into remarks: an older one did, with the changes since."""
         found.remarks += [f"{shown(fault.name)}: {fault.why}" for fault in found.faults]
         if found.faults:
-            found.remarks.append("a restart begins from an older snapshot: Spark 4.1 and earlier refuse to")
+            found.remarks.append("a restart has to begin from an older snapshot, which only Spark 4.2 and later do")
         found.faults.clear()
         return found
 
