@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.control import doors
 from holdfast.control.doorkeeper import Doorkeeper, Share, uid_of
 from tests.security.test_passed_descriptors import lingering, pass_on
 from tests.support.hostile_clients import attacking, connected, wait_closed
@@ -79,6 +83,37 @@ def _check_who_is_in(keeper: Doorkeeper, connections: ExitStack) -> None:
     assert len(list((process / "task").iterdir())) == 1 + found.total()
     # Besides, there are: three of every process, the listener, the channel, the closer's. Those that linger are gone.
     wait_until(lambda: len(os.listdir(process / "fd")) == 6 + 2 * found.total() + _WAITING)
+
+
+async def test_while_no_process_can_be_started_the_daemon_tries_again(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Gain: a user who has used up the node's processes ends the daemon, whose doorkeeper was killed."""
+    monkeypatch.setattr(doors, "_AGAIN_SECONDS", 0.0)
+    door = doors.KeptDoor(listener, "door.sock")
+    start = subprocess.Popen
+    refusals = [BlockingIOError(errno.EAGAIN, "no process is left")] * 3
+
+    def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if refusals:
+            raise refusals.pop()
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    first = door._keeper._process
+    first.kill()
+    first.wait()
+    with connected(Path(listener.getsockname())):
+        connection, caller = await door.accept()
+        connection.close()
+    assert caller.uid == 0
+    assert not refusals
+    assert [record.getMessage() for record in caplog.records] == [
+        "the process that accepts connections on door.sock has ended; starting it again",
+        "can't start it; trying again: no process is left",
+    ]
+    door.close()
+    door._keeper._process.wait()
 
 
 def test_a_connection_that_is_too_many_is_ended(listener: socket.socket) -> None:

@@ -38,7 +38,7 @@ _EXHAUSTED_PAUSE_MS = 100
 
 
 class Doorkeeper:
-    """Accepts the connections of ``listener`` in a process of its own; ``channel`` brings them."""
+    """Accepts the connections of ``listener`` in a process of its own; ``channel`` brings them. Raises ``OSError``."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -47,9 +47,13 @@ class Doorkeeper:
             descriptors = (listener.fileno(), there.fileno())
             command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
             # It ends when the channel is closed. A session of its own: Ctrl-C is for the daemon only.
-            self._process = subprocess.Popen(
-                command, pass_fds=descriptors, stdin=subprocess.DEVNULL, env={}, start_new_session=True
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command, pass_fds=descriptors, stdin=subprocess.DEVNULL, env={}, start_new_session=True
+                )
+            except OSError:
+                self.channel.close()
+                raise
 
     def next(self) -> tuple[bytes, socket.socket | None] | None:
         """Return the next connection with its user's ``credentials``; without it if there is no descriptor left for it.

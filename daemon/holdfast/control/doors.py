@@ -87,9 +87,8 @@ class KeptDoor:
                 continue
             if found is None:
                 _log.warning("the process that accepts connections on %s has ended; starting it again", self._name)
-                await trio.sleep(_AGAIN_SECONDS)
                 self._keeper.close()
-                self._keeper = Doorkeeper(self._listener)
+                self._keeper = await self._started_again()
                 continue
             credentials, connection = found
             if connection is None:
@@ -102,6 +101,17 @@ class KeptDoor:
     def close(self) -> None:
         """End the process."""
         self._keeper.close()
+
+    async def _started_again(self) -> Doorkeeper:
+        is_told = False
+        while True:
+            await trio.sleep(_AGAIN_SECONDS)
+            try:
+                return Doorkeeper(self._listener)
+            except OSError as problem:  # no process, no memory or no descriptor is left
+                if not is_told:
+                    _log.warning("can't start it; trying again: %s", problem.strerror)
+                is_told = True
 
 
 def keep_descriptors_out(listener: socket.socket) -> None:
