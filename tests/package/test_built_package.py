@@ -95,3 +95,15 @@ def test_a_purge_leaves_the_system_as_it_was(root: Path) -> None:
     assert "/usr/share/man/man8/holdfastd.8.gz" in listing(root)
     run_in(root, "apt-get purge -y -q holdfast && ! getent passwd holdfast && ! getent group holdfast")
     assert listing(root) == before
+
+
+def test_a_removal_names_each_mountpoint_that_takes_no_writes_and_a_purge_releases_it(root: Path) -> None:
+    """Gain: the configuration is gone when the purge begins, and the directory can't be removed for ever after."""
+    run_in(root, f"{INSTALL} /root/holdfast_*.deb")
+    run_in(root, "mkdir '/srv/another place'")
+    (root / "etc/holdfast/holdfast.toml").write_text("[mount]\nmountpoint = '/srv/another place' # as literal\n")
+    subprocess.run(["chattr", "+i", root / "srv/another place"], check=True)
+    said = run_in(root, "apt-get remove -y -q holdfast")
+    assert "takes no writes until a purge; to have it back before: chattr -i '/srv/another place'\n" in said
+    run_in(root, "! touch '/srv/another place/file'")
+    run_in(root, "apt-get purge -y -q holdfast && rmdir '/srv/another place' && ! test -e /var/lib/holdfast")
