@@ -153,6 +153,29 @@ def test_names_in_many_directories_cost_others_nothing(node: Node, home: Path) -
     waits.check()
 
 
+def test_names_on_many_levels_of_deep_trees_cost_others_nothing(node: Node, home: Path) -> None:
+    """Gain: the way to each of the directories is long, and there are more of them than are kept open."""
+    path = home / "localState/f"
+
+    def link() -> None:
+        path.touch()
+        for chain in "abc":
+            (home / "localState" / chain).mkdir()
+            fd = os.open(home / "localState" / chain, os.O_RDONLY | os.O_DIRECTORY)
+            for level in range(3000):
+                child = dig_one(fd, "d")
+                os.close(fd)
+                fd = child
+                if level % 20 == 0:
+                    os.link(path, "l", dst_dir_fd=fd)
+            os.close(fd)
+
+    MALLORY.do(link)
+    with attacking(MALLORY, lambda _: os.close(os.open(path, os.O_RDWR))), bystander(node) as waits:
+        waits.wait_rounds(20)
+    waits.check()
+
+
 def test_a_reader_with_room_for_a_whole_directory_lets_others_in_between(node: Node, home: Path) -> None:
     """Gain: one request for thousands of entries with their attributes."""
 

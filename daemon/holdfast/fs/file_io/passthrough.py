@@ -17,14 +17,20 @@ import os
 from typing import Protocol
 
 from holdfast.capacity import Disk
+from holdfast.errors import FileBusyError
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.index import Entries
 
 _LONG_BYTES = 32 * 1024
 """From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
+
+_MOST_DIRECTORIES = 8
+_LONGEST_PATH_BYTES = 1024
+"""The loop opens the directories of a file to see whose they are. Beyond this, the daemon serves the file."""
 
 
 class BackingFiles(Protocol):
@@ -89,8 +95,16 @@ class Passthrough:
         """Say whether only the user's own directories can be held up by it (``inodes.hot_files``)."""
         if not uid:
             return True
-        parents = (parent for parent, _ in opened.node.names())
-        return all(os.stat(self._directories.descriptor(parent)).st_uid == uid for parent in parents)
+        parents = opened.node.names_by_directory()
+        return len(parents) <= _MOST_DIRECTORIES and all(self._is_owner(parent, uid) for parent in parents)
+
+    def _is_owner(self, directory: Node, uid: int) -> bool:
+        if len(self._directories.place(directory).path) > _LONGEST_PATH_BYTES:
+            return False
+        try:
+            return os.stat(self._directories.descriptor(directory)).st_uid == uid
+        except FileBusyError:  # it is held up
+            return False
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
