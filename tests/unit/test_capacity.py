@@ -25,7 +25,7 @@ from holdfast.capacity import (
     to_free,
     victims,
 )
-from holdfast.errors import CacheFullError
+from holdfast.errors import CacheFullError, FileBusyError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import DiskSpace, Space
 from holdfast.telemetry import Counters, EventLog
@@ -158,12 +158,16 @@ class Files:
         """How many of them evictions leave empty, one for each file."""
         self.open: set[int] = set()
         self.elsewhere: set[int] = set()
+        self.held: set[int] = set()
+        """Files in directories that a user holds up."""
         self.gone: list[int] = []
 
     def is_open(self, inode: int) -> bool:
         return inode in self.open
 
     def all_names_known(self, inode: int, entry: Entry) -> bool:
+        if inode in self.held:
+            raise FileBusyError("a process holds the lock of a file in this directory")
         return inode not in self.elsewhere
 
     def drop(self, path: bytes, inode: int, *, same_object: bool) -> bool:
@@ -280,6 +284,14 @@ async def test_what_is_pinned_open_or_linked_from_elsewhere_stays(files: Files, 
     with pytest.raises(CacheFullError, match=r"no room for 300 bytes: 300 cached, .* raise cache.max_bytes"):
         await room.make_room(300)
     assert files.gone == [4, 5]
+
+
+async def test_what_a_user_holds_up_is_passed_over(files: Files, index: Index) -> None:
+    for inode in range(1, 4):
+        put(index, inode, 100, inode)
+    files.held.add(1)
+    await make_room_for(files, max_bytes=300).make_room(100)
+    assert files.gone == [2]
 
 
 async def test_an_entry_without_names_stays(files: Files, index: Index) -> None:

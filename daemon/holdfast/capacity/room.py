@@ -20,7 +20,7 @@ from holdfast.capacity.disk import Disk
 from holdfast.capacity.emptied import EmptiedDirectories
 from holdfast.capacity.policy import Candidate, Limits, Usage, can_ever_fit, to_free
 from holdfast.capacity.victims import Victims
-from holdfast.errors import CacheFullError, IndexUnwritableError
+from holdfast.errors import CacheFullError, FileBusyError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import Space
 from holdfast.telemetry import Counters, EventLog
@@ -196,10 +196,13 @@ class Room:
         entry = self._index.entries.get(inode)
         if entry is None or not self._is_evictable(entry) or self._copies.is_open(inode):
             return False
-        if not self._copies.all_names_known(inode, entry):
+        try:
+            if not self._copies.all_names_known(inode, entry):
+                return False
+            for name in list(entry.names):
+                self._copies.drop(name.path, inode, same_object=True)
+        except FileBusyError:  # a user holds up its directory
             return False
-        for name in list(entry.names):
-            self._copies.drop(name.path, inode, same_object=True)
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes
         self.disk.evicted(entry.size_bytes)

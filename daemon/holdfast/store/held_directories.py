@@ -6,9 +6,9 @@ goes there: ``check`` before each walk by path, ``check_moved`` before a directo
 
 from __future__ import annotations
 
-import errno
 import os
 
+from holdfast.errors import FileBusyError
 from holdfast.store.outside_calls import Answer
 
 
@@ -26,16 +26,16 @@ class HeldDirectories:
         self._calls[path] = call
 
     def check(self, path: bytes) -> None:
-        """Raise ``OSError`` with EBUSY if ``path`` is, or leads through, a held directory."""
+        """Raise ``FileBusyError``, which is an ``OSError`` too, if ``path`` is, or leads through, a held directory."""
         self._let_go()
         if any(_is_at_or_below(path, held) for held in self._calls):
-            raise _busy(path)
+            raise _HeldError(path)
 
     def check_moved(self, path: bytes) -> None:
-        """Raise ``OSError`` with EBUSY if ``path`` is, leads through, or contains a held directory."""
+        """Raise ``FileBusyError`` as ``check`` does, also if ``path`` contains a held directory."""
         self.check(path)
         if any(_is_at_or_below(held, path) for held in self._calls):
-            raise _busy(path)
+            raise _HeldError(path)
 
     def _let_go(self) -> None:
         for path in [path for path, call in self._calls.items() if call.has_ended()]:
@@ -46,5 +46,8 @@ def _is_at_or_below(path: bytes, directory: bytes) -> bool:
     return path == directory or not directory or path.startswith(directory + b"/")
 
 
-def _busy(path: bytes) -> OSError:
-    return OSError(errno.EBUSY, os.strerror(errno.EBUSY), os.fsdecode(path))
+class _HeldError(FileBusyError, OSError):  # type: ignore[misc]  # either's errno is a number
+    """A directory is held. Callers that handle errors of the disk handle it like one: what they do there fails."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__(f"{os.fsdecode(path)}: a process holds the lock of a file in this directory")

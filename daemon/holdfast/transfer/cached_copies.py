@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Protocol
 
+from holdfast.errors import FileBusyError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import StoreDirectory, keeping_mtime, note_digest
@@ -217,8 +218,9 @@ class CachedCopies:
         """
         parent, _, name = path.rpartition(b"/")
         try:
+            self._tree.held.check(path)
             directory_fd = self._tree.open_directory(parent)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, FileBusyError):
             return False
         try:
             stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)

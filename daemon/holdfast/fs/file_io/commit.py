@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from holdfast.errors import NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import FileBusyError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
@@ -171,11 +171,18 @@ class Committer:
             else:
                 sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
         if sents:
-            others_unsent = not unmark_unsent(opened.fd, mark, self._hot.remove_attribute)
+            others_unsent = not self._unmark(opened, mark)
             previous = self._entries.get(inode)
             self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
+
+    def _unmark(self, opened: OpenFile, mark: bytes | None) -> bool:
+        """Remove the mark of bytes that were sent; return whether the file is unmarked. What was sent is recorded anyway."""
+        try:
+            return unmark_unsent(opened.fd, mark, self._hot.remove_attribute)
+        except FileBusyError:
+            return False
 
     async def _try_again_later(self, opened: OpenFile, names: Names) -> None:
         """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""

@@ -47,7 +47,10 @@ class DeletedObjects:
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""
-        inode = self._tree.inode(_path(zone, key))
+        try:
+            inode = self._tree.inode(_path(zone, key))
+        except FileBusyError:  # nobody can look
+            return True
         if not inode:
             return False
         node = self._nodes.of_backing(inode)
@@ -72,9 +75,10 @@ class DeletedObjects:
         implies it. With ``for_good`` an empty one is removed at once.
         """
         path = _path(zone, key)
-        inode = self._tree.inode(path)
-        if for_good and inode and not self._index.marks.is_held(inode):
-            self._copies.drop_directory(path)
+        with suppress(FileBusyError):  # a process holds it up; it stays until a listing shows that nothing implies it
+            inode = self._tree.inode(path)
+            if for_good and inode and not self._index.marks.is_held(inode):
+                self._copies.drop_directory(path)
         directories = self._remotes[zone].directories
         directories.forget_below(key)
         directories.deleted(key)
@@ -116,8 +120,9 @@ class DeletedObjects:
         known = self._known_to_kernel(zone, key)
         self._remotes[zone].directories.deleted(key)
         self._fetcher.detach(path)
-        self._drop_copy(path)
-        self._copies.drop_sidecar(path)
+        with suppress(FileBusyError):  # a process holds its lock; the next look at the name finds it outdated
+            self._drop_copy(path)
+            self._copies.drop_sidecar(path)
         node = self._nodes.of_path(path)
         if node is not None and not node.is_directory:
             self._nodes.drop_path(path)
@@ -132,8 +137,7 @@ class DeletedObjects:
     def _drop_copy(self, path: bytes) -> None:
         inode = self._tree.inode(path)
         if inode:
-            with suppress(FileBusyError):  # a process holds its lock; the next look at the name finds it outdated
-                self._copies.drop(path, inode)
+            self._copies.drop(path, inode)
 
 
 def _path(zone: str, key: str) -> bytes:
