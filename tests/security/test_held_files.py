@@ -126,8 +126,11 @@ def test_an_open_file_is_changed_when_its_lock_is_free(node: Node, own: Path) ->
     assert not again.exists()
 
 
-def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(make_node: NodeFactory, own: Path) -> None:
-    """Gain: as above, by being asked first whether the lock is free, and taking it then."""
+@pytest.mark.parametrize("name", ["unlink", "rename elsewhere"])
+def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(
+    make_node: NodeFactory, own: Path, name: str
+) -> None:
+    """Gain: as above, by being asked first whether the lock is free, and taking it then; and again with many files."""
     node = make_node()
     node.module = probeless_daemon.__name__
     node.start()
@@ -135,16 +138,15 @@ def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(make_n
     MALLORY.do(lambda: os.link(file, file.with_name("linked")))
     held = [partial(read_directly, file), partial(read_directly, other)]
     with bystander(node) as waits, held_up(MALLORY, held, own):
-        _check(os.unlink, file)
-        _check(_CHANGES["rename elsewhere"], other)
-        for directory in (file.parent, other.parent):
-            _check(Path.touch, directory / "new")
-            _check(lambda below: below.rename(below.with_name("up")), directory / "below")
-            _check(lambda whole: whole.rename(node.work / "moved"), directory)
+        _check(_CHANGES[name], file)
+        _check(Path.touch, file.with_name("new"))
+        _check(lambda below: below.rename(below.with_name("up")), file.parent / "below")
+        _check(lambda whole: whole.rename(node.work / "moved"), file.parent)
+        _check(_CHANGES[name], other)
+        _check(Path.touch, other.with_name("new"), 0)
         _check(_CHANGES["rename elsewhere"], _made(node.work / "mallory again"), 0)
     waits.check()
-    for directory in (file.parent, other.parent):
-        _wait_for(Path.touch, directory / "new")
+    _wait_for(Path.touch, file.with_name("new"))
     assert not file.exists(), "the call went on when the lock was free"
 
 

@@ -7,7 +7,7 @@ of them leaves a consistent table:
 - how many handles the kernel has, and the number of the request that changed this last, so that the next daemon knows
   whether that request, if it is resent, is already counted;
 - the backing id, two flags, and a mark of the version that was read;
-- the user whose limit of open files it counts against, and how many of the handles are of running programs.
+- the user whose limit of open files it counts against, how many of the handles are of running programs, and a flag.
 
 The place of the first slot has the format, and the number of the request that was counted last. Of all that are counted,
 this one alone may be unanswered when the daemon is killed.
@@ -48,6 +48,7 @@ _WRITES = 1 << 32
 _EXCLUSIVE = 1 << 33
 _VERSION_SHIFT = 34
 _PROGRAMS_SHIFT = 32
+_STRANGERS = 1 << 63
 _VERSION_BITS = 30
 
 
@@ -58,7 +59,7 @@ class OpenRecord:
     The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
     ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
     while it was arriving, else 0. ``uid``: for whom it counts (``OpenFile.charged_uid``), 0 if for nobody.
-    ``programs``: how many of the handles are of running programs.
+    ``programs``: how many of the handles are of running programs. ``has_strangers``: as ``OpenFile.has_strangers``.
     ``may_be_unanswered``: of the request that changed the slot last, it is not known that it was answered.
     """
 
@@ -72,6 +73,7 @@ class OpenRecord:
     uid: int = 0
     programs: int = 0
     may_be_unanswered: bool = False
+    has_strangers: bool = False
 
 
 def version_mark(etag: str) -> int:
@@ -151,6 +153,10 @@ class OpenTable:
         """Record that a handle that may write is about to be handed out."""
         self._words[slot * _WORDS + 2] |= _WRITES
 
+    def note_strangers(self, slot: int) -> None:
+        """Record that several users have handles in passthrough."""
+        self._words[slot * _WORDS + 3] |= _STRANGERS
+
     def note_version(self, slot: int, mark: int) -> None:
         """Record that bytes of the version with this mark are about to be returned."""
         self._words[slot * _WORDS + 2] |= mark << _VERSION_SHIFT
@@ -178,8 +184,9 @@ class OpenTable:
                     exclusive,
                     told >> _VERSION_SHIFT,
                     user & _ID_MASK,
-                    user >> _PROGRAMS_SHIFT,
+                    (user & ~_STRANGERS) >> _PROGRAMS_SHIFT,
                     unanswered,
+                    bool(user & _STRANGERS),
                 )
 
     def numbers(self) -> set[int]:

@@ -39,6 +39,8 @@ class HandleTable:
             return
         elif writes and not opened.writes:
             table.note_writes(opened.slot)
+        if opened.has_strangers:
+            table.note_strangers(opened.slot)
         if writes:
             opened.note_writing_handle()
         if executes:

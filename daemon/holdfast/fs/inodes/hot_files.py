@@ -9,7 +9,7 @@ Calls that add or remove names take the lock of the directory first. So the file
 before, and only a user who takes it again at that very moment makes a directory wait. Then nobody goes into that directory
 until the user lets go (``Tree.held``). It is that user's own: the first handle in passthrough is for the owner of all
 directories in which the file has names, or for root (``file_io.passthrough``), and a file that has become hot neither gets
-nor loses a name in another's directory.
+nor loses a name in another's directory, or while yet another user has it open.
 
 For what is not hot, which is nearly everything, this costs a look at one attribute.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -35,7 +36,15 @@ _AT_ONCE_SECONDS = 0.05
 """How long the event loop waits for a call that nobody has a reason to hold up."""
 _STILL_HELD = "a process has held the lock of the file for long, with memory that does not come"
 _MOST_LATE = 8
-"""So many files of a user may be busy; then all of its hot files are."""
+"""So many calls on a user's files may be late; then all of its hot files are busy. Of those that the loop waits for, one."""
+
+
+class _LateCall(NamedTuple):
+    """A call that has not ended in time: whose file it is, and whether the event loop has waited for it."""
+
+    uid: int
+    answer: Answer
+    delays_all: bool
 
 
 class HotFiles:
@@ -48,8 +57,8 @@ class HotFiles:
         self._quarantine = store.quarantine
         self._nodes = nodes
         self._descriptors = descriptors
-        self._late: dict[int, tuple[int, Answer]] = {}
-        """By inode number the calls that have not ended in time, and whose file it is."""
+        self._late: dict[int, list[_LateCall]] = {}
+        """By inode number the calls that have not ended in time."""
         self._running: set[int] = set()
         """The inode numbers of files that are changed for longer by the other process, for any user."""
 
@@ -98,6 +107,8 @@ class HotFiles:
         If cancelled, it goes on.
         """
         self._check_free(opened)
+        if self._late and self._late_of(_user_of(opened)) >= _MOST_LATE:
+            raise FileBusyError(_STILL_HELD)
         answer = self._calls.begin(call, [opened.fd, *directories], *arguments)
         is_long = patience > PATIENCE_SECONDS and opened.inode not in self._running
         if is_long:
@@ -109,7 +120,7 @@ class HotFiles:
             if is_long:
                 self._running.discard(opened.inode)
             if not answer.has_come():
-                self._became_late(opened, answer)
+                self._became_late(opened, answer, delays_all=False)
         self._take(opened, answer)
 
     def call_now(
@@ -120,15 +131,17 @@ class HotFiles:
         ``holds``: the descriptors of directories whose locks the call takes first.
         """
         self._check_free(opened)
+        if self._late and self._late_of(_user_of(opened), delays_all=True):
+            raise FileBusyError(_STILL_HELD)
         answer = self._calls.begin(call, descriptors, *arguments)
         if not answer.has_come(_AT_ONCE_SECONDS):
-            self._became_late(opened, answer)
+            self._became_late(opened, answer, delays_all=True)
             for directory in holds:
                 self._hold(directory, answer)
         self._take(opened, answer)
 
     def _take(self, opened: OpenFile, answer: Answer) -> None:
-        if opened.inode in self._late and self._late[opened.inode][1] is answer:
+        if any(late.answer is answer for late in self._late.get(opened.inode, ())):
             raise FileBusyError("a process holds the lock of the file: it reads or writes it with memory that does not come")
         answer.take()
 
@@ -171,10 +184,13 @@ class HotFiles:
         if opened is None:
             rename_with_flags(source_fd, old, target_fd, new, flags)
         else:
+            self._check_owner(opened, source_fd)
             self.call_now(opened, "rename", directories, old, new, flags, holds=directories)
 
     def _check_owner(self, opened: OpenFile, directory_fd: int) -> None:
         owner = opened.passthrough_uid
+        if opened.has_strangers:
+            raise FileBusyError("several users have the file open: let all but its owner close it first")
         if opened.is_hot and owner and os.stat(directory_fd).st_uid != owner:
             raise FileBusyError("a process that does not own this directory has the file open: let it close the file first")
 
@@ -209,23 +225,27 @@ class HotFiles:
     # --- what is late ------------------------------------------------------------------------------------------------
 
     def _check_free(self, opened: OpenFile) -> None:
-        """Raise ``FileBusyError`` if a call on the file is late, or many on other files of the same user are."""
-        if not self._late:
-            return
-        self._forget_ended()
-        user = opened.passthrough_uid
-        if opened.inode in self._late or sum(uid == user for uid, _ in self._late.values()) >= _MOST_LATE:
+        """Raise ``FileBusyError`` if a call on the file is late."""
+        if self._late and self._is_late(opened.inode):
             raise FileBusyError(_STILL_HELD)
 
-    def _is_in_use(self, inode: int) -> bool:
+    def _is_late(self, inode: int) -> bool:
         self._forget_ended()
-        return inode in self._running or inode in self._late
+        return inode in self._late
 
-    def _became_late(self, opened: OpenFile, answer: Answer) -> None:
-        inode = opened.inode
-        if inode in self._late:  # another call waited too
-            self._late[inode][1].close()
-        self._late[inode] = opened.passthrough_uid, answer
+    def _late_of(self, uid: int, *, delays_all: bool = False) -> int:
+        """Return how many calls on the user's files are late; with ``delays_all`` only those the event loop waited for.
+
+        The files of root, and those that nobody has opened, count for nobody.
+        """
+        late = (each for calls in self._late.values() for each in calls)
+        return sum(uid == each.uid != 0 and each.delays_all >= delays_all for each in late)
+
+    def _is_in_use(self, inode: int) -> bool:
+        return inode in self._running or self._is_late(inode)
+
+    def _became_late(self, opened: OpenFile, answer: Answer, *, delays_all: bool) -> None:
+        self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all))
 
     def _hold(self, directory_fd: int, answer: Answer) -> None:
         """Let nobody into a directory whose lock the call may have."""
@@ -239,5 +259,14 @@ class HotFiles:
             self._descriptors.forget(node.id)
 
     def _forget_ended(self) -> None:
-        for inode in [inode for inode, (_, answer) in self._late.items() if answer.has_come()]:
-            self._late.pop(inode)[1].close()
+        for inode, calls in list(self._late.items()):
+            for late in [late for late in calls if late.answer.has_come()]:
+                calls.remove(late)
+                late.answer.close()
+            if not calls:
+                del self._late[inode]
+
+
+def _user_of(opened: OpenFile) -> int:
+    """Return the user whose fault it is if a call on the file is late; 0 if that is nobody, or one of several."""
+    return 0 if opened.has_strangers else opened.passthrough_uid or opened.charged_uid

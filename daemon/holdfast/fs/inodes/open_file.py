@@ -34,6 +34,7 @@ class OpenFile:
         "exclusive",
         "fd",
         "handles",
+        "has_strangers",
         "inode",
         "is_handed_out",
         "is_hot",
@@ -84,6 +85,8 @@ class OpenFile:
         """The kernel's id for passthrough; None if the daemon serves the data."""
         self.passthrough_uid = 0
         """The user who got the first handle in passthrough, if that was not root."""
+        self.has_strangers = False
+        """Somebody else than that user, or than root, has a handle in passthrough too."""
         self.is_hot = False
         """A user who is not root has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
         self.stamp: tuple[int, int] | None = None
@@ -145,10 +148,16 @@ class OpenFile:
         self.is_hot = True
         if is_first:
             self.passthrough_uid = uid
+        elif uid != self.passthrough_uid:
+            self.has_strangers = True
 
     def passed_on_from(self, uid: int) -> None:
         """An earlier daemon had given the first handle to this user."""
         self.passthrough_uid = uid
+
+    def passed_on_from_several(self) -> None:
+        """An earlier daemon had given handles in passthrough to several users."""
+        self.has_strangers = True
 
     def count_for_next_daemon(self, slot: int) -> None:
         """Count the kernel's handles at ``slot`` from now on; 0 stops counting."""

@@ -67,6 +67,8 @@ class Takeover:
             if record.uid:
                 self._limits.resume(opened, record.uid)
                 opened.passed_on_from(record.uid)
+            if record.has_strangers:
+                opened.passed_on_from_several()
             if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
             if not handles:

@@ -1,0 +1,178 @@
+"""Calls on files whose lock a user holds: what is busy then, and for whom."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from holdfast.errors import FileBusyError
+from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.store import Answer, Tree
+from holdfast.store.outside_calls import _RESULT
+from tests.support.privileges import needs_root
+
+pytestmark = needs_root
+_ALICE, _MALLORY = 1001, 1002
+
+
+class _Calls:
+    """The other process, in which a call ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[socket.socket] = []
+        self.answers: list[Answer] = []
+        self.ends_at_once = False
+
+    def begin(self, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> Answer:
+        """Begin a call."""
+        del call, descriptors, arguments
+        here, there = socket.socketpair()
+        self.begun.append(there)
+        if self.ends_at_once:
+            self.end(-1)
+        self.answers.append(Answer(here))
+        return self.answers[-1]
+
+    def end(self, number: int) -> None:
+        """Let a call succeed."""
+        self.begun[number].send(_RESULT.pack(0, 0))
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self.begun:
+            channel.close()
+        for answer in self.answers:
+            answer.close()
+
+
+class _Files:
+    """Hot files of users, each in the directory ``d``."""
+
+    def __init__(self, path: Path) -> None:
+        self.calls = _Calls()
+        self.directory = path / "d"
+        self.directory.mkdir()
+        self.tree = Tree(os.open(path, os.O_RDONLY))
+        self.directory_fd = os.open(self.directory, os.O_RDONLY)
+        self._nodes: dict[int, Any] = {}
+        store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=None, quarantine=None)
+        nodes = SimpleNamespace(of_backing=self._nodes.get)
+        self.hot = HotFiles(cast(Any, store), cast(Any, nodes), cast(Any, SimpleNamespace(forget=lambda _: None)))
+        self.opened: list[OpenFile] = []
+
+    def open(self, name: str, *users: int) -> OpenFile:
+        """Open a file that has another name too, in passthrough for ``users`` one after the other."""
+        path = self.directory / name
+        path.touch()
+        os.link(path, path.with_name(f"{name} too"))
+        if users and users[0]:
+            os.chown(self.directory, users[0], -1)
+        fd = os.open(path, os.O_RDWR)
+        opened = OpenFile(cast(Any, None), fd, os.fstat(fd), writable=True)
+        for number, uid in enumerate(users):
+            if uid:
+                opened.passed_through_for(uid, is_first=number == 0)
+        self._nodes[opened.inode] = SimpleNamespace(id=opened.inode, opened=opened)
+        self.opened.append(opened)
+        return opened
+
+    def unlink(self, opened: OpenFile) -> None:
+        """Remove a name of a file that has settled."""
+        self.hot.unlink(opened, self.directory_fd, b"name")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[_Files]:
+    made = _Files(tmp_path)
+    yield made
+    made.calls.close()
+    for fd in (made.tree.root_fd, made.directory_fd, *(each.fd for each in made.opened)):
+        os.close(fd)
+
+
+async def test_a_directory_is_held_until_the_call_that_has_its_lock_has_ended(files: _Files) -> None:
+    """Another call on the file that is late too says nothing about the first."""
+    opened = files.open("file", _MALLORY)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(files.hot.settle, opened.inode)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(FileBusyError):
+            files.unlink(opened)
+        nursery.cancel_scope.cancel()
+    with pytest.raises(FileBusyError):
+        files.tree.stat(b"d/file")
+    files.calls.end(0)
+    with pytest.raises(FileBusyError):
+        files.tree.stat(b"d/file")
+    files.calls.end(1)
+    assert files.tree.stat(b"d/file").st_ino == opened.inode
+
+
+def test_what_is_held_is_busy_for_who_expects_errors_of_the_disk_too(files: _Files) -> None:
+    with pytest.raises(FileBusyError):
+        files.unlink(files.open("file", _MALLORY))
+    with pytest.raises(OSError) as told:  # noqa: PT011 its errno is looked at
+        files.tree.stat(b"d/file")
+    assert told.value.errno == errno.EBUSY
+
+
+def test_the_event_loop_waits_once_for_a_user(files: _Files) -> None:
+    first, second = files.open("first", _MALLORY), files.open("second", _MALLORY)
+    with pytest.raises(FileBusyError):
+        files.unlink(first)
+    with pytest.raises(FileBusyError):
+        files.hot.chmod(second, 0o600)
+    assert len(files.calls.begun) == 1, "the second call is not begun"
+    files.calls.ends_at_once = True
+    files.hot.chmod(files.open("Alice's", _ALICE), 0o600)
+    files.calls.end(0)
+    files.hot.chmod(second, 0o600)
+
+
+async def test_slow_calls_on_what_the_daemon_serves_count_for_who_has_opened_it(files: _Files) -> None:
+    """Truncations take long, with nobody to hold them up, and no other user is refused for that."""
+    charged = [files.open(f"file {number}") for number in range(12)]
+    for opened in charged:
+        opened.charged_to(_MALLORY)
+
+    async def truncate(opened: OpenFile) -> None:
+        await files.hot.call(opened, "truncate", [], 0)
+
+    async with trio.open_nursery() as nursery:
+        for opened in charged[:8]:
+            nursery.start_soon(truncate, opened)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    with pytest.raises(FileBusyError):
+        await truncate(charged[8])
+    files.calls.ends_at_once = True
+    await truncate(files.open("nobody's"))
+    alices = files.open("Alice's")
+    alices.charged_to(_ALICE)
+    await truncate(alices)
+
+
+@pytest.mark.parametrize("first", [0, _ALICE])
+def test_a_file_that_a_stranger_has_open_keeps_its_names(files: _Files, first: int) -> None:
+    """The stranger could hold the owner's directory."""
+    opened = files.open("file", first, _MALLORY)
+    changes: list[Callable[[], None]] = [
+        lambda: files.unlink(opened),
+        lambda: files.hot.rename([opened], files.directory_fd, b"file", files.directory_fd, b"new"),
+        lambda: files.hot.link(opened, files.directory_fd, b"file", files.directory_fd, b"new"),
+        lambda: files.hot.rename_out(opened.inode, files.directory_fd, b"file", files.directory_fd, b"new", 0),
+    ]
+    for change in changes:
+        with pytest.raises(FileBusyError, match="several users"):
+            change()
+    assert not files.calls.begun
