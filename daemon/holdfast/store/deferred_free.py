@@ -39,6 +39,10 @@ class Space(NamedTuple):
         """Return this and one file more."""
         return Space(self.files + 1, self.size_bytes + size_bytes)
 
+    def with_more(self, more: Space) -> Space:
+        """Return the sum of both."""
+        return Space(self.files + more.files, self.size_bytes + more.size_bytes)
+
 
 class Freeing:
     """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
@@ -46,8 +50,8 @@ class Freeing:
     def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
         self._outside = _Outside(calls)
-        self._waiting: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
-        """Descriptors and what their files take of the disk in bytes."""
+        self._waiting: SimpleQueue[tuple[int, Space] | None] = SimpleQueue()
+        """Descriptors and what becomes free with them."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
         self._held, self._freed = Space(0, 0), Space(0, 0)
@@ -70,9 +74,16 @@ class Freeing:
         return _Held(self, fd, size_bytes)
 
     def close_later(self, fd: int, size_bytes: int) -> None:
-        """Let the descriptor of a file that takes so much of the disk be closed elsewhere."""
-        if size_bytes > QUICKLY_FREED_BYTES and self._outside.free(fd, size_bytes):
-            return
+        """Let the descriptor of a file that takes so much of the disk be closed elsewhere.
+
+        A file that still has a name does not become free by that, and so does not count as deleted.
+        """
+        becomes_free = Space(1, size_bytes)
+        if size_bytes > QUICKLY_FREED_BYTES:
+            if os.fstat(fd).st_nlink:
+                becomes_free = Space(0, 0)
+            if self._outside.close_one(fd, becomes_free):
+                return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
@@ -81,8 +92,8 @@ class Freeing:
                 os.close(fd)
                 return
             self._thread = thread
-        self._held = self._held.and_another(size_bytes)
-        self._waiting.put((fd, size_bytes))
+        self._held = self._held.with_more(becomes_free)
+        self._waiting.put((fd, becomes_free))
 
     def unlink(self, name: bytes, directory_fd: int) -> None:
         """unlinkat(2), for any thread: a large file is freed elsewhere, and what it takes does not count as free."""
@@ -119,16 +130,16 @@ class Freeing:
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            fd, size_bytes = next_one
+            fd, becomes_free = next_one
             with suppress(OSError):  # it is closed all the same (close(2))
                 os.close(fd)
-            self._freed = self._freed.and_another(size_bytes)
+            self._freed = self._freed.with_more(becomes_free)
             if self._waiting.empty():
                 self._hurry.wait(_PAUSE_SECONDS)
 
 
 class _Outside:
-    """Files that the other process frees."""
+    """Files that the other process closes, and with that frees if they have been deleted."""
 
     def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
@@ -137,19 +148,24 @@ class _Outside:
         """Where this process reads, and the other one writes, what has been freed."""
         self._left = Space(0, 0)
 
-    def free(self, fd: int, size_bytes: int) -> bool:
+    def close_one(self, fd: int, becomes_free: Space) -> bool:
         """Hand the descriptor over; return whether there was a process to take it."""
-        if self._answers is None:
-            self._answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._answers[0].setblocking(False)
         try:
-            self._calls.tell(self._answers[1], "free", [fd], size_bytes)
+            if becomes_free.files:
+                self._free(fd, becomes_free)
+            else:
+                self._calls.begin("close", [fd]).close()
         except OSError:
             return False
         os.close(fd)
-        left = self.space()
-        self._left = left.and_another(size_bytes)
         return True
+
+    def _free(self, fd: int, becomes_free: Space) -> None:
+        if self._answers is None:
+            self._answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._answers[0].setblocking(False)
+        self._calls.tell(self._answers[1], "free", [fd], becomes_free.size_bytes)
+        self._left = self.space().with_more(becomes_free)
 
     def space(self) -> Space:
         """Return what is not free yet."""

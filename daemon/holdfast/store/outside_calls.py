@@ -34,6 +34,7 @@ _LARGEST_MESSAGE_BYTES = 1 << 17
 _MOST_DESCRIPTORS = 4
 _MOST_CALLS = 1000
 _FREED_AT_ONCE = 2
+_CLOSED_AT_ONCE = 8
 """All have the same disk, and its journal, to wait for."""
 _STACK_BYTES = 1 << 17
 _RESULT = struct.Struct("=iq")
@@ -269,6 +270,11 @@ def free(descriptors: Sequence[int], size_bytes: int) -> int:
     return size_bytes
 
 
+def close(descriptors: Sequence[int]) -> None:
+    """Let a file be closed that had a name, and free it like any other if that has gone meanwhile."""
+    free(descriptors, 0)
+
+
 def _is_alone(fd: int) -> bool:
     """Say whether nobody else has the file of this descriptor open or mapped.
 
@@ -312,6 +318,7 @@ _CALLS: dict[str, Callable[..., int | None]] = {
         truncate,
         fallocate,
         free,
+        close,
     )
 }
 
@@ -374,13 +381,14 @@ def main() -> None:
     """Run until the daemon ends."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     threading.stack_size(_STACK_BYTES)
-    threads, freeing = _Threads(_MOST_CALLS), _Threads(_FREED_AT_ONCE)
+    threads = _Threads(_MOST_CALLS)
+    pools = {free.__name__: _Threads(_FREED_AT_ONCE), close.__name__: _Threads(_CLOSED_AT_ONCE)}
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1 + _MOST_DESCRIPTORS)
         if not message:
             os._exit(0)
         call, arguments = marshal.loads(message)
-        (freeing if call == free.__name__ else threads).add(_Job(call, arguments, list(descriptors)))
+        pools.get(call, threads).add(_Job(call, arguments, list(descriptors)))
 
 
 if __name__ == "__main__":
