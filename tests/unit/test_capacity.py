@@ -154,6 +154,8 @@ class Files:
         self.index = index
         self.free_bytes = free_bytes
         self.free_files = free_files
+        self.deleted = NOTHING
+        """What is counted as free and is not free yet."""
         self.directories = 0
         """How many of them evictions leave empty, one for each file."""
         self.open: set[int] = set()
@@ -207,7 +209,7 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
     settings_of_all = Limits(**{"max_bytes": 0, "min_free_bytes": 0, "low_watermark": 1.0, **limits})  # type: ignore[arg-type]
     return Room(
         settings_of_all,
-        Disk(files.space, lambda: NOTHING),
+        Disk(files.space, lambda: files.deleted),
         files.index,
         cast(CachedCopies, files),
         cast(EmptiedDirectories, files),
@@ -381,6 +383,49 @@ async def test_a_change_for_which_the_disk_has_no_room_is_made_once_copies_have_
     assert await make_room_for(files).with_room(change, 2**20) == "made"
     assert tries == [100, 100 + 2 * 2**20]
     assert files.gone == [1, 2]
+
+
+async def test_copies_go_for_a_change_while_what_was_deleted_is_not_free_yet(
+    files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    put(index, 1, 2 * 2**20)
+    files.free_bytes, files.deleted = 0, Space(1, 10**8)
+
+    async def change() -> float:
+        if files.free_bytes < 2**20:
+            raise OSError(errno.ENOSPC, "full")
+        return trio.current_time()
+
+    began = trio.current_time()
+    assert await make_room_for(files).with_room(change, 2**20) == began
+    assert files.gone == [1]
+
+
+async def test_who_waits_until_the_disk_is_free_keeps_nobody_from_evicting(
+    files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    put(index, 1, 100)
+    files.free_bytes, files.deleted = 0, Space(1, 10**8)
+    files.open.add(1)
+    room = make_room_for(files, max_bytes=100)
+    waits = trio.Event()
+
+    async def change() -> float:
+        waits.set()
+        if not files.free_bytes:
+            raise OSError(errno.ENOSPC, "full")
+        return trio.current_time()
+
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(room.with_room, change)
+        await waits.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        files.open.clear()
+        await room.make_room(100)
+        assert files.gone == [1]
+        assert trio.current_time() == began
+        files.free_bytes = 10**8
 
 
 async def test_a_change_that_fails_though_there_is_room_costs_no_copies(files: Files, index: Index) -> None:

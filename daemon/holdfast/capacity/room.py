@@ -128,12 +128,18 @@ class Room:
             if self.disk.has_room(wanted):
                 return True  # others have been faster; or it is not for want of room
             usage, began = self.usage(), time.monotonic()
-            if usage.disk.free_bytes + usage.cached_bytes < size_bytes or began < self._vain_until:
+            if usage.disk.free_bytes + usage.cached_bytes < size_bytes:
                 return False
-            if not any(await self.evict(self._missing(wanted))):
+            if began >= self._vain_until and not any(await self.evict(self._missing_now(wanted))):
                 now = time.monotonic()
                 self._vain_until = now + _VAIN_FACTOR * (now - began)
-            return await self._is_free(Space(1, size_bytes))
+        return await self._is_free(Space(1, size_bytes))  # without the lock: it may take long, and others want to evict
+
+    def _missing_now(self, wanted: Space) -> Space:
+        """Return what to evict for ``wanted``: what has been deleted is no help to it until it is free."""
+        disk, reserve = self.disk.now, self._missing(wanted)
+        files = wanted.files - disk.free_files if disk.files else 0
+        return Space(max(reserve.files, files), max(reserve.size_bytes, wanted.size_bytes - disk.free_bytes))
 
     async def _is_free(self, wanted: Space) -> bool:
         """Say whether ``wanted`` can be taken, once what has been deleted is free on the disk."""
@@ -225,8 +231,9 @@ class Room:
         """Look at the disk as often as writers that pass the daemon by make it necessary."""
         while True:
             await self.disk.wait_to_look()
+            began = time.monotonic()
             if not await self._keep_reserve():
-                await trio.sleep(_VAIN_SECONDS)
+                await trio.sleep(max(_VAIN_SECONDS, _VAIN_FACTOR * (time.monotonic() - began)))
 
     async def _keep_reserve(self) -> bool:
         """Evict what is missing of the reserve; say whether that was possible."""
