@@ -84,6 +84,25 @@ def test_a_file_that_others_have_open_shows_it_too(node: Node, clock: ShiftedClo
     assert path.read_bytes() == b"two"
 
 
+def test_other_attributes_of_an_open_file_that_shows_it_are_kept_account_of(node: Node, clock: ShiftedClock) -> None:
+    """Set-id bits are cleared by the next write, and a time of access alone changes neither the bytes nor what is shown."""
+    path = node.checkpoints / "file"
+    with path.open("wb", buffering=0) as writer:
+        writer.write(b"one")
+        os.fsync(writer.fileno())
+        shown = mtime(path)
+        assert shown == clock.last_modified("checkpoints/file") * SECOND
+        uploaded = node.status().counters["objects_uploaded"]
+        subprocess.run(["touch", "-a", "-d", "@1", path], check=True)
+        os.chmod(path, 0o4755)
+        assert (path.stat().st_atime_ns, mtime(path)) == (SECOND, shown)
+        os.fsync(writer.fileno())
+        assert node.status().counters["objects_uploaded"] == uploaded
+        nobody = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "echo two"]
+        subprocess.run(nobody, stdout=writer, check=True)  # root's writes clear nothing
+        assert os.stat(path).st_mode & 0o7777 == 0o755
+
+
 def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
     source = node.directory / "source"
     source.mkdir()

@@ -155,14 +155,20 @@ class AttrOps:
         return self._set(node, changes)
 
     def _set(self, node: Node, changes: Changes) -> Stat:
-        before = self.get(node)
+        before = self._of_backing_file(node)
         self._apply(node, changes)
-        stat = self.get(node)
-        if not node.is_directory and isinstance(stat, os.stat_result) and isinstance(before, os.stat_result):
+        after = self._of_backing_file(node)
+        if not node.is_directory and isinstance(after, os.stat_result) and isinstance(before, os.stat_result):
             if node.opened is not None:
-                node.opened.mode_changed(stat.st_mode)
-            self._updates.refresh(before, stat)
-        return stat
+                node.opened.mode_changed(after.st_mode)
+            self._updates.refresh(before, after)
+        return after if node.opened is None else self.get(node)
+
+    def _of_backing_file(self, node: Node) -> Stat:
+        """Return the attributes that a node has on the disk. An open file may show another time, that of the store."""
+        if node.opened is None or self._files.stat(node) is None:
+            return self.get(node)
+        return os.fstat(node.opened.fd)
 
     def without_privileges(self, node: Node) -> Changes:
         """Return the change that clears the set-id bits as a write must; an empty one if there are none."""
@@ -282,7 +288,7 @@ class AttrOps:
             return None
         if node.opened is not None:
             self._writes.detect_writes(node.opened)  # before its mtime is overwritten
-        stat = self.get(node)
+        stat = self._of_backing_file(node)
         atime_ns = stat.st_atime_ns if changes.atime_ns is None else changes.atime_ns
         mtime_ns = stat.st_mtime_ns if changes.mtime_ns is None else changes.mtime_ns
         return atime_ns, mtime_ns
