@@ -99,6 +99,10 @@ class OpenFiles:
         if opened.privileged and drop_privileges:
             self._hot.chmod(opened, without_privileges(os.fstat(opened.fd).st_mode))
             opened.dropped_privileges()
+        self.mark_changed(opened)
+
+    def mark_changed(self, opened: OpenFile) -> None:
+        """Mark the file changed unless it is. After a change that awaited, because it may have been sent meanwhile."""
         if opened.unsent:
             return
         opened.changed()
@@ -113,13 +117,20 @@ class OpenFiles:
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2) of a file that is complete. Raises ``FileBusyError``."""
-        if self._hot.is_hot(opened):
-            await self._hot.settle(opened.inode)
+        await self.settle_privileges(opened)
         self.before_change(opened, drop_privileges=drop_privileges)
         if self._takes_time(opened, size_bytes):
-            await self._hot.call(opened, "truncate", [], size_bytes, patience=LONG_PATIENCE_SECONDS)
+            try:
+                await self._hot.call(opened, "truncate", [], size_bytes, patience=LONG_PATIENCE_SECONDS)
+            finally:
+                self.mark_changed(opened)
         else:
             os.ftruncate(opened.fd, size_bytes)
+
+    async def settle_privileges(self, opened: OpenFile) -> None:
+        """Return when set-id bits, if there are any, can be cleared without waiting. Raises ``FileBusyError``."""
+        if opened.privileged and self._hot.is_hot(opened):
+            await self._hot.settle(opened.inode)
 
     def _takes_time(self, opened: OpenFile, size_bytes: int) -> bool:
         """Say whether a user decides how long it takes to give the file this size."""

@@ -89,7 +89,10 @@ class ReadWrite:
         if self._hot.is_hot(opened):
             await self._hot.settle(opened.inode)
         self._files.before_change(opened, drop_privileges=drop_privileges)
-        return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
+        try:
+            return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
+        finally:
+            self._files.mark_changed(opened)
 
     async def allocate(self, opened: OpenFile, mode: int, offset: int, length_bytes: int, most_bytes: int) -> None:
         """fallocate(2), which takes ``most_bytes``, and as long as the file has pieces.
@@ -99,13 +102,15 @@ class ReadWrite:
         """
         self._directories.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
-        if self._hot.is_hot(opened):
-            await self._hot.settle(opened.inode)
+        await self._files.settle_privileges(opened)
         self._files.before_change(opened)
         most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
         await self._room.ensure_room(most_bytes)
         call = partial(self._hot.call, patience=LONG_PATIENCE_SECONDS)
-        await self._room.with_room(partial(call, opened, "fallocate", [], mode, offset, length_bytes), most_bytes)
+        try:
+            await self._room.with_room(partial(call, opened, "fallocate", [], mode, offset, length_bytes), most_bytes)
+        finally:
+            self._files.mark_changed(opened)
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2)."""
