@@ -104,7 +104,8 @@ class Freeing:
         fd = os.open(name, _HOLD, dir_fd=directory_fd)
         try:
             os.unlink(name, dir_fd=directory_fd)
-            self._calls.begin("free", [fd], 0).close()
+            with suppress(OSError):  # it is freed here then
+                self._calls.begin("free", [fd], 0).close()
         finally:
             os.close(fd)
 
@@ -174,7 +175,8 @@ class _Outside:
         with suppress(BlockingIOError):
             while self._left.files and self._answers is not None:
                 _, size_bytes = result_in(self._answers[0].recv(RESULT_BYTES))
-                self._left = Space(self._left.files - 1, self._left.size_bytes - size_bytes)
+                left_files = self._left.files - 1
+                self._left = Space(left_files, max(0, self._left.size_bytes - size_bytes) if left_files else 0)
         return self._left
 
     def close(self) -> None:

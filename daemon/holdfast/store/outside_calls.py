@@ -17,6 +17,7 @@ import errno
 import fcntl
 import marshal
 import os
+import resource
 import select
 import socket
 import struct
@@ -24,6 +25,8 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
@@ -32,6 +35,12 @@ from typing import NamedTuple
 _LARGEST_MESSAGE_BYTES = 1 << 17
 """The value of an extended attribute has 64 KiB at most."""
 _MOST_DESCRIPTORS = 4
+_DESCRIPTORS_OF_A_CALL = 8
+"""Those that come with it, and what it opens itself."""
+_OTHER_DESCRIPTORS = 16
+_MOST_KEPT = 500
+"""So many calls that the channel has no room for are kept."""
+_LONGEST_POLL_SECONDS = 1.0
 _MOST_CALLS = 1000
 _FREED_AT_ONCE = 2
 _CLOSED_AT_ONCE = 8
@@ -87,6 +96,9 @@ class OutsideCalls:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
+        self._kept: deque[tuple[bytes, list[int]]] = deque()
+        """Calls, with descriptors of their own, that the channel had no room for: the process is slow to take them."""
+        self._sends_kept = False
         self.starts = 0
         """How often the process was started. The calls of one that was killed have ended."""
 
@@ -113,19 +125,68 @@ class OutsideCalls:
 
     def close(self) -> None:
         """Make the process end, without waiting for it."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
-    def _send(self, message: bytes, descriptors: list[int]) -> None:
         with self._lock:
             if self._channel is not None:
-                with suppress(BrokenPipeError, ConnectionResetError):  # the process was killed
-                    socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
-                    return
+                self._channel.close()
+                self._channel = None
+            while self._kept:
+                _close_all(self._kept.popleft()[1])
+
+    def _send(self, message: bytes, descriptors: list[int]) -> None:
+        """Send a call, or keep it for a thread to send: nobody waits for the process here."""
+        with self._lock:
+            if self._kept or not self._send_now(message, descriptors):
+                self._keep(message, descriptors)
+
+    def _send_now(self, message: bytes, descriptors: list[int]) -> bool:
+        """Send a call; say whether the channel had room for it. A process that was killed is replaced."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))]
+        with suppress(BlockingIOError):
+            if self._channel is not None:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    self._channel.sendmsg([message], rights, socket.MSG_DONTWAIT)
+                    return True
                 self._channel.close()
             self._channel = self._start()
-            socket.send_fds(self._channel, [message], descriptors, socket.MSG_DONTWAIT)
+            self._channel.sendmsg([message], rights, socket.MSG_DONTWAIT)
+            return True
+        return False
+
+    def _keep(self, message: bytes, descriptors: list[int]) -> None:
+        """Keep a call. Raises ``OSError`` if too many are kept already, or it can't be."""
+        if len(self._kept) >= _MOST_KEPT:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        copies: list[int] = []
+        try:
+            for fd in descriptors:
+                copies.append(os.dup(fd))  # noqa: PERF401 - those made so far are closed if one fails
+            if not self._sends_kept:
+                threading.Thread(target=self._send_kept, name="outside-calls", daemon=True).start()
+                self._sends_kept = True
+        except (OSError, RuntimeError):  # no more descriptors, or threads
+            _close_all(copies)
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY)) from None
+        self._kept.append((message, copies))
+
+    def _send_kept(self) -> None:
+        """Send what is kept as the channel has room, in a thread that ends when nothing is left."""
+        while True:
+            with self._lock:
+                while self._kept and self._sent_or_lost(*self._kept[0]):
+                    _close_all(self._kept.popleft()[1])
+                if not self._kept or self._channel is None:
+                    self._sends_kept = False
+                    return
+                poll = select.poll()
+                poll.register(self._channel, select.POLLOUT)
+            poll.poll(_LONGEST_POLL_SECONDS * 1000)
+
+    def _sent_or_lost(self, message: bytes, descriptors: list[int]) -> bool:
+        """``_send_now`` of what was kept. If it can't be sent at all, whoever waits for it gets EIO once it is closed."""
+        try:
+            return self._send_now(message, descriptors)
+        except OSError:
+            return True
 
     def _start(self) -> socket.socket:
         self.starts += 1
@@ -135,6 +196,11 @@ class OutsideCalls:
             # A session of its own: Ctrl-C is for the daemon only.
             subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True)
         return here
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
 
 
 def result_in(body: bytes) -> tuple[int, int]:
@@ -334,8 +400,9 @@ class _Job(NamedTuple):
 class _Threads:
     """Carries out jobs, so many at once, each in a thread."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, room: threading.Semaphore) -> None:
         self._most = most
+        self._room = room
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = self._threads = 0
@@ -361,6 +428,7 @@ class _Threads:
             with self._lock:
                 self._idle -= 1
             _carry_out(job)
+            self._room.release()
 
 
 def _carry_out(job: _Job) -> None:
@@ -370,8 +438,7 @@ def _carry_out(job: _Job) -> None:
         value = _CALLS[job.call](descriptors, *job.arguments) or 0
     except OSError as problem:
         number = problem.errno or errno.EIO
-    for fd in descriptors:
-        os.close(fd)
+    _close_all(descriptors)
     with suppress(OSError):  # nobody waits any more
         os.write(answer_to, _RESULT.pack(number, value))
     os.close(answer_to)
@@ -381,9 +448,13 @@ def main() -> None:
     """Run until the daemon ends."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     threading.stack_size(_STACK_BYTES)
-    threads = _Threads(_MOST_CALLS)
-    pools = {free.__name__: _Threads(_FREED_AT_ONCE), close.__name__: _Threads(_CLOSED_AT_ONCE)}
+    # What has not been received stays in the channel. A call for which there are no descriptors would be lost.
+    most_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = threading.Semaphore(max(1, (most_descriptors - _OTHER_DESCRIPTORS) // _DESCRIPTORS_OF_A_CALL))
+    threads = _Threads(_MOST_CALLS, room)
+    pools = {free.__name__: _Threads(_FREED_AT_ONCE, room), close.__name__: _Threads(_CLOSED_AT_ONCE, room)}
     while True:
+        room.acquire()
         message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1 + _MOST_DESCRIPTORS)
         if not message:
             os._exit(0)

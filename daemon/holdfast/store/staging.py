@@ -94,8 +94,11 @@ class Orphanage:
             self._discard(own_directory(inode))
 
     def _discard(self, name: bytes) -> None:
-        """Remove a directory for one file, if it exists, without waiting: a call of an earlier daemon may have its lock."""
-        with suppress(FileNotFoundError):
+        """Remove a directory for one file, if it exists, without waiting: a call of an earlier daemon may have its lock.
+
+        If there is no process for that now, the next start does it.
+        """
+        with suppress(OSError):
             os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
             self._calls.begin("discard", [self.directory_fd], name).close()
 
