@@ -122,6 +122,10 @@ class Handover:
         if self.manager.hold(_name(mount.device), device):
             self._held = _name(mount.device)
 
+    def taken_over(self, inheritance: Inheritance) -> None:
+        """Record that this daemon has taken the mount over."""
+        self.area.sign_anew(inheritance.identity)
+
     def end(self) -> None:
         """Give everything up: the mount is gone for good."""
         self._release()

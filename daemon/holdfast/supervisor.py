@@ -116,6 +116,8 @@ async def _run(
             undo.callback(session.close)
             if inheritance is None:
                 handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+            else:
+                handover.taken_over(inheritance)
             undo.pop_all()
         _tell(ground, path, events)
         reload = Reload(read_again, base, files, workdirs)

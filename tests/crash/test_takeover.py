@@ -303,6 +303,18 @@ def test_a_mount_that_one_daemon_could_not_connect_is_the_next_ones(make_node: N
     assert len(node.events("taken-over")) == 1
 
 
+def test_the_session_of_the_version_before_is_taken_over_and_is_then_refused_there(make_node: NodeFactory) -> None:
+    node = supervised(make_node)
+    with (node.work / "file").open("w+b", buffering=0) as file:
+        identity = node.session / "mount"
+        identity.write_text(identity.read_text().replace('"format":2', '"format":1'))
+        assert '"format":1' in identity.read_text()
+        node.kill_daemon()
+        file.write(b"kept")
+        wait_until(lambda: '"format":2' in identity.read_text())
+    assert len(node.events("taken-over")) == 1
+
+
 # --- when it can't be ------------------------------------------------------------------------------------------------
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import array
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.errors import ConfigurationError, SessionFullError, StoreInUseError, TakeoverError
@@ -57,12 +59,22 @@ def test_a_disowned_area_counts_for_nothing(area: SessionArea) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '{"format": 1}', '{"mountpoint":"/m","asked_for":"/m","device":1,"store":"s","format":2}']
+    "text", ["", "{", '{"format": 1}', '{"mountpoint":"/m","asked_for":"/m","device":1,"store":"s","format":3}']
 )
 def test_an_area_of_another_version_is_refused(text: str, area: SessionArea) -> None:
     (area.directory / "mount").write_text(text)
     with pytest.raises(TakeoverError, match=r"another version, or damaged"):
         area.read()
+
+
+def test_an_area_of_the_version_before_is_gone_on_with_and_then_refused_there(area: SessionArea) -> None:
+    """By what that version reads: its number is 1."""
+    before = msgspec.structs.replace(IDENTITY, format=1)
+    area.sign(before)
+    assert area.read() == before
+    area.sign_anew(before)
+    assert area.read() == IDENTITY
+    assert json.loads((area.directory / "mount").read_bytes())["format"] == 2
 
 
 def test_what_was_left_unsigned_counts_for_nothing(area: SessionArea) -> None:

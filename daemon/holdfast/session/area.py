@@ -22,7 +22,9 @@ from holdfast.session.open_table import OpenTable
 from holdfast.session.records import SessionRecords, full
 from holdfast.session.unlinks import UnlinkTable
 
-_FORMAT = 1
+_FORMAT = 2
+_READABLE_FORMATS = (1, _FORMAT)
+"""In 1, an open file has no count of running programs, and the disk no orphan in a directory of its own."""
 _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
 
 
@@ -96,7 +98,7 @@ class SessionArea:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             raise TakeoverError(_UNREADABLE.format(self.directory)) from None
-        if identity.format != _FORMAT:
+        if identity.format not in _READABLE_FORMATS:
             raise TakeoverError(_UNREADABLE.format(self.directory))
         return identity
 
@@ -117,6 +119,11 @@ class SessionArea:
         with self._explained():
             unfinished.write_bytes(msgspec.json.encode(identity))
             unfinished.rename(self._identity)
+
+    def sign_anew(self, identity: Identity) -> None:
+        """Let no earlier version take over, and misread, a session that this one goes on with. Raises like ``begin``."""
+        if identity.format != _FORMAT:
+            self.sign(msgspec.structs.replace(identity, format=_FORMAT))
 
     def disown(self) -> None:
         """Invalidate the session, whichever mount it belongs to. Raises ``ConfigurationError`` and ``SessionFullError``."""
