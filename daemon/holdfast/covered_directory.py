@@ -9,32 +9,28 @@ can't put a new mount in the place of a dead one. What protects it:
   where the user may write, so the right comes back for as long as that program runs. Meanwhile, and whenever nothing is
   mounted, there are *placeholders*: for each name that the mount has at its top a directory that nobody may enter. What
   works in the mount, works below one of these names, and fails there.
+
+A directory that is immutable or closed has a *mark*, an extended attribute: only what Holdfast has done there is undone.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import struct
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
 from holdfast import mount_calls, mountpoint
-from holdfast.errors import MountpointError
+from holdfast import protection_marks as marks
+from holdfast.errors import MountpointError, NotMountedError
 from holdfast.text import printable, shown
 
 IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
 _UNPROTECTED = "unprotected: "
-_GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
-"""``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
-_IMMUTABLE_FLAG = 0x10
 _MOST_NAMES = 10
-_MAY_WRITE = 0o222
-_OWNERS_RIGHTS = 0o700
 _NO_RIGHTS = 0
 
 
@@ -58,7 +54,7 @@ def check_empty(path: str) -> None:
     """
     try:
         with _opened(path) as fd:
-            names = [] if _is_immutable(fd) else _names(fd)
+            names = [] if marks.is_immutable(fd) else _names(fd)
     except OSError:
         return
     if names:
@@ -76,7 +72,7 @@ def protect(path: str, names: Iterable[str] = (), *, is_served: bool, must_be_em
             ground = _closed(path, names, is_served=is_served)
         else:
             with _opened(path) as fd:
-                must_be_empty = must_be_empty and not _is_immutable(fd)
+                must_be_empty = must_be_empty and not marks.is_immutable(fd)
                 ground = Ground(_protected(fd, path, is_served=is_served))
                 ground.hidden = _names(fd)
     except OSError as problem:
@@ -89,22 +85,54 @@ def protect(path: str, names: Iterable[str] = (), *, is_served: bool, must_be_em
     return ground
 
 
-def release(path: str) -> None:
-    """Let the directory ``path`` take writes again. Only covers may be mounted on it. Raises ``MountpointError``."""
+def is_protected(path: str) -> bool:
+    """Say whether Holdfast, or somebody with chattr(1), keeps everybody from writing into the directory ``path``."""
     real_path = mountpoint.real_path(path)
-    while any(mount.is_cover for mount in mountpoint.stack_on(real_path)[:1]):
-        mountpoint.detach(real_path)
     try:
         with _opened(real_path) as fd:
-            if _is_immutable(fd):
-                _set_immutable(fd, on=False)
-            placeholders, found = _placeholders(fd), os.fstat(fd)
-            if placeholders or found.st_uid == os.geteuid() != 0:
-                os.fchmod(fd, found.st_mode & 0o7777 | _OWNERS_RIGHTS)
-            for name in placeholders:
-                os.rmdir(name, dir_fd=fd)
+            return marks.is_immutable(fd) or marks.done_to(fd) is not None
+    except OSError:
+        return any(mount.is_cover for mount in mountpoint.stack_on(real_path))
+
+
+def release(path: str) -> bool:
+    """Let the directory ``path`` take writes again, as before. Only covers may be mounted on it.
+
+    Returns False if Holdfast has not protected it. Raises ``MountpointError``.
+    """
+    real_path = mountpoint.real_path(path)
+    was_covered = False
+    while any(mount.is_cover for mount in mountpoint.stack_on(real_path)[:1]):
+        mountpoint.detach(real_path)
+        was_covered = True
+    try:
+        with _opened(real_path) as fd:
+            return _released(fd, path) or was_covered
+    except FileNotFoundError:
+        raise NotMountedError(f"there is no directory {path}") from None
     except OSError as problem:
         raise MountpointError(f"{path} still takes no writes: {problem.strerror}") from None
+
+
+@contextmanager
+def released_on_failure(path: str) -> Iterator[Callable[[], None]]:
+    """Release the directory ``path`` if the block fails and nothing is mounted.
+
+    Not if it was protected before, nor once what is yielded was called.
+    """
+    is_to_be_released = not is_protected(path)
+
+    def keep() -> None:
+        nonlocal is_to_be_released
+        is_to_be_released = False
+
+    try:
+        yield keep
+    except BaseException:
+        if is_to_be_released and mountpoint.mounted_on(path) is None:
+            with suppress(MountpointError):  # the failure is what must be told
+                release(path)
+        raise
 
 
 @contextmanager
@@ -123,12 +151,12 @@ def lent(path: str) -> Iterator[list[str]]:
         is_own = os.fstat(fd).st_uid == os.geteuid()
         before = set(os.listdir(fd))
         if is_own:
-            os.fchmod(fd, mode | _OWNERS_RIGHTS)
+            os.fchmod(fd, mode | marks.OWNERS_RIGHTS)
         try:
             yield landed
         finally:
             if is_own:
-                os.fchmod(fd, mode & ~_MAY_WRITE)
+                os.fchmod(fd, mode & ~marks.MAY_WRITE)
         landed += [shown(os.fsencode(name)) for name in islice(sorted(set(os.listdir(fd)) - before), _MOST_NAMES)]
     finally:
         os.close(fd)
@@ -140,26 +168,27 @@ def _closed(path: str, names: Iterable[str], *, is_served: bool) -> Ground:
         return Ground("unknown: an ordinary user can't see below a mount")
     mountpoint.clear(path)
     with _opened(path) as fd:
-        if _is_immutable(fd):
+        if marks.is_immutable(fd):
             raise MountpointError(
                 f"{path} is immutable, as root's Holdfast makes a mountpoint; "
                 f"as root: holdfast umount --release {path}, or choose another directory"
             )
         found = os.fstat(fd)
         if found.st_uid != os.geteuid():
-            return Ground(f"{_UNPROTECTED}it is another user's, and this one's to write to", _names(fd))
+            return Ground(f"{_UNPROTECTED}it belongs to another user, and the daemon's user can write to it", _names(fd))
         missing = set(names) - set(os.listdir(fd))
-        if missing:
-            os.fchmod(fd, found.st_mode & 0o7777 | _OWNERS_RIGHTS)
+        if missing or marks.done_to(fd) is None:
+            os.fchmod(fd, found.st_mode & 0o7777 | marks.OWNERS_RIGHTS)
+            marks.mark(fd, found.st_mode, missing)
             for name in missing:
                 os.mkdir(name, _NO_RIGHTS, dir_fd=fd)
-        os.fchmod(fd, found.st_mode & 0o7777 & ~_MAY_WRITE)
+        os.fchmod(fd, found.st_mode & 0o7777 & ~marks.MAY_WRITE)
         return Ground(CLOSED, _names(fd))
 
 
 def _protected(fd: int, path: str, *, is_served: bool) -> str:
     try:
-        _set_immutable(fd, on=True)
+        _make_immutable(fd)
     except OSError as refusal:
         try:
             _cover(path, is_served=is_served)
@@ -184,6 +213,55 @@ def _cover(path: str, *, is_served: bool) -> None:
         os.close(made)
 
 
+def _make_immutable(fd: int) -> None:
+    if marks.is_immutable(fd):
+        if marks.done_to(fd) is not None:
+            return
+        try:
+            marks.set_immutable(fd, on=False)  # it may be somebody else's doing, and have no mark
+        except OSError:
+            return
+    is_marked = marks.done_to(fd) is not None
+    marks.mark(fd, os.fstat(fd).st_mode)
+    try:
+        marks.set_immutable(fd, on=True)
+    except OSError:
+        if not is_marked:
+            marks.remove_mark(fd)
+        raise
+
+
+def _released(fd: int, path: str) -> bool:
+    done = marks.done_to(fd)
+    if done is None:
+        if marks.is_immutable(fd):
+            raise MountpointError(f"{path} is immutable, but Holdfast has not made it so; to give it back: chattr -i {path}")
+        return False
+    mode_before, made = done
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if marks.is_immutable(fd):
+        marks.set_immutable(fd, on=False)
+    os.fchmod(fd, mode | marks.OWNERS_RIGHTS)
+    kept = []
+    for name in made.intersection(marks.placeholders(fd)):
+        try:
+            os.rmdir(name, dir_fd=fd)
+        except OSError as problem:
+            if problem.errno != errno.ENOTEMPTY:
+                raise
+            kept.append(name)
+    marks.remove_mark(fd)
+    if kept:
+        marks.mark(fd, mode_before, kept)
+    os.fchmod(fd, mode | mode_before & marks.MAY_WRITE)  # no more: whoever could write there could write the mark
+    if kept:
+        names = ", ".join(f"{path}/{name}" for name in sorted(kept))
+        raise MountpointError(
+            f"{path} could not be released completely: {names} {'is' if len(kept) == 1 else 'are'} not empty"
+        )
+    return True
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[int]:
     """Open the directory itself. Raises ``OSError`` if something is mounted on it and this process can't see below that."""
@@ -201,37 +279,8 @@ def _opened(path: str) -> Iterator[int]:
 def _names(fd: int) -> list[str]:
     """Return some of the names in a directory, without placeholders."""
     with os.scandir(fd) as entries:
-        found = (entry.name for entry in entries if not _is_placeholder(entry))
+        found = (entry.name for entry in entries if not marks.is_placeholder(entry))
         return sorted(shown(os.fsencode(name)) for name in islice(found, _MOST_NAMES))
-
-
-def _placeholders(fd: int) -> list[str]:
-    with os.scandir(fd) as entries:
-        return [entry.name for entry in entries if _is_placeholder(entry)]
-
-
-def _is_placeholder(entry: os.DirEntry[str]) -> bool:
-    found = entry.stat(follow_symlinks=False)
-    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _NO_RIGHTS
-
-
-def _is_immutable(fd: int) -> bool:
-    try:
-        return bool(_flags(fd) & _IMMUTABLE_FLAG)
-    except OSError:  # a file system without such flags
-        return False
-
-
-def _set_immutable(fd: int, *, on: bool) -> None:
-    flags = _flags(fd)
-    wanted = flags | _IMMUTABLE_FLAG if on else flags & ~_IMMUTABLE_FLAG
-    if wanted != flags:
-        fcntl.ioctl(fd, _SET_FLAGS, struct.pack("@l", wanted))
-
-
-def _flags(fd: int) -> int:
-    flags: int = struct.unpack("@i", fcntl.ioctl(fd, _GET_FLAGS, bytes(struct.calcsize("@l")))[:4])[0]
-    return flags
 
 
 def _not_empty(path: str, names: list[str]) -> MountpointError:

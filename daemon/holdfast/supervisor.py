@@ -101,32 +101,38 @@ async def _run(
         files = FileSystem(base, workdirs)
         path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
         names = [*config.mounted_stores, *(role.base for role in config.every_role())]
-        ground = covered_directory.protect(path, names, is_served=inheritance is not None, must_be_empty=is_first)
-        session = Session.mounted(
-            base,
-            files,
-            kernel,
-            path,
-            ground,
-            allow_other=config.mount.allow_other,
-            keep=handover.area.exchange,
-            device=inheritance.device if inheritance else None,
-        )
-        with ExitStack() as undo:
-            undo.callback(session.close)
-            if inheritance is None:
-                handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
-            else:
-                handover.taken_over(inheritance)
-            undo.pop_all()
-        _tell(ground, path, events)
-        reload = Reload(read_again, base, files, workdirs)
-        watched = Watchdog(handover.manager, path, tables.hang)
-        serving = Serving(
-            base, files, workdirs, session, handover, ready, reload, watched, is_inherited=inheritance is not None
-        )
-        await serving.run()
-        return serving.wants_restart
+        with covered_directory.released_on_failure(path) as keep:
+
+            def answers() -> None:
+                keep()
+                ready()
+
+            ground = covered_directory.protect(path, names, is_served=inheritance is not None, must_be_empty=is_first)
+            session = Session.mounted(
+                base,
+                files,
+                kernel,
+                path,
+                ground,
+                allow_other=config.mount.allow_other,
+                keep=handover.area.exchange,
+                device=inheritance.device if inheritance else None,
+            )
+            with ExitStack() as undo:
+                undo.callback(session.close)
+                if inheritance is None:
+                    handover.mounted(path, config.mount.mountpoint, store.store_id, session.device)
+                else:
+                    handover.taken_over(inheritance)
+                undo.pop_all()
+            _tell(ground, path, events)
+            reload = Reload(read_again, base, files, workdirs)
+            watched = Watchdog(handover.manager, path, tables.hang)
+            serving = Serving(
+                base, files, workdirs, session, handover, answers, reload, watched, is_inherited=inheritance is not None
+            )
+            await serving.run()
+            return serving.wants_restart
 
 
 def _tell(ground: Ground, path: str, events: EventLog) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import covered_directory, mount_calls, mountpoint
+from holdfast import mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
 from tests.support import old_mounts_daemon, oldest_kernel_daemon
 from tests.support.node import Node, wait_until
@@ -141,7 +141,7 @@ def test_what_an_earlier_version_left_open_is_protected_when_its_mount_is_taken_
     node.supervised = True
     node.start()
     with mount_calls.bare(str(node.mountpoint)) as below:
-        covered_directory._set_immutable(below, on=False)
+        protection_marks.set_immutable(below, on=False)
         Path(f"/proc/self/fd/{below}/lost").touch()
     node.kill_daemon()
     wait_until(lambda: node.answers() and bool(node.events("taken-over")))

@@ -78,7 +78,10 @@ def test_mount_status_umount(workspace: Path) -> None:
         )
         assert not Process(restarted["pid"], 0, "").is_alive()
         assert os.listdir(place) == []
-        assert "no Holdfast is mounted" in holdfast("umount", place, socket=control, status=1)
+        told = holdfast("umount", place, socket=control, status=66)
+        assert (
+            f"no Holdfast is mounted at {place}; the directory takes no writes: 'holdfast umount --release {place}'" in told
+        )
         assert "no daemon answers" in holdfast("status", socket=control, status=69)
     finally:
         if mountpoint.mount_at(str(place)):
@@ -100,6 +103,29 @@ def test_umount_gives_the_directory_back_with_or_without_a_mount(node: Node) -> 
     assert told == f"{node.mountpoint} takes writes again\n"
     node.mountpoint.rmdir()
     node.wait_end()
+
+
+def test_umount_releases_nothing_that_holdfast_has_not_protected(workspace: Path) -> None:
+    (workspace / "own").mkdir()
+    own = workspace / "own"
+    told = holdfast("umount", "--release", own, socket=workspace / "control.sock")
+    assert told == f"{own} is left as it is: Holdfast has not protected it\n"
+    none = workspace / "none"
+    assert f"there is no directory {none}" in holdfast(
+        "umount", "--release", none, socket=workspace / "control.sock", status=66
+    )
+
+
+def test_a_mount_that_fails_leaves_no_protected_directory(workspace: Path) -> None:
+    """Gain: nothing is mounted, nothing says that the directory is immutable, and it can't be removed."""
+    place = workspace / "mnt"
+    place.mkdir()
+    (workspace / "run").mkdir()
+    (workspace / "run/status.sock").write_text("not a socket")
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    holdfast("mount", place, "--store", workspace / "store", *stores, socket=workspace / "run/control.sock", status=1)
+    assert mountpoint.mount_at(str(place)) is None
+    place.rmdir()
 
 
 def test_a_first_mount_on_a_directory_that_is_not_empty_is_refused(workspace: Path) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast import covered_directory, mount_calls, mountpoint
+from holdfast import covered_directory, mount_calls, mountpoint, protection_marks
 from holdfast.covered_directory import CLOSED, COVERED, IMMUTABLE
-from holdfast.errors import MountpointError
+from holdfast.errors import MountpointError, NotMountedError
 from tests.support.mounts import mounted, unserved
 from tests.support.privileges import ALICE, needs_root
 
@@ -35,7 +36,7 @@ def no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
         if on:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    monkeypatch.setattr(covered_directory, "_set_immutable", refused)
+    monkeypatch.setattr(protection_marks, "set_immutable", refused)
 
 
 def kinds(path: Path) -> list[str]:
@@ -217,3 +218,105 @@ def test_a_directory_of_a_file_system_without_flags_is_covered(workspace: Path) 
         assert not is_writable(place)
         covered_directory.release(str(place))
         assert subprocess.run(["rmdir", place], check=False).returncode == 0
+
+
+def test_a_directory_that_is_not_there_has_nothing_to_release(workspace: Path) -> None:
+    with pytest.raises(NotMountedError, match="there is no directory"):
+        covered_directory.release(str(workspace / "none"))
+
+
+def test_what_holdfast_has_not_done_is_left_alone(place: Path) -> None:
+    """Gain: an administrator's directory with mode 000 is removed, and what chattr(1) protects is open."""
+    (place / "secret").mkdir(mode=0)
+    assert not covered_directory.release(str(place))
+    assert stat.S_IMODE((place / "secret").stat().st_mode) == 0
+    subprocess.run(["chattr", "+i", place], check=True)
+    with pytest.raises(MountpointError, match="Holdfast has not made it so; to give it back: chattr -i"):
+        covered_directory.release(str(place))
+    assert not is_writable(place)
+    covered_directory.protect(str(place), is_served=False)  # from now on it is a mountpoint
+    assert covered_directory.release(str(place))
+    assert is_writable(place)
+    assert (place / "secret").is_dir()
+
+
+def test_only_the_placeholders_that_holdfast_has_made_are_removed_and_the_mode_comes_back(place: Path) -> None:
+    os.chown(place, ALICE.uid, ALICE.gid)
+    place.chmod(0o775)
+
+    def works() -> None:
+        (place / "own").mkdir(mode=0)
+        assert covered_directory.protect(str(place), ["own", "work"], is_served=False).protection == CLOSED
+        assert covered_directory.protect(str(place), ["own", "work", "later"], is_served=False).protection == CLOSED
+        assert sorted(os.listdir(place)) == ["later", "own", "work"]
+        assert stat.S_IMODE(place.stat().st_mode) == 0o555
+        assert covered_directory.release(str(place))
+        assert os.listdir(place) == ["own"]
+        assert stat.S_IMODE(place.stat().st_mode) == 0o775
+        assert not covered_directory.release(str(place)), "once is enough"
+
+    ALICE.do(works)
+
+
+def test_a_placeholder_that_is_not_empty_is_named_and_left_until_it_is(place: Path) -> None:
+    os.chown(place, ALICE.uid, ALICE.gid)
+    ALICE.do(lambda: _closed_by(place))
+    (place / "work/file").touch()  # root may
+    refusal = f"{place} could not be released completely: {place}/work is not empty"
+    with pytest.raises(MountpointError, match=refusal):
+        covered_directory.release(str(place))
+    assert (place / "work/file").exists()
+    ALICE.do((place / "file").touch)
+    (place / "work/file").unlink()
+    assert covered_directory.release(str(place))
+    assert os.listdir(place) == ["file"]
+
+
+def test_a_mark_gives_nobody_more_than_the_right_to_write(place: Path) -> None:
+    place.chmod(0o755)
+    os.setxattr(place, "user.holdfast.mountpoint", b"7020/../secret")
+    (place / "secret").mkdir(mode=0o700)
+    covered_directory.release(str(place))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o775
+    assert (place / "secret").is_dir()
+    os.setxattr(place, "user.holdfast.mountpoint", b"no mode")
+    assert not covered_directory.release(str(place))
+
+
+def test_where_there_are_no_extended_attributes_placeholders_are_known_by_their_mode(workspace: Path) -> None:
+    with mounted("ramfs", workspace / "ram") as ram:
+        place = ram / "mount"
+        place.mkdir()
+        os.chown(place, ALICE.uid, ALICE.gid)
+        ALICE.do(lambda: _closed_by(place))
+        assert covered_directory.is_protected(str(place))
+        ALICE.do(lambda: _releases(place))
+
+
+def _releases(place: Path) -> None:
+    assert covered_directory.release(str(place))
+    assert os.listdir(place) == []
+    assert is_writable(place)
+
+
+@pytest.mark.parametrize("was_protected", [False, True])
+def test_a_mount_that_fails_leaves_the_directory_as_it_was(place: Path, was_protected: bool) -> None:
+    if was_protected:
+        covered_directory.protect(str(place), is_served=False)
+    with pytest.raises(ZeroDivisionError):
+        _fails_to_mount(place, answers=False)
+    assert is_writable(place) != was_protected
+
+
+def test_a_mount_that_has_answered_leaves_its_directory_protected(place: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        _fails_to_mount(place, answers=True)
+    assert not is_writable(place)
+
+
+def _fails_to_mount(place: Path, *, answers: bool) -> None:
+    with covered_directory.released_on_failure(str(place)) as keep:
+        covered_directory.protect(str(place), is_served=False)
+        if answers:
+            keep()
+        raise ZeroDivisionError

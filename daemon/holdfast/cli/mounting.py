@@ -121,7 +121,7 @@ def umount(
         _release(path, as_json=as_json)
         return
     if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
-        raise NotMountedError(f"no Holdfast is mounted at {mountpoint}")
+        raise NotMountedError(f"no Holdfast is mounted at {mountpoint}{_to_release(path)}")
     status = _daemon_of(path, socket)
     pid = status.pid if status else None
     with waiting("unmounting", as_json=as_json):
@@ -143,11 +143,19 @@ def umount(
 
 
 def _release(path: str, *, as_json: bool) -> None:
-    covered_directory.release(path)
+    was_protected = covered_directory.release(path)
     if as_json:
         print_json({"mountpoint": path, "pid": None, "unsent": None})
-    else:
+    elif was_protected:
         say(f"{path} takes writes again")
+    else:
+        say(f"{path} is left as it is: Holdfast has not protected it")
+
+
+def _to_release(path: str) -> str:
+    if not covered_directory.is_protected(path):
+        return ""
+    return f"; the directory takes no writes: 'holdfast umount --release {path}' gives it back"
 
 
 def restart(
