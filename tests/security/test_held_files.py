@@ -150,16 +150,25 @@ def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(
     assert not file.exists(), "the call went on when the lock was free"
 
 
-def test_a_daemon_ends_while_a_lock_is_held(make_node: NodeFactory, own: Path) -> None:
-    """Gain: a daemon that waits in the kernel does not end when it is killed, and no other can start."""
+@pytest.mark.parametrize("names", [1, 2])
+def test_a_daemon_ends_while_a_lock_is_held(make_node: NodeFactory, own: Path, names: int) -> None:
+    """Gain: a daemon that waits in the kernel does not end when it is killed, and no other can start, or it waits there too.
+
+    The call with which a file loses one of several names has the lock of the directory.
+    """
     node = make_node()
     node.module, node.supervised = probeless_daemon.__name__, True
     node.start()
     file = _made(node.work / "mallory")
-    with held_up(MALLORY, [partial(read_directly, file)], own):
+    if names > 1:
+        MALLORY.do(lambda: os.link(file, file.with_name("linked")))
+    with bystander(node), held_up(MALLORY, [partial(read_directly, file)], own):
         _check(os.unlink, file)
         node.kill_daemon()
-        _check(Path.touch, file.with_name("new"), 0)
+        _check(Path.touch, file.with_name("new"), 0 if names == 1 else errno.EBUSY)
+        MALLORY.do((node.work / "mallory elsewhere").mkdir)
+    _wait_for(Path.touch, file.with_name("new"))
+    assert file.exists() == (names == 1), "what had begun went on"
 
 
 def test_whoever_does_not_own_the_directory_holds_no_lock(node: Node, own: Path) -> None:

@@ -18,6 +18,7 @@ from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, Tree
+from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.outside_calls import _RESULT
 from tests.support.privileges import needs_root
 
@@ -62,7 +63,8 @@ class _Files:
         self.calls = _Calls()
         self.directory = path / "d"
         self.directory.mkdir()
-        self.tree = Tree(os.open(path, os.O_RDONLY))
+        self.notes_fd = os.open(path / "held", os.O_RDWR | os.O_CREAT)
+        self.tree = Tree(os.open(path, os.O_RDONLY), HeldDirectories(self.notes_fd))
         self.directory_fd = os.open(self.directory, os.O_RDONLY)
         self._nodes: dict[int, Any] = {}
         store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=None, quarantine=None)
@@ -96,7 +98,7 @@ def files(tmp_path: Path) -> Iterator[_Files]:
     made = _Files(tmp_path)
     yield made
     made.calls.close()
-    for fd in (made.tree.root_fd, made.directory_fd, *(each.fd for each in made.opened)):
+    for fd in (made.notes_fd, made.tree.root_fd, made.directory_fd, *(each.fd for each in made.opened)):
         os.close(fd)
 
 
@@ -116,6 +118,40 @@ async def test_a_directory_is_held_until_the_call_that_has_its_lock_has_ended(fi
         files.tree.stat(b"d/file")
     files.calls.end(1)
     assert files.tree.stat(b"d/file").st_ino == opened.inode
+
+
+def test_the_next_daemon_knows_what_is_held_and_walks_around_it(files: _Files) -> None:
+    (files.directory / "below").mkdir()
+    opened = files.open("file", _MALLORY)
+    with pytest.raises(FileBusyError):
+        files.unlink(opened)
+    again = Tree(files.tree.root_fd, HeldDirectories(files.notes_fd))
+    again.held.restore(lambda directory: files.calls.begin("probe_directory", [], directory.path or b""))
+    with pytest.raises(FileBusyError):
+        again.open_directory(b"d/below")
+    assert {path for path, _ in again.walk(b"", directories=True)} == {b"d", b"held"}
+    assert again.held.has(os.stat(files.directory).st_ino)
+    files.calls.end(-1)
+    os.close(again.open_directory(b"d/below"))
+    assert b"d/file" in dict(again.walk(b""))
+    later = HeldDirectories(files.notes_fd)
+    later.restore(lambda directory: files.calls.begin("probe_directory", [], directory.path or b""))
+    assert not later
+
+
+def test_what_may_be_held_is_written_down_before_the_call_begins(files: _Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = files.open("file", _MALLORY)
+    files.calls.ends_at_once = True
+    begin, noted = files.calls.begin, []
+
+    def look(call: str, descriptors: Sequence[int], *arguments: int | bytes) -> Answer:
+        noted.append(os.pread(files.notes_fd, 100, 0))
+        return begin(call, descriptors, *arguments)
+
+    monkeypatch.setattr(files.calls, "begin", look)
+    files.unlink(opened)
+    assert noted[0].startswith(b"%d/d\0" % os.stat(files.directory).st_ino)
+    assert os.pread(files.notes_fd, 2, 0) == b"\0\0"
 
 
 def test_what_is_held_is_busy_for_who_expects_errors_of_the_disk_too(files: _Files) -> None:

@@ -51,7 +51,7 @@ def test_a_missing_directory_is_made_for_its_user_only(workspace: Path) -> None:
     path = workspace / "deeper" / "store"
     store = StoreDirectory.open(path)
     assert path.stat().st_mode & 0o777 == 0o700
-    assert sorted(os.listdir(path)) == sorted(["format.json", "lock", *SUBDIRECTORIES])
+    assert sorted(os.listdir(path)) == sorted(["format.json", "held", "lock", *SUBDIRECTORIES])
     assert json.loads((path / "format.json").read_text()) == {"format": FORMAT_VERSION, "store": store.store_id}
     assert (path / "lock").read_text() == f"{os.getpid()}\n"
     store.close()

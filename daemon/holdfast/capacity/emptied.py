@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import trio
 
-from holdfast.store import Tree, descend
+from holdfast.store import Tree
 from holdfast.transfer import CachedCopies, Ownership
 from holdfast.zones import ZoneMap
 
@@ -57,7 +57,7 @@ class EmptiedDirectories:
                 continue
             fd = self._tree.open_directory(name)
             try:
-                found += [b"/".join([name, *trail]) for trail, _, entries in descend(fd) if not entries]
+                found += [b"/".join([name, *trail]) for trail, _, entries in self._tree.descend(fd) if not entries]
             finally:
                 os.close(fd)
         return found

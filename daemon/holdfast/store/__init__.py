@@ -5,6 +5,7 @@ from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
+from holdfast.store.held_directories import HeldDirectory
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
 from holdfast.store.outside_calls import Answer, OutsideCalls
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "DiskSpace",
     "Freeing",
+    "HeldDirectory",
     "ImpliedTimes",
     "Orphanage",
     "OutsideCalls",

@@ -1,45 +1,103 @@
-"""Directories of the tree in which a call of the other process (``outside_calls``) has not ended in time.
+"""Directories of the store in which a call of the other process (``outside_calls``) has not ended in time.
 
 It may hold the directory's lock until a user lets go of a file. Whoever then needs the lock would wait as long, so nobody
-goes there: ``check`` before each walk by path, ``check_moved`` before a directory changes its own name.
+goes there: ``check`` before each walk by path, ``check_moved`` before a directory changes its own name, ``has`` on the way
+of a walk.
+
+The call outlives the daemon. So the directories are written down before it begins, for the next daemon, which asks the
+other process for the lock of each, and goes there when it has had it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from holdfast.errors import FileBusyError
 from holdfast.store.outside_calls import Answer
 
+NOTES_BYTES = 1 << 16
+"""So much of the disk is reserved for the notes: for 15 of the longest paths, or hundreds of usual ones."""
+
+
+class HeldDirectory(NamedTuple):
+    """A directory in the tree at ``path``, or outside of it, where ``path`` is None."""
+
+    inode: int
+    path: bytes | None
+
 
 class HeldDirectories:
-    """By path in the tree, the call that may hold the directory. False while there is none."""
+    """By directory, the call that may hold it. False while there is none. ``notes_fd`` is a file for the next daemon."""
 
-    def __init__(self) -> None:
-        self._calls: dict[bytes, Answer] = {}
+    def __init__(self, notes_fd: int | None = None) -> None:
+        self._notes_fd = notes_fd
+        self._calls: dict[HeldDirectory, Answer] = {}
+        self._inodes: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, path: bytes, call: Answer) -> None:
+    def restore(self, begin: Callable[[HeldDirectory], Answer]) -> None:
+        """Hold what an earlier daemon has written down until the calls that ``begin`` makes have had the locks."""
+        if self._notes_fd is not None:
+            for directory in _read(self._notes_fd):
+                self.add(directory, begin(directory))
+
+    def about_to_be(self, directories: Iterable[HeldDirectory]) -> None:
+        """Write down that a call is about to take the locks of these. Raises ``OSError``, and ``FileBusyError``."""
+        if self._notes_fd is not None:
+            _write(self._notes_fd, [*self._calls, *directories])
+
+    def add(self, directory: HeldDirectory, call: Answer) -> None:
         """Let nobody into the directory until ``call`` has ended."""
-        self._calls[path] = call
+        self._calls[directory] = call
+        self._inodes = frozenset(each.inode for each in self._calls)
+
+    def has(self, inode: int) -> bool:
+        """Say whether the directory ``inode`` is held. Safe to use from any thread."""
+        return inode in self._inodes
 
     def check(self, path: bytes) -> None:
         """Raise ``FileBusyError``, which is an ``OSError`` too, if ``path`` is, or leads through, a held directory."""
         self._let_go()
-        if any(_is_at_or_below(path, held) for held in self._calls):
+        if any(_is_at_or_below(path, held) for held in self._paths()):
             raise _HeldError(path)
 
     def check_moved(self, path: bytes) -> None:
         """Raise ``FileBusyError`` as ``check`` does, also if ``path`` contains a held directory."""
         self.check(path)
-        if any(_is_at_or_below(held, path) for held in self._calls):
+        if any(_is_at_or_below(held, path) for held in self._paths()):
             raise _HeldError(path)
 
+    def _paths(self) -> Iterable[bytes]:
+        return (directory.path for directory in self._calls if directory.path is not None)
+
     def _let_go(self) -> None:
-        for path in [path for path, call in self._calls.items() if call.has_ended()]:
-            del self._calls[path]
+        ended = [directory for directory, call in self._calls.items() if call.has_ended()]
+        for directory in ended:
+            del self._calls[directory]
+        if ended:
+            self._inodes = frozenset(each.inode for each in self._calls)
+            self.about_to_be(())
+
+
+def _write(fd: int, directories: Iterable[HeldDirectory]) -> None:
+    notes = b"\0".join(b"%d%s" % (inode, b"" if path is None else b"/" + path) for inode, path in directories) + b"\0\0"
+    if len(notes) > NOTES_BYTES:
+        raise FileBusyError("too many directories are held up by processes that hold the locks of files in them")
+    os.pwrite(fd, notes, 0)
+
+
+def _read(fd: int) -> list[HeldDirectory]:
+    found = []
+    notes, _, _ = os.pread(fd, NOTES_BYTES, 0).partition(b"\0\0")
+    for note in notes.split(b"\0"):
+        inode, slash, path = note.partition(b"/")
+        if inode.isdigit():
+            found.append(HeldDirectory(int(inode), path if slash else None))
+    return found
 
 
 def _is_at_or_below(path: bytes, directory: bytes) -> bool:

@@ -4,6 +4,7 @@
 
     format.json     format version and the store's own id
     lock            flock of the daemon that uses it
+    held            directories that nobody may enter for now (store.held_directories)
     tree/           the backing tree, in the shape of the mount
     fetching/  orphans/  trash/  quarantine/
     index/          LMDB
@@ -30,7 +31,8 @@ from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
-from holdfast.store.outside_calls import OutsideCalls
+from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
+from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.tree import Tree
@@ -40,6 +42,7 @@ FORMAT_VERSION = 1
 _VOLATILE = {"tmpfs", "ramfs"}
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
+_HELD_FILE = "held"
 _PROBE = ".probe-"
 _SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
 _WHERE_TO = "set store.directory (--store) to a directory on ext4 or XFS"
@@ -90,23 +93,26 @@ class StoreDirectory:
             store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
             stamps = Stamps.tried(fds["fetching"])
+            notes_fd = _open_notes(path, undo)
             _sign(lock_fd)
             undo.pop_all()
         calls = OutsideCalls()
         freeing = Freeing(calls)
+        tree, quarantine = Tree(fds["tree"], HeldDirectories(notes_fd)), Quarantine(fds["quarantine"])
+        _restore_held(tree, quarantine, calls)
         return cls(
             path,
             store_id,
-            Tree(fds["tree"]),
+            tree,
             Staging(fds["fetching"]),
             Orphanage(fds["orphans"], calls),
             Trash(fds["trash"], freeing),
-            Quarantine(fds["quarantine"]),
+            quarantine,
             stamps,
             freeing,
             ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
             calls,
-            (*fds.values(), lock_fd),
+            (*fds.values(), lock_fd, notes_fd),
         )
 
     @staticmethod
@@ -265,3 +271,28 @@ def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:
     if os.fstat(fd).st_mode & 0o077:
         os.fchmod(fd, 0o700)  # what is below has rights in the mount that are those of the whole way
     return fd
+
+
+def _open_notes(path: Path, undo: ExitStack) -> int:
+    """Open the notes of ``HeldDirectories``, with room for all that is written there, also on a full disk."""
+    file = path / _HELD_FILE
+    is_new = not file.exists()
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    undo.callback(os.close, fd)
+    if is_new:
+        undo.callback(file.unlink)
+    os.posix_fallocate(fd, 0, NOTES_BYTES)
+    return fd
+
+
+def _restore_held(tree: Tree, quarantine: Quarantine, calls: OutsideCalls) -> None:
+    """Enter no directory whose lock a call of an earlier daemon may have."""
+
+    def probe(directory: HeldDirectory) -> Answer:
+        if directory.path is not None:
+            return calls.begin("probe_directory", [tree.root_fd], directory.path)
+        answer = calls.begin("probe_directory", [quarantine.directory_fd], b"")
+        quarantine.hold(answer)
+        return answer
+
+    tree.held.restore(probe)

@@ -218,6 +218,16 @@ def probe(descriptors: Sequence[int]) -> None:
         os.removexattr(descriptors[0], _ABSENT)
 
 
+def probe_directory(descriptors: Sequence[int], path: bytes) -> None:
+    """Return when the lock of a directory at ``path`` below the first one is free, also if there is none any more."""
+    for name in path.split(b"/") if path else []:
+        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptors[0])
+        os.dup2(fd, descriptors[0], inheritable=False)
+        os.close(fd)
+    with suppress(OSError):
+        os.removexattr(f"/proc/self/fd/{descriptors[0]}", _ABSENT)
+
+
 def unlink(descriptors: Sequence[int], name: bytes) -> None:
     """unlinkat(2)."""
     os.unlink(name, dir_fd=descriptors[0])
@@ -371,6 +381,7 @@ _CALLS: dict[str, Callable[..., int | None]] = {
     call.__name__: call
     for call in (
         probe,
+        probe_directory,
         unlink,
         rename,
         link,

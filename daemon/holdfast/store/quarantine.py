@@ -46,8 +46,11 @@ class Quarantine:
         self._held_by: Answer | None = None
 
     def hold(self, call: Answer) -> None:
-        """Take no file until ``call`` has ended, which may have the directory's lock."""
+        """Take no file, and show none, until ``call`` has ended, which may have the directory's lock."""
         self._held_by = call
+
+    def _is_held(self) -> bool:
+        return self._held_by is not None and not self._held_by.has_ended()
 
     def take(self, source_fd: int, name: bytes, reason: dict[str, str], rename: Rename = rename_with_flags) -> str:
         """Move the file ``name`` here by ``rename``, and write ``reason`` beside it; return its name here.
@@ -55,7 +58,7 @@ class Quarantine:
         Raises ``OSError`` if the file can't be moved, and what ``rename`` does. A reason that can't be written is only
         logged.
         """
-        if self._held_by is not None and not self._held_by.has_ended():
+        if self._is_held():
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         while True:
             kept = f"{self._clock()}-{next(self._numbers)}"
@@ -80,7 +83,7 @@ class Quarantine:
         return [stat.st_size for _, stat in self._names()]
 
     def _names(self) -> Iterator[tuple[str, os.stat_result]]:
-        for name in os.listdir(self.directory_fd):
+        for name in [] if self._is_held() else os.listdir(self.directory_fd):
             if not name.endswith(_REASON):
                 with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                     stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 
 from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.syscalls import open_without_links
@@ -28,9 +29,9 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 class Tree:
     """Access to the backing tree below the directory descriptor ``root_fd``, which the caller owns."""
 
-    def __init__(self, root_fd: int) -> None:
+    def __init__(self, root_fd: int, held: HeldDirectories | None = None) -> None:
         self.root_fd = root_fd
-        self.held = HeldDirectories()
+        self.held = held if held is not None else HeldDirectories()
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
@@ -135,7 +136,7 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return
         try:
-            for trail, fd, entries in descend(top_fd, _DEEPEST_WALK):
+            for trail, fd, entries in self.descend(top_fd, _DEEPEST_WALK):
                 above = b"/".join([path, *trail] if path else trail)
                 for entry in entries:
                     if directories or not entry.is_directory:
@@ -144,6 +145,13 @@ class Tree:
                             yield above + b"/" + entry.name if above else entry.name, stat
         finally:
             os.close(top_fd)
+
+    def descend(
+        self, top_fd: int, deepest: int | None = None, enters: Callable[[DirectoryEntry], bool] | None = None
+    ) -> Iterator[tuple[list[bytes], int, list[DirectoryEntry]]]:
+        """Walk as ``descend`` of ``store.descent`` does, and leave out what is in held directories."""
+        has = self.held.has
+        return descend(top_fd, deepest, lambda entry: not has(entry.inode) and (enters is None or enters(entry)))
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
         """Remove the directory at ``path`` and those below it if empty; return paths and inodes, deepest first."""

@@ -130,6 +130,7 @@ class WorkdirTree:
         """
         if not self.exists(path):
             return
+        self._tree.held.check_moved(path)
         fd = self._tree.open_directory(path)
         try:
             before = os.stat(fd).st_uid

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import suppress
 
 from holdfast.index import Entries
-from holdfast.store import Space, Tree, descend, digest_when_placed
+from holdfast.store import Space, Tree, digest_when_placed
 
 _BLOCK_BYTES = 512
 _SPARE_BLOCKS = 3
@@ -47,7 +47,7 @@ class UsageWalk:
         """Add up what there is; pause after each directory and each file."""
         top_fd = self._tree.open_directory(self.path)
         try:
-            for trail, fd, entries in descend(top_fd):
+            for trail, fd, entries in self._tree.descend(top_fd):
                 may_have_copies = bool(trail) and trail[0] in _FALLBACK_ZONES
                 self.used = self.used.and_another(os.fstat(fd).st_blocks * _BLOCK_BYTES)
                 yield

@@ -26,7 +26,7 @@ from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.store import Answer, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
+from holdfast.store import Answer, HeldDirectory, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
 
 PATIENCE_SECONDS = 3.0
 """How long a caller waits: longer than a write or read takes on a disk that works."""
@@ -133,11 +133,16 @@ class HotFiles:
         self._check_free(opened)
         if self._late and self._late_of(_user_of(opened), delays_all=True):
             raise FileBusyError(_STILL_HELD)
+        held = [self._as_held(fd) for fd in holds]
+        if held:
+            self._tree.held.about_to_be(held)
         answer = self._calls.begin(call, descriptors, *arguments)
         if not answer.has_come(_AT_ONCE_SECONDS):
             self._became_late(opened, answer, delays_all=True)
-            for directory in holds:
+            for directory in held:
                 self._hold(directory, answer)
+        elif held:
+            self._tree.held.about_to_be(())
         self._take(opened, answer)
 
     def _take(self, opened: OpenFile, answer: Answer) -> None:
@@ -247,14 +252,19 @@ class HotFiles:
     def _became_late(self, opened: OpenFile, answer: Answer, *, delays_all: bool) -> None:
         self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all))
 
-    def _hold(self, directory_fd: int, answer: Answer) -> None:
-        """Let nobody into a directory whose lock the call may have."""
+    def _as_held(self, directory_fd: int) -> HeldDirectory:
+        """Return how to write down a directory. Raises ``OSError`` if its path is too long for that."""
         root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self._tree.root_fd, directory_fd))
-        if path != root and not path.startswith(root + b"/"):
+        is_in_tree = path == root or path.startswith(root + b"/")
+        return HeldDirectory(os.stat(directory_fd).st_ino, path[len(root) + 1 :] if is_in_tree else None)
+
+    def _hold(self, directory: HeldDirectory, answer: Answer) -> None:
+        """Let nobody into a directory whose lock the call may have."""
+        self._tree.held.add(directory, answer)
+        if directory.path is None:
             self._quarantine.hold(answer)
             return
-        self._tree.held.add(path[len(root) + 1 :], answer)
-        node = self._nodes.of_backing(os.stat(directory_fd).st_ino)
+        node = self._nodes.of_backing(directory.inode)
         if node is not None:
             self._descriptors.forget(node.id)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord, SessionRecords
-from holdfast.store import Tree, descend
+from holdfast.store import Tree
 
 Names = dict[int, list[tuple[int, bytes]]]
 """By inode number: its names, each as a pair of the directory's inode number and the name."""
@@ -202,7 +202,7 @@ def names_in(tree: Tree, is_wanted: Callable[[int], bool], *, is_everywhere: boo
     Takes 1 µs for each name in these directories, and 1 for each that is wanted.
     """
     found: Names = {}
-    for _, fd, entries in descend(tree.root_fd, enters=lambda entry: is_everywhere or is_wanted(entry.inode)):
+    for _, fd, entries in tree.descend(tree.root_fd, enters=lambda entry: is_everywhere or is_wanted(entry.inode)):
         directory = os.fstat(fd).st_ino
         for entry in entries:
             if is_wanted(entry.inode) or (is_everywhere and entry.is_directory):

@@ -107,7 +107,7 @@ class Takeover:
         for inode in self._store.orphanage.inodes() - open_inodes:
             self._store.orphanage.release(inode)
             node = self._nodes.of_backing(inode)
-            if node is not None:
+            if node is not None and not node.is_named:  # it may have been about to lose its last name
                 self._nodes.unbind(node)
 
     async def _opened(self, record: OpenRecord) -> OpenFile:
