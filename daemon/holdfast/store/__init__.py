@@ -1,6 +1,6 @@
 """The local store: one directory on one file system that contains everything this node keeps."""
 
-from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamps, stamp_of
+from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamp, Stamps, stamp_of
 from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
 from holdfast.store.descent import DIRECTORY, descend
@@ -42,6 +42,7 @@ __all__ = [
     "QuarantinedFile",
     "Space",
     "Staging",
+    "Stamp",
     "Stamps",
     "StoreDirectory",
     "Trash",

@@ -23,11 +23,12 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entries, Entry, EntryState
 from holdfast.remote import ObjectInfo
-from holdfast.store import Tree
+from holdfast.store import Stamp, Tree, stamp_of
 from holdfast.transfer import KnownObject
 from holdfast.zones import ZonePath
 
 _MOST_AWAITED = 100_000
+_MOST_SET_HERE = 1000
 _MANY = 16
 """From so many awaited files on, one LIST is asked instead of a HEAD for each."""
 
@@ -59,6 +60,8 @@ class ObjectTimes:
         self._tree = tree
         self._invalidation = invalidation
         self._awaited: dict[int, _Awaited] = {}
+        self._set_here: dict[int, tuple[Stamp, Stamp]] = {}
+        """By inode number: the stamps before and after the file got its object's time, for uploads that began before."""
         self._of_open: dict[int, tuple[_Awaited, int]] = {}
         """The times that open files show."""
         self.awaited: Container[int] = self._awaited
@@ -121,6 +124,10 @@ class ObjectTimes:
         if known is not None:
             self._set(inode, *known)
 
+    def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
+        """Say whether nothing has changed the file ``stat`` since that stamp but this, which gave it its object's time."""
+        return self._set_here.get(stat.st_ino) == (since, stamp_of(stat))
+
     def _await(self, inode: int, awaited: _Awaited) -> None:
         if len(self._awaited) >= _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
@@ -174,11 +181,16 @@ class ObjectTimes:
         directory_fd = self._tree.open_directory(parent)
         try:
             os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
-            return os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except OSError:
             return None
         finally:
             os.close(directory_fd)
+        self._set_here.pop(stat.st_ino, None)
+        if len(self._set_here) >= _MOST_SET_HERE:
+            del self._set_here[next(iter(self._set_here))]
+        self._set_here[stat.st_ino] = stamp_of(stat), stamp_of(after)
+        return after
 
 
 def _may_be_set(entry: Entry) -> bool:

@@ -149,7 +149,7 @@ class Publisher:
         """
         node = self._nodes.of_backing(stat.st_ino)
         opened = node.opened if node is not None else None
-        whole = not others_unsent and all(sent.holds(stat) for sent in sents)
+        whole = not others_unsent and all(self._holds(sent, stat) for sent in sents)
         if opened is not None:
             if not whole:
                 opened.changed()
@@ -171,6 +171,10 @@ class Publisher:
         self._entries.put(stat.st_ino, entry)
         if whole and not entry.mtime_is_set:
             self._times.stored(stat.st_ino, sents[-1].place, sents[-1].name, sents[-1].info)
+
+    def _holds(self, sent: Sent, stat: os.stat_result) -> bool:
+        """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
+        return sent.holds(stat) or (sent.stable and self._times.only_time_was_set(sent.stamp, stat))
 
     def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
         """Add a stored object, and the directories that it implies, to the cached listings."""
