@@ -197,7 +197,8 @@ def test_what_one_team_does_changes_nothing_that_the_other_is_told(teams: Node) 
 
     def attack() -> dict[str, Any]:
         status = get(public, "/v1/status")[1]
-        return {name: value for name, value in status.items() if name not in ("uptime_seconds", "free_bytes")}
+        of_the_disk = ("free_bytes", "free_files")  # statfs(2) tells these to anybody
+        return {name: value for name, value in status.items() if name not in ("uptime_seconds", *of_the_disk)}
 
     with attacking(MALLORY, attack) as before:
         for number in range(20):
@@ -298,9 +299,9 @@ def test_long_lists_come_in_pages(node: Node) -> None:
 def test_an_id_of_a_plan_is_no_path(node: Node) -> None:
     """Gain: any file of root's, read or written as a plan."""
     for hostile in ("../events", "/etc/passwd", "..%2f..%2fetc", ".new-x", "%00", "a/../../x"):
-        assert send(node.socket, "GET", f"/v1/checkpoints/plan?id={hostile}")[0] == 400
+        assert send(node.socket, "GET", f"/v1/checkpoints/plan?id={hostile}")[0] == 404
         body = json.dumps({"plan": hostile}).encode()
-        assert send(node.socket, "POST", "/v1/checkpoints/execute", body)[0] == 400
+        assert send(node.socket, "POST", "/v1/checkpoints/execute", body)[0] == 404
     for hostile in ("../x", "a/b", "..", "\n", "x" * 300):
         body = json.dumps({"role": hostile, "id": hostile, "pid": os.getpid()}).encode()
         assert send(node.socket, "POST", "/v1/workdirs/acquire", body)[0] == 400
