@@ -94,12 +94,14 @@ class Room:
 
         A change that fails so must have done nothing. Its error is raised if nothing can be evicted for it.
         """
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
                 return await change()
             except OSError as problem:
                 if problem.errno != errno.ENOSPC or not await self._make_way(size_bytes):
                     raise
+            if attempt:  # a journal gives out again what was freed only after its next commit
+                await trio.sleep(_RELEASE_SECONDS * 2.0**attempt)
         return await change()
 
     async def with_room_at_once(self, change: Callable[[], _T]) -> _T:
