@@ -561,7 +561,7 @@ def test_doctor_says_to_anybody_what_it_may(
 
     as_nobody(ask)
     found = {finding["check"]: finding for finding in json.loads(capfd.readouterr().out)}
-    assert found["daemon"]["found"].startswith(f"{node.pid} serves {node.mountpoint}")
+    assert found["daemon"]["found"].startswith(f"daemon {node.pid} serves {node.mountpoint}")
     assert found["configuration"]["level"] == "warn"
     assert "as root or as a member of the socket's group" in found["configuration"]["mend"]
 
