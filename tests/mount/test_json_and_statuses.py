@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -24,7 +25,13 @@ from tests.support.node import Node
 from tests.support.privileges import as_nobody
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-"""httpcore leaves a socket that it could not connect to the garbage collector."""
+
+
+@pytest.fixture(autouse=True)
+def _sockets_are_collected() -> Iterator[None]:
+    """Collect the sockets that httpcore could not connect and has not closed, before another test is blamed for them."""
+    yield
+    gc.collect()
 
 
 class Result(NamedTuple):
