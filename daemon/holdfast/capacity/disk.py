@@ -20,7 +20,7 @@ _BURST_BYTES_PER_SECOND = 4 * 2**30
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.005, 5.0
 _WINDOW_SECONDS = 1.0
 _MOST_AHEAD = 1 / 4
-"""Of the disk: what is kept free because of the rate of writing is bounded by this share."""
+"""The largest share of the disk that is kept free because of the rate of writing."""
 _SCARCE_BYTES, _SCARCE_SHARE = 256 * 2**20, 1 / 8
 _FRESH_SECONDS = 0.02
 
@@ -44,7 +44,7 @@ class Disk:
         self._taken_bytes = 0
         """By all of these looks."""
         self.now = measure()
-        """What was free at the last look."""
+        """The space at the last look."""
         self._free_bytes = self.now.free_bytes
 
     def look(self) -> DiskSpace:
@@ -71,12 +71,12 @@ class Disk:
 
     @property
     def bytes_per_second(self) -> float:
-        """How fast the disk has been filled lately."""
+        """The rate at which the disk has been filled lately."""
         return self._taken_bytes / max(_WINDOW_SECONDS, self._looks[-1][0] - self._looks[0][0])
 
     @property
     def ahead_bytes(self) -> int:
-        """What is to be kept free because as much may be written in the next second, past the daemon, as was in the last."""
+        """Bytes to keep free: as much as was written past the daemon in the last second may be written in the next."""
         if not self._writers:
             return 0
         return int(min(self.bytes_per_second * _WINDOW_SECONDS, _MOST_AHEAD * self.now.size_bytes))

@@ -1,4 +1,4 @@
-"""What is wrong with this node: sentences for people, in one place for status, page, ``top`` and the other nodes' pages.
+"""Tells what is wrong with this node, in sentences for people: status, page, ``top`` and the other nodes' pages show them.
 
 Alerts (``docs/monitoring``) are about the same things over time. A sentence names what is wrong and what to do or where the
 reason stands; an empty list means that nothing is.

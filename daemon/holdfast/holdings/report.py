@@ -53,7 +53,7 @@ class QueryState(msgspec.Struct, frozen=True):
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How the node is: version, mode of data, bytes, and a sentence for each thing that is wrong."""
+    """The health of a node: version, mode of data, bytes, and a sentence for each thing that is wrong."""
 
     version: Annotated[str, msgspec.Meta(max_length=64)] = ""
     data_mode: Annotated[str, msgspec.Meta(max_length=64)] = ""

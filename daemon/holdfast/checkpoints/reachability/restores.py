@@ -24,7 +24,7 @@ _BROKEN = "its bytes are not those that its digest was made of"
 
 
 class Place(NamedTuple):
-    """What is to be judged: all below ``root``, or the batch ``batch`` of the query there, or what is called ``name``.
+    """Names what is judged: all below ``root``, or the batch ``batch`` of the query there, or what is called ``name``.
 
     With ``is_last``, the batch is judged as if the query had ended after it.
     """

@@ -28,7 +28,7 @@ from holdfast.transfer import KnownObject
 from holdfast.zones import ZonePath
 
 _MOST_AWAITED = 100_000
-_MOST_SET_HERE = 1000
+_MOST_GIVEN = 1000
 _MANY = 16
 """From so many awaited files on, one LIST is asked instead of a HEAD for each."""
 
@@ -60,7 +60,7 @@ class ObjectTimes:
         self._tree = tree
         self._invalidation = invalidation
         self._awaited: dict[int, _Awaited] = {}
-        self._set_here: dict[int, tuple[Stamp, Stamp]] = {}
+        self._given: dict[int, tuple[Stamp, Stamp]] = {}
         """By inode number: the stamps before and after the file got its object's time, for uploads that began before."""
         self._of_open: dict[int, tuple[_Awaited, int]] = {}
         """The times that open files show."""
@@ -126,7 +126,7 @@ class ObjectTimes:
 
     def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
         """Say whether nothing has changed the file ``stat`` since that stamp but this, which gave it its object's time."""
-        return self._set_here.get(stat.st_ino) == (since, stamp_of(stat))
+        return self._given.get(stat.st_ino) == (since, stamp_of(stat))
 
     def _await(self, inode: int, awaited: _Awaited) -> None:
         if len(self._awaited) >= _MOST_AWAITED:
@@ -186,10 +186,10 @@ class ObjectTimes:
             return None
         finally:
             os.close(directory_fd)
-        self._set_here.pop(stat.st_ino, None)
-        if len(self._set_here) >= _MOST_SET_HERE:
-            del self._set_here[next(iter(self._set_here))]
-        self._set_here[stat.st_ino] = stamp_of(stat), stamp_of(after)
+        self._given.pop(stat.st_ino, None)
+        if len(self._given) >= _MOST_GIVEN:
+            del self._given[next(iter(self._given))]
+        self._given[stat.st_ino] = stamp_of(stat), stamp_of(after)
         return after
 
 

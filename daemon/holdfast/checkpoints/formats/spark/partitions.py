@@ -1,4 +1,4 @@
-"""How many partitions an operator's state has in a batch.
+"""Counts the partitions that an operator's state has in a batch.
 
 Spark takes the number from the settings in the batch's offsets, and an operator that can't be divided, such as a global
 limit, has one. The number in the operator's metadata is that of the query's first start: Spark 4.3's repartitioning of state
