@@ -16,6 +16,13 @@ from pyspark.sql import SparkSession
 _log = logging.getLogger("holdfast.driver_end")
 _STOP_TIMEOUT = "10s"
 """How long a batch that can't be interrupted may hold up the end of the program: it is abandoned then, as it would be."""
+_LOGGERS_OF_BATCHES = (
+    "org.apache.spark.sql.execution",
+    "org.apache.spark.executor",
+    "org.apache.spark.scheduler",
+    "org.apache.spark.util",
+)
+"""Where Spark logs that a batch was interrupted: as errors with stack traces, though it was asked to do so."""
 
 
 def stop_session_at_exit(spark: SparkSession) -> Callable[[], None]:
@@ -52,9 +59,20 @@ def _stop_session(spark: SparkSession) -> None:
 def _stop_queries(spark: SparkSession) -> None:
     if not _is_there(spark):
         return
-    spark.conf.set("spark.sql.streaming.stopTimeout", _STOP_TIMEOUT)
-    for query in spark.streams.active:
+    active = spark.streams.active
+    if active:
+        _silence_batches(spark)
+        spark.conf.set("spark.sql.streaming.stopTimeout", _STOP_TIMEOUT)
+    for query in active:
         query.stop()
+
+
+def _silence_batches(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 Python has no other way to a single logger of the JVM
+    assert jvm is not None
+    log4j = jvm.org.apache.logging.log4j
+    for name in _LOGGERS_OF_BATCHES:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 
 def _is_there(spark: SparkSession) -> bool:

@@ -223,7 +223,6 @@ def test_a_working_directory_is_still_held(make_node: NodeFactory) -> None:
     assert (node.work / "worker_1/tmp/file").read_bytes() == b"kept"
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # httpcore leaves it to the collector
 def test_a_spark_job_that_starts_while_there_is_no_daemon_waits_for_the_next_one(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     node.kill_daemon()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import os
@@ -23,15 +22,6 @@ from holdfast.cli.app import app
 from holdfast.cli.exit_status import HINTS, ExitStatus
 from tests.support.node import Node
 from tests.support.privileges import as_nobody
-
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _sockets_are_collected() -> Iterator[None]:
-    """Collect the sockets that httpcore could not connect and has not closed, before another test is blamed for them."""
-    yield
-    gc.collect()
 
 
 class Result(NamedTuple):

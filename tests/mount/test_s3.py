@@ -283,7 +283,8 @@ def test_one_that_was_rewritten_in_parts_is_served_if_the_store_has_a_checksum_o
         (node.checkpoints / name).write_bytes(b"old")
         rewritten(counted, f"checkpoints/{name}", new, part_bytes=part_bytes, **checksum)
     flip_stored(counted, "checkpoints/spoilt", 19 * MIB)
-    wait_until(lambda: (node.checkpoints / "whole").stat().st_size == len(new))
+    for name in ("whole", "spoilt", "of-parts", "as-a-node-sends-it"):
+        wait_until(lambda name=name: (node.checkpoints / name).stat().st_size == len(new))  # type: ignore[misc]
     assert (node.checkpoints / "whole").read_bytes() == new
     for name in ("spoilt", "of-parts", "as-a-node-sends-it"):
         with pytest.raises(OSError, match="Input/output"):

@@ -259,7 +259,12 @@ def test_regular_sweeps_are_of_the_stores_that_hold_state(make_team_node: TeamNo
 def test_doctor_asks_each_store(make_team_node: TeamNode, team_files: Path) -> None:
     node = make_team_node().start()
     found = doctor_on(node)
-    assert found["team-files"] == {"check": "team-files", "level": "ok", "found": f"file://{team_files} answers", "mend": ""}
+    assert found["team-files"] == {
+        "check": "team-files",
+        "level": "ok",
+        "found": f"file://{team_files} can be used",
+        "mend": "",
+    }
     assert found["team_s3"]["level"] == "ok"
     node.stop()
     shutil.rmtree(team_files)
@@ -506,6 +511,8 @@ def test_a_copy_of_one_store_is_not_served_as_anothers_of_the_same_name(
     node.start()
     zone = node.mountpoint / "team"
     assert {(zone / name).read_bytes() for name in [*names, only_in_one]} == {b"one"}
+    for name in [*names, only_in_one]:
+        node.wait_digest(zone / name)
     file.write_text(f'[stores.team]\nurl = "file://{workspace}/two"\n')
     if taken_over:
         first = node.pid

@@ -49,7 +49,7 @@ def fill(workdir: Path) -> None:
 
 def holders_and_times(client: ControlClient) -> list[WorkdirInfo]:
     """Return all that is known of the working directories, but for what they take of the disk: that is counted anew."""
-    return [msgspec.structs.replace(workdir, used_bytes=None) for workdir in client.workdirs()]
+    return [msgspec.structs.replace(workdir, used_bytes=None, used_files=None) for workdir in client.workdirs()]
 
 
 def test_any_user_makes_a_working_directory_of_his_own(node: Node) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 import trio
 
 from holdfast.config import ZoneSection
-from holdfast.errors import IndexUnwritableError
+from holdfast.errors import FileBusyError, IndexUnwritableError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.remote import location_of
@@ -43,8 +43,19 @@ async def _drop_copies(base: Foundation, zone: bytes) -> int:
     for path, stat in files:
         entry = parts.index.entries.get(stat.st_ino)
         if entry is not None and entry.state is EntryState.CLEAN and entry.name_at(path) is not None:
-            dropped += base.copies.drop(path, stat.st_ino)
+            dropped += await _drop(base, path, stat.st_ino)
     return dropped
+
+
+async def _drop(base: Foundation, path: bytes, inode: int) -> bool:
+    try:
+        await base.hot.settle(inode)
+        return base.copies.drop(path, inode)
+    except FileBusyError as problem:
+        # Its next open finds that it is not the store's object, because the index does not know it any more.
+        _log.warning("%r can't be removed: %s", path, problem)
+        base.parts.index.entries.discard(inode)
+        return True
 
 
 def _place_of(section: ZoneSection, environment: Mapping[str, str]) -> str:
