@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+_KEPT = ("PATH", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH")
 
 
 def for_child(environment: Mapping[str, str]) -> dict[str, str]:
