@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from holdfast import __version__, mount_calls, mountpoint
-from holdfast.cli import doctor, doctor_daemon, entries, mounting, observing, workdirs
+from holdfast.cli import doctor, doctor_daemon, doctor_start, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection, hand_over
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
@@ -510,10 +510,10 @@ def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
     nobodys = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b"}
     section = ZoneSection(url="s3://bucket/x", options=dict(nobodys))
     status = node.status()
-    assert [finding.level for finding in doctor._remote("checkpoints", section, Config(), status)] == ["fail"]
+    assert [finding.level for finding in doctor_start._remote("checkpoints", section, Config(), status)] == ["fail"]
     seen = RemoteStatus(url="s3://bucket/x", up=True, since=0.0, problem="", pending_deletions=0)
     status = msgspec.structs.replace(status, remotes={"checkpoints": seen})
-    found = list(doctor._remote("checkpoints", section, Config(), status))
+    found = list(doctor_start._remote("checkpoints", section, Config(), status))
     assert [(finding.level, finding.found) for finding in found] == [
         ("warn", "s3://bucket/x answers the daemon, but not this shell")
     ]
@@ -584,7 +584,7 @@ def test_doctor_fails_for_the_dead_mount_it_is_asked_about_and_warns_of_others(n
     node.kill_daemon()
     try:
         for configured in (str(node.mountpoint), f"{workspace}/other", ""):
-            found = doctor._daemon(workspace / "none.sock", configured)
+            found = doctor_start._daemon(workspace / "none.sock", configured)
             levels += [finding.level for finding in found if str(node.mountpoint) in finding.found]
     finally:
         node.crashed()

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import typer
 
-from holdfast import mountpoint, preflight
-from holdfast.capacity import CLEARLY_BELOW, Limits
 from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
-from holdfast.cli.output import print_json, say, say_marked, size
-from holdfast.config import Config, LoadedConfig, ZoneSection, load
-from holdfast.control.messages import Status
-from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
-from holdfast.remote import directory_of
-from holdfast.remote.redaction import public_url
-from holdfast.store import disk_space
+from holdfast.cli.output import print_json, say, say_marked
 
 
 def doctor(
@@ -59,37 +49,9 @@ def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
     if status is not None:
         yield from doctor_daemon.checks(socket, status)
     if status is None or config is not None or "HOLDFAST_CONFIG" in os.environ:
-        yield from _checks_of_a_start(config, socket, status, tells_of_mounts=status is None and silence is None)
+        from holdfast.cli import doctor_start  # it needs the daemon's parts, which take half a second to import
 
-
-def _checks_of_a_start(
-    config: Path | None, socket: Path, status: Status | None, *, tells_of_mounts: bool
-) -> Iterator[tuple[str, Check]]:
-    """Yield the checks of the configuration that a daemon would start with."""
-    try:
-        loaded = load(config, os.environ)
-    except ConfigurationError as problem:
-        finding = Finding("configuration", "fail", str(problem))
-        yield "configuration", lambda: iter([finding])
-        return
-    settings = loaded.config
-    yield "configuration", lambda: _start(loaded)
-    yield "rights", lambda: _rights(settings)
-    yield "store", lambda: _disk(settings)
-    for name, section in settings.mounted_stores.items():
-        yield name, partial(_remote, name, section, settings, status)
-    if status is None:
-        yield "zones", lambda: _not_configured(settings)
-    if tells_of_mounts:
-        yield "daemon", lambda: _daemon(socket, settings.mount.mountpoint)
-
-
-def _start(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Report what a start would refuse, stores aside."""
-    preflight.check_node(loaded, os.environ)
-    if loaded.config.mount.mountpoint:  # otherwise 'holdfast mount' says it
-        preflight.check_mountpoint(loaded.config)
-    yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
+        yield from doctor_start.checks(config, socket, status, tells_of_mounts=status is None and silence is None)
 
 
 def _kernel() -> Iterator[Finding]:
@@ -114,112 +76,3 @@ def _fuse() -> Iterator[Finding]:
         yield Finding("fuse", "fail", f"/dev/fuse: {problem.strerror}", "run as root, or chmod 666 /dev/fuse")
         return
     yield Finding("fuse", "ok", "/dev/fuse can be opened")
-
-
-def _rights(settings: Config) -> Iterator[Finding]:
-    if os.geteuid() == 0:
-        yield Finding("rights", "ok", "root")
-        return
-    if shutil.which("fusermount3") is None:
-        yield Finding("rights", "fail", "not root, and fusermount3 is missing", "apt-get install fuse3, or run as root")
-        return
-    allowed = any(line.strip() == "user_allow_other" for line in _lines(Path("/etc/fuse.conf")))
-    if settings.mount.allow_other and not allowed:
-        mend = "add user_allow_other to /etc/fuse.conf, or set mount.allow_other = false"
-        yield Finding("rights", "fail", "not root, and other users may not be let in", mend)
-    else:
-        yield Finding("rights", "warn", "not root: owners of files can't be kept apart", "run the daemon as root")
-
-
-def _disk(settings: Config) -> Iterator[Finding]:
-    directory = Path(settings.store.directory)
-    if not directory.exists():
-        yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
-        return
-    disk = disk_space(directory)
-    reserve = Limits.configured(settings.cache).reserve(disk)
-    if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
-        mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
-        yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)
-    else:
-        yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
-    if disk.free_files < CLEARLY_BELOW * reserve.files:
-        found = f"{disk.free_files} of {disk.files} inodes free in {directory}, less than the reserve"
-        yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")
-
-
-def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:
-    try:
-        store = preflight.checked(section, settings, os.environ)
-        if store is None:
-            yield _of_directory(name, directory_of(section.url), settings)
-            return
-        store.look()
-    except HoldfastError as problem:
-        seen = status.remotes.get(name) if status else None
-        if seen is not None and seen.up and seen.url == public_url(section.url):
-            mend = "the daemon has credentials of its own, /etc/holdfast/environment perhaps: nothing is wrong"
-            yield Finding(name, "warn", f"{seen.url} answers the daemon, but not this shell", mend)
-            return
-        mend = f"check stores.{name}.url, the network and the credentials (docs/configuration.md)"
-        yield Finding(name, "fail", str(problem), mend)
-        return
-    if not store.capabilities.conditional_create:
-        mend = "use S3, GCS, Azure or file:// if several nodes write"
-        yield Finding(name, "warn", f"{store.url} answers, but can't keep two writers apart", mend)
-    else:
-        yield Finding(name, "ok", f"{store.url} answers")
-
-
-def _not_configured(settings: Config) -> Iterator[Finding]:
-    """Report zones with files that are no longer configured."""
-    known = {*settings.mounted_stores, *(section.base for section in settings.every_role())}
-    for directory in sorted(_directories(Path(settings.store.directory) / "tree")):
-        if directory.name not in known and any(files for _, _, files in os.walk(directory)):
-            mend = f"set stores.{directory.name}.url again, or workdirs.base; or see to what is in {directory}"
-            yield Finding(directory.name, "warn", f"{directory} has files, and is not configured as a zone", mend)
-
-
-def _directories(parent: Path) -> list[Path]:
-    try:
-        return [each for each in parent.iterdir() if each.is_dir() and not each.is_symlink()]
-    except OSError:
-        return []
-
-
-def _of_directory(name: str, directory: Path, settings: Config) -> Finding:
-    if directory.exists():
-        return Finding(name, "ok", f"file://{directory} can be used")
-    if not Path(settings.store.directory).exists():
-        return Finding(name, "ok", f"{directory} does not exist yet; mount creates it")
-    mend = "mount what belongs there before the daemon starts; it would begin an empty store"
-    return Finding(name, "fail", f"{directory} does not exist, though this node has run before", mend)
-
-
-def _daemon(socket: Path, configured: str) -> Iterator[Finding]:
-    dead = [path for path in _mountpoints() if _is_dead(path)]
-    for path in dead:
-        asked_about = not configured or path == mountpoint.real_path(configured)
-        level = "fail" if asked_about else "warn"
-        mend = f"holdfast mount {path} takes it away and mounts afresh"
-        yield Finding("daemon", level, f"the mount at {path} has no daemon any more", mend)
-    if not dead:
-        yield Finding("daemon", "warn", f"none answers on {socket}", "holdfast mount, or systemctl start holdfastd")
-
-
-def _mountpoints() -> list[str]:
-    return [mount.mountpoint for mount in mountpoint.mounts() if mount.file_system == mountpoint.FILE_SYSTEM]
-
-
-def _is_dead(path: str) -> bool:
-    try:
-        return not mountpoint.is_alive(path)
-    except MountpointError:  # another user's, and not visible to this one
-        return False
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text().splitlines()
-    except OSError:
-        return []

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from holdfast import covered_directory, preflight, restart_check
+from holdfast import covered_directory, restart_check
 from holdfast import mountpoint as mountpoints
 from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
@@ -67,6 +67,8 @@ def mount(
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
+    from holdfast import preflight  # it needs the daemon's parts, which take half a second to import
+
     options = {
         "mount.mountpoint": str(Path(mountpoint).absolute()) if mountpoint else None,
         "store.directory": str(Path(store).absolute()) if store else None,

@@ -2,6 +2,8 @@
 
 LMDB kills a process that reads a damaged page (a failed assertion, SIGBUS), and so would kill the daemon at each start.
 So a child process reads an index once before it is used, if the last daemon did not close it cleanly.
+
+This file is also that process's program, and imports little: a mount waits for it after a crash.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ DAMAGE = (
 
 _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 _UNREADABLE = 3
-_CHILD = "import sys; from holdfast.index.read_check import read_in_child; read_in_child(sys.argv[1])"
 
 
 def why_unreadable(path: Path) -> str | None:
@@ -40,7 +41,7 @@ def why_unreadable(path: Path) -> str | None:
 
     If the child fails for other reasons, the index counts as readable.
     """
-    command = [sys.executable, "-P", "-c", _CHILD, str(path)]  # -P: no module from the current directory
+    command = [sys.executable, "-P", __file__, str(path)]  # -P: no module from the current directory
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=for_child(os.environ)
     )
@@ -49,7 +50,7 @@ def why_unreadable(path: Path) -> str | None:
     return result.stdout.strip() if result.returncode == _UNREADABLE else None
 
 
-def read_in_child(path: str) -> None:
+def _read_in_child(path: str) -> None:
     """Read every record; on an LMDB error print it and exit."""
     try:
         _read_all(path)
@@ -67,3 +68,7 @@ def _read_all(path: str) -> None:
             with environment.begin() as transaction:
                 for _ in transaction.cursor(database):
                     pass
+
+
+if __name__ == "__main__":
+    _read_in_child(sys.argv[1])

@@ -16,7 +16,6 @@ from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
 from holdfast.remote.file_store import FileStore
-from holdfast.remote.fsspec_store import FsspecStore
 from holdfast.remote.keys import NOT_IN_XML, NameRules
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
@@ -64,6 +63,8 @@ def open_store(
     if scheme in _CLOUDS:
         return _cloud_store(url, scheme, options, environment, request_timeout_seconds, connect_timeout_seconds)
     if scheme:
+        from holdfast.remote.fsspec_store import FsspecStore  # fsspec takes a while to import, and few stores need it
+
         return FsspecStore(url.removeprefix(_FORCED), options)
     raise ConfigurationError(
         f"{public_url(url)!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…"

@@ -23,7 +23,6 @@ from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import HttpServer, Terms
 from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog
-from holdfast.ui.forwarding import Forwarder
 from holdfast.ui.guard import Guard
 from holdfast.ui.page import PLACE
 
@@ -85,6 +84,8 @@ class PageListener:
         """Listen and serve. A place that is taken is tried again: the daemon before this one may still have it."""
         if not self._address:
             return
+        from holdfast.ui.forwarding import Forwarder  # httpx takes a tenth of a second to import, and few have a page on TCP
+
         app = Guard(OnlyThePage(Forwarder(self._socket)), self._token, _is_ours)
         with await self._listener(self._address) as listener:
             await HttpServer(app, OpenDoor(listener, _TERMS.name, tcp_caller), _TERMS, self._events).run()
