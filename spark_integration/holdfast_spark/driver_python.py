@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import RefusedError
 from holdfast.errors import HoldfastError
-from holdfast_spark.session import install, local_directory
+from holdfast_spark.session import install, links_in_mount, local_directory
 from holdfast_spark.state_settings import settings, state_settings
 
 if TYPE_CHECKING:
@@ -76,12 +76,13 @@ def _given(builder: SparkSession.Builder) -> dict[str, object]:
 
 def _made(name: str) -> dict[str, str]:
     """Return Holdfast's settings for the job of this name. Raises ``HoldfastError``."""
+    links = links_in_mount()
     try:
         local = local_directory(re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST_NAME])
     except RefusedError as problem:
         _log.warning("this job has no working directory: %s", problem)
-        return state_settings()
-    return settings(local)
+        return {**state_settings(), **links}
+    return {**settings(local), **links}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast_spark.linking import give_executors_the_jar, linking_settings
 from holdfast_spark.placement import place_state
 from holdfast_spark.session_builder import with_installed
 from holdfast_spark.state_settings import fit_format_to_provider, settings
@@ -43,7 +44,8 @@ def configure(
     ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
     ``/run/holdfast/control.sock``).
     """
-    for key, value in settings(local_directory(name, role, socket)).items():
+    local = local_directory(name, role, socket)
+    for key, value in {**settings(local), **links_in_mount(socket)}.items():
         builder = builder.config(key, value)
     return with_installed(builder, partial(install, socket=socket))
 
@@ -56,6 +58,12 @@ def local_directory(name: str, role: str = "driver", socket: str | None = None) 
     return local
 
 
+def links_in_mount(socket: str | None = None) -> dict[str, str]:
+    """Return the settings with which Spark links files between the daemon's stores and its local directories, if it can."""
+    status = _ask(socket, ControlClient.status)
+    return linking_settings(status.mountpoint, list(status.remotes))
+
+
 def install(spark: SparkSession, socket: str | None = None) -> None:
     """Let the session's streaming queries be placed and reported, and a second driver's error be explained.
 
@@ -65,6 +73,7 @@ def install(spark: SparkSession, socket: str | None = None) -> None:
     from holdfast_spark.driver_end import stop_session_at_exit
     from holdfast_spark.second_driver import explain_second_drivers
 
+    give_executors_the_jar(spark)
     fit_format_to_provider(spark)
     stop_queries_first = stop_session_at_exit(spark)
     place_state(spark, socket_path(socket))

@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from holdfast import daemon
 from holdfast.cli.app import app
+from holdfast_spark.linking import jar_path
 from systemd.debian import man_pages
 from systemd.debian.runtime_files import copy_distribution, copy_package, licence_of, runtime_distributions
 
@@ -75,6 +76,7 @@ class PackageTree:
         import _holdfast_kernel
 
         shutil.copy(str(_holdfast_kernel.__file__), self._site)
+        self._jar()
         for library in self.libraries():
             subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment", str(library)], check=True)
         self._write(
@@ -83,6 +85,16 @@ class PackageTree:
         self._link(f"{_HOME}/bin/python3", f"../../../bin/{self.python}")
         self._link(f"{_HOME}/bin/python", "python3")
         self._link(f"{_HOME}/spark", f"lib/{self.python}/site-packages")
+
+    def _jar(self) -> None:
+        """Copy the jar for Spark, which properties files name by a path that does not change."""
+        jar = jar_path()
+        if jar is None:
+            raise SystemExit("./run deb: holdfast-spark.jar was not built; it takes a JDK (default-jdk-headless)")
+        copied = self._site / jar.parent.name / jar.name
+        copied.parent.mkdir()
+        shutil.copyfile(jar, copied)
+        self._link(f"usr/share/java/{jar.name}", f"../../../{copied.relative_to(self._root)}")
 
     def _commands(self) -> None:
         for name, (place, module, function) in _COMMANDS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -66,7 +67,7 @@ def environment(node: Node, workspace: Path) -> dict[str, str]:
     }
 
 
-def test_a_worker_keeps_everything_in_its_working_directory(
+def test_a_worker_keeps_everything_in_its_working_directory_and_links_what_is_in_the_checkpoint(
     node: Node, environment: dict[str, str], workspace: Path
 ) -> None:
     master_log, worker_log = workspace / "master.log", workspace / "worker.log"
@@ -94,6 +95,9 @@ def test_a_worker_keeps_everything_in_its_working_directory(
             applications = list((node.work / "worker_test/spark").iterdir())
             assert len(applications) == 1, "the executor's logs are in SPARK_WORKER_DIR"
             assert (applications[0] / "0/stderr").stat().st_size > 0
+            first_run, second_run = (_state_files(node, environment, found[1]) for _ in range(2))
+            assert first_run == {"rows": 1000, "local": 2, "linked": 2, "stored": 2, "checksums": 0}
+            assert second_run == {"rows": 2000, "local": 4, "linked": 4, "stored": 4, "checksums": 0}, "two were restored"
             second = subprocess.run(
                 [SPARK_HOME / "bin/spark-class", "org.apache.spark.deploy.worker.Worker", found[1]],
                 env=environment,
@@ -105,6 +109,16 @@ def test_a_worker_keeps_everything_in_its_working_directory(
             assert f"work/worker_test is held by pid {worker.pid}" in second.stderr
     node.wait_event("workdir-released", path="work/worker_test")
     assert (node.work / "worker_test/spark").exists()
+
+
+def _state_files(node: Node, environment: dict[str, str], master: str) -> dict[str, int]:
+    """Run a job with state; return what it says of its files. Its executor gets the jar, which the worker does not have."""
+    command = [sys.executable, "-m", "tests.support.linking_job", str(node.socket), master]
+    named = {"SPARK_LOCAL_HOSTNAME": "localhost", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**environment, **named})
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts: dict[str, int] = json.loads(done.stdout)
+    return facts
 
 
 def _job(workspace: Path) -> Path:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast_spark.linking import jar_path
+
 _DOCUMENT = Path(__file__).parents[2] / "docs/spark.md"
 _COMMAND = "$ cat /etc/holdfast/spark.conf\n"
 _MOUNTPOINT = "/mnt/holdfast/"
+_PACKAGED_JAR = "/usr/share/java/holdfast-spark.jar"
 
 
 def documented_properties(mountpoint: Path) -> dict[str, str]:
     """Return the properties, for a mount at ``mountpoint``."""
     text = _DOCUMENT.read_text().partition(_COMMAND)[2].partition("\n$ ")[0]
-    pairs = (line.split(maxsplit=1) for line in text.replace(_MOUNTPOINT, f"{mountpoint}/").splitlines())
+    here = text.replace(_MOUNTPOINT, f"{mountpoint}/").replace(_PACKAGED_JAR, str(jar_path()))
+    pairs = (line.split(maxsplit=1) for line in here.splitlines())
     return {key: value.strip() for key, value in pairs}

@@ -11,6 +11,7 @@ from tests.support.spark_properties import documented_properties
 
 pytest.importorskip("pyspark")
 
+from holdfast_spark.linking import jar_path, linking_settings
 from holdfast_spark.state_settings import settings, state_settings
 
 SPARK_MD = (Path(__file__).parents[2] / "docs/spark.md").read_text()
@@ -24,11 +25,16 @@ def test_the_documentation_lists_every_setting() -> None:
     assert sorted(listed) == sorted(settings(Path("/local")))
 
 
-def test_the_documented_properties_are_the_same_settings() -> None:
+def test_the_documented_properties_are_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_spark.linking._is_jvm_running", lambda: False)
+    monkeypatch.setenv("SPARK_DIST_CLASSPATH", "")
     properties = documented_properties(Path("/mnt"))
     assert properties.pop("spark.pyspark.driver.python").endswith("/holdfast-pyspark")
     assert properties.pop("spark.sql.streaming.checkpointLocation") == "file:///mnt/checkpoints"
-    assert properties == state_settings()
+    jar = {properties.pop(f"spark.{process}.extraClassPath") for process in ("driver", "executor")}
+    assert jar == {str(jar_path())}
+    linking = linking_settings("/mnt", ["checkpoints", "blobs"])
+    assert properties == {**state_settings(), **linking}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,3 @@
+package org.apache.hadoop.fs;
+
+public class FSDataInputStream {}

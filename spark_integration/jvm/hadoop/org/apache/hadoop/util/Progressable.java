@@ -1,0 +1,3 @@
+package org.apache.hadoop.util;
+
+public interface Progressable {}

@@ -1,0 +1,46 @@
+"""A job with state in RocksDB and a snapshot after each batch: ``SOCKET MASTER``. It prints a line of JSON.
+
+``rows``: what the query has counted so far; ``local``: SSTs in Spark's local directories; ``linked``: those of them that are
+one file with an SST of the checkpoint; ``stored``: SSTs there; ``checksums``: Hadoop's checksum files there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from holdfast_spark import checkpoint_location, configure
+
+_SNAPSHOTS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+def main(socket: str, master: str) -> None:
+    builder = configure(SparkSession.builder.master(master).appName("linking"), name="linking", socket=socket)
+    for key, value in (
+        (_SNAPSHOTS, "false"),
+        ("spark.ui.enabled", "false"),
+        ("spark.sql.shuffle.partitions", "2"),
+        ("spark.executor.memory", "600m"),
+    ):
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    checkpoint = checkpoint_location("linking", socket)
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1000).load()
+    counts = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
+    query = counts.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert query.lastProgress is not None
+    state = query.lastProgress["stateOperators"][0]
+    at, work = Path(checkpoint.removeprefix("file://")), Path(checkpoint.removeprefix("file://")).parents[1] / "work"
+    stored = {path.stat().st_ino for path in at.glob("state/**/SSTs/*.sst")}
+    local = [path.stat().st_ino for path in work.glob("**/*.sst")]
+    facts = {"rows": state["numRowsTotal"], "local": len(local), "linked": sum(each in stored for each in local)}
+    print(json.dumps({**facts, "stored": len(stored), "checksums": len(list(at.glob("**/.*.crc")))}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
