@@ -255,7 +255,7 @@ def test_a_preallocation_and_an_attribute_evict_what_they_need_and_no_more(
     for number in range(20):
         (remote_files / f"{number:02}").write_bytes(os.urandom(2 * MIB))
     with mounted_image("ext4", workspace / "disk", 96 * MIB, "-m", "0") as disk:
-        node = make_node(store__directory=disk / "store").start()
+        node = make_node(store__directory=disk / "store", mount__passthrough=False).start()
         home = node.work / "worker_1"
         home.mkdir()
         with node.client() as client:

@@ -401,6 +401,72 @@ async def test_copies_go_for_a_change_while_what_was_deleted_is_not_free_yet(
     assert files.gone == [1]
 
 
+async def test_what_becomes_free_right_after_a_look_is_looked_at_again(
+    files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A thread frees what was evicted, and may be done between two questions about the disk."""
+    put(index, 1, 2 * 2**20)
+    files.free_bytes = 0
+    looks = []
+
+    def space() -> DiskSpace:
+        seen = DiskSpace(10**9, files.free_bytes, 1000, 1000)
+        looks.append(seen)
+        return seen
+
+    def deleted() -> Space:
+        left, files.deleted = files.deleted, NOTHING
+        if left != NOTHING:
+            files.free_bytes = 2 * 2**20
+        return left
+
+    room = make_room_for(files)
+    room.disk = Disk(space, deleted)
+
+    def drop(path: bytes, inode: int, *, same_object: bool) -> bool:
+        index.entries.discard(inode)
+        files.deleted = Space(1, 2 * 2**20)
+        return same_object
+
+    files.drop = drop  # type: ignore[method-assign]
+
+    async def change() -> str:
+        if files.free_bytes < 2**20:
+            raise OSError(errno.ENOSPC, "full")
+        return "made"
+
+    assert await room.with_room(change, 2**20) == "made"
+
+
+async def test_a_writer_passes_the_daemon_by_only_while_it_need_not_evict_for_it(
+    files: Files, index: Index, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    """On this disk of a GB, a quarter of it is what a writer could fill in an instant."""
+    files.free_bytes = 200 * 10**6
+    room = make_room_for(files, events, min_free_share=0.05)
+    room.disk = Disk(files.space, lambda: files.deleted, trio.current_time)
+    assert room.may_pass_by()
+    for inode in range(1, 10):
+        put(index, inode, 10 * 10**6, inode)
+    index.pins.add(b"blobs/9")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(room.run)
+        await trio.sleep(20)
+        assert files.gone == []
+        assert not room.may_pass_by()
+        await trio.sleep(0.5)
+        assert files.gone == [1, 2, 3, 4, 5]
+        assert room.may_pass_by()
+        await trio.sleep(2)
+        files.free_bytes = 200 * 10**6
+        assert not room.may_pass_by()
+        await trio.sleep(0.5)
+        assert files.gone == [*range(1, 9)]
+        assert room.may_pass_by()  # evicting more is in vain
+        assert [event.kind for event in events.since(0)] == ["evicted", "evicted"]
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_waits_until_the_disk_is_free_keeps_nobody_from_evicting(
     files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -72,6 +72,7 @@ def test_what_is_deleted_and_not_free_yet_counts_as_free_but_not_for_a_writer_wh
     fake = FakeDisk(free_bytes=0)
     fake.deleted_bytes = GIB
     disk = fake.seen()
+    assert not disk.is_freeing
     assert disk.look() == DiskSpace(100 * GIB, GIB, 1000, 501)
     assert disk.is_freeing
     assert not disk.has_room(Space(1, 1))
@@ -84,9 +85,9 @@ def test_as_much_as_was_taken_is_kept_ahead_while_somebody_passes_the_daemon_by(
     fake.take(disk, 2 * GIB, 1.0)
     assert disk.ahead_bytes == 0
     disk.writer_begins()
-    assert disk.ahead_bytes == 2 * GIB
+    assert disk.ahead_bytes == 2.5 * GIB
     fake.take(disk, 47 * GIB, 0.5)
-    assert disk.ahead_bytes == 25 * GIB  # of 100
+    assert disk.ahead_bytes == 25.5 * GIB  # a quarter of the disk, and what makes it scarce
     disk.writer_ends()
     assert disk.ahead_bytes == 0
 
@@ -101,6 +102,43 @@ def test_scarcity_is_seen_when_it_matters() -> None:
     assert fake.looks == looks
     fake.now += 1
     assert disk.is_scarce()
+
+
+def test_what_becomes_free_during_a_look_counts_once() -> None:
+    fake = FakeDisk(free_bytes=0)
+    fake.deleted_bytes = GIB
+
+    def measure() -> DiskSpace:
+        space = fake.measure()
+        fake.free_bytes, fake.deleted_bytes = GIB, 0  # by another thread
+        return space
+
+    disk = Disk(fake.measure, lambda: Space(fake.deleted_bytes > 0, fake.deleted_bytes), lambda: 0.0)
+    disk._measure = measure
+    assert disk.look().free_bytes == GIB
+    assert not disk.is_freeing
+    assert disk.has_room(Space(1, GIB - 1))
+
+
+async def test_a_disk_is_scarce_until_what_a_writer_could_fill_in_an_instant_is_free_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Whoever was refused makes the daemon evict, so that the next one is not."""
+    fake = FakeDisk(free_bytes=400 * 2**20)
+    disk = Disk(fake.measure, lambda: Space(0, 0), trio.current_time)
+    assert disk.ahead_bytes == 0
+    with trio.move_on_after(1000) as limit:
+        await disk.wait_to_look()
+    assert limit.cancelled_caught
+    assert disk.is_scarce()
+    with trio.fail_after(0.2):
+        await disk.wait_to_look()
+    assert disk.ahead_bytes == 512 * 2**20
+    fake.free_bytes = disk.ahead_bytes
+    await trio.sleep(0.1)
+    assert not disk.is_scarce()
+    await trio.sleep(2)
+    assert disk.ahead_bytes == 0
 
 
 async def test_the_less_is_free_the_sooner_it_looks_again_but_only_for_writers(

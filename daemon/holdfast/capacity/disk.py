@@ -2,7 +2,7 @@
 
 The kernel writes by itself into files that are open in passthrough, and asks nobody when the disk is full. So while such a
 file is open, the disk is looked at so often that what is free can't be taken between two looks, and what was taken lately is
-kept free for what comes next. Looking is one fstatvfs(3).
+kept free for what comes next, beside what may be written before a busy daemon gets to look. Looking is one fstatvfs(3).
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.005, 5.0
 _WINDOW_SECONDS = 1.0
 _MOST_AHEAD = 1 / 4
 """The largest share of the disk that is kept free because of the rate of writing."""
-_SCARCE_BYTES, _SCARCE_SHARE = 256 * 2**20, 1 / 8
+_SCARCE_BYTES, _SCARCE_SHARE = 512 * 2**20, 1 / 4
+"""A burst takes an eighth of a second for it: so late may a busy daemon look, and evict. On a small disk it is a share."""
+_WISH_SECONDS = 1.0
 _FRESH_SECONDS = 0.02
+_MOST_MEASURES = 3
 
 
 class Disk:
@@ -35,7 +38,8 @@ class Disk:
         self._deleted = deleted
         self._clock = clock
         self._writers = 0
-        self._has_writers = trio.Event()
+        self._is_watched = trio.Event()
+        self._wanted_until = 0.0
         self._evicted_bytes = 0
         self._admitted_bytes = 0
         self._admitted_until = 0.0
@@ -45,12 +49,14 @@ class Disk:
         """By all of these looks."""
         self.now = measure()
         """The space at the last look."""
+        self.is_freeing = False
+        """Whether at the last look something had been deleted that was not free yet."""
         self._free_bytes = self.now.free_bytes
 
     def look(self) -> DiskSpace:
         """Look at the disk; return its space, in which all that has been deleted counts as free."""
-        now, deleted = self._measure(), self._deleted()
-        self.now = now
+        now, deleted = self._measured()
+        self.now, self.is_freeing = now, any(deleted)
         files = now.free_files + deleted.files if now.files else 0
         seen = now._replace(free_bytes=now.free_bytes + deleted.size_bytes, free_files=files)
         taken_bytes = max(0, self._free_bytes + self._evicted_bytes - seen.free_bytes)
@@ -59,6 +65,17 @@ class Disk:
         self._note(taken_bytes - admitted_bytes)
         self._free_bytes, self._evicted_bytes = seen.free_bytes, 0
         return seen
+
+    def _measured(self) -> tuple[DiskSpace, Space]:
+        """Return the space, and what was deleted and not free yet: it becomes free in other threads meanwhile.
+
+        Otherwise that would be in neither, and somebody be told that the disk is full.
+        """
+        for _ in range(_MOST_MEASURES):
+            deleted, now = self._deleted(), self._measure()
+            if self._deleted() == deleted:
+                break
+        return now, deleted
 
     def admitted(self, size_bytes: int) -> None:
         """The daemon is about to take so many bytes, for which there is room: that says nothing of what others do next."""
@@ -76,21 +93,30 @@ class Disk:
 
     @property
     def ahead_bytes(self) -> int:
-        """Bytes to keep free: as much as was written past the daemon in the last second may be written in the next."""
-        if not self._writers:
-            return 0
-        return int(min(self.bytes_per_second * _WINDOW_SECONDS, _MOST_AHEAD * self.now.size_bytes))
+        """Bytes to keep free while writers pass the daemon by, or just wanted to.
 
-    @property
-    def is_freeing(self) -> bool:
-        """Whether something that has been deleted is not free yet."""
-        return any(self._deleted())
+        As much as they wrote in the last second they may write in the next; and what makes the disk scarce is not theirs.
+        """
+        if not self._has_passers():
+            return 0
+        return int(self._scarce_bytes + min(self.bytes_per_second * _WINDOW_SECONDS, _MOST_AHEAD * self.now.size_bytes))
 
     def is_scarce(self) -> bool:
-        """Say whether so little is free that a writer may be faster than eviction: then none should pass the daemon by."""
+        """Say whether so little is free that a writer may be faster than eviction: then none should pass the daemon by.
+
+        It is looked after at once, so that the next one may.
+        """
         if self._clock() - self._looks[-1][0] > _FRESH_SECONDS:
             self.look()
-        return self.now.free_bytes < min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
+        if self.now.free_bytes >= self._scarce_bytes:
+            return False
+        self._wanted_until = self._clock() + _WISH_SECONDS
+        self._is_watched.set()
+        return True
+
+    @property
+    def _scarce_bytes(self) -> float:
+        return min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
 
     def has_room(self, wanted: Space) -> bool:
         """Look, and say whether ``wanted`` could be taken now."""
@@ -102,20 +128,22 @@ class Disk:
     def writer_begins(self) -> None:
         """The kernel may write into one more file by itself."""
         self._writers += 1
-        if self._writers == 1:
-            self._has_writers.set()
+        self._is_watched.set()
 
     def writer_ends(self) -> None:
         """The kernel has closed one of these files."""
         self._writers -= 1
-        if not self._writers:
-            self._has_writers = trio.Event()
 
     async def wait_to_look(self) -> None:
         """Return when the disk should be looked at again; while nobody passes the daemon by, not at all."""
         fastest = max(_BURST_BYTES_PER_SECOND, 2 * self.bytes_per_second)
         await trio.sleep(min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self.now.free_bytes / fastest)))
-        await self._has_writers.wait()
+        if not self._has_passers():
+            self._is_watched = trio.Event()
+        await self._is_watched.wait()
+
+    def _has_passers(self) -> bool:
+        return self._writers > 0 or self._clock() < self._wanted_until
 
     def _note(self, taken_bytes: int) -> None:
         now = self._clock()

@@ -64,6 +64,7 @@ class Room:
         self._lock = trio.Lock()
         self._vain_until = 0.0
         self._is_full = False
+        self._evicts_in_vain = False
         self._victims = Victims(index.entries, self._is_evictable)
         self._emptied = emptied
 
@@ -122,6 +123,10 @@ class Room:
         """Evict if there is hardly any room, before a change that can't be tried again."""
         if not self.disk.has_room(_SPARE):
             await self._make_way(0)
+
+    def may_pass_by(self) -> bool:
+        """Say whether a writer may pass the daemon by: the kernel evicts nothing when the disk is full."""
+        return not self._index.entries.cached_bytes or not self.disk.is_scarce() or self._evicts_in_vain
 
     async def _make_way(self, size_bytes: int) -> bool:
         """Evict because the disk was full; say whether it has room for so many bytes now."""
@@ -239,23 +244,27 @@ class Room:
 
     async def _keep_reserve(self) -> bool:
         """Evict what is missing of the reserve; say whether that was possible."""
-        if not any(self._missing(ahead_bytes=self.disk.ahead_bytes)):
-            self._tell(is_full=False)
-            return True
-        async with self._lock:
-            missing = self._missing(ahead_bytes=self.disk.ahead_bytes)
-            try:
-                is_kept = _covers(await self.evict(missing), missing)
-            except IndexUnwritableError as problem:
-                _log.warning("can't evict: %s", problem)
-                return False
-        self._tell(is_full=not is_kept)
-        return is_kept
+        missing = self._missing_ahead()
+        if any(missing):
+            async with self._lock:
+                missing = self._missing_ahead()
+                try:
+                    self._evicts_in_vain = not _covers(await self.evict(missing), missing)
+                except IndexUnwritableError as problem:
+                    _log.warning("can't evict: %s", problem)
+                    return False
+        else:
+            self._evicts_in_vain = False
+        self._tell(is_full=self._evicts_in_vain and any(self._missing()))
+        return not self._evicts_in_vain
+
+    def _missing_ahead(self) -> Space:
+        return self._missing(ahead_bytes=self.disk.ahead_bytes if self._index.entries.cached_bytes else 0)
 
     def _tell(self, *, is_full: bool) -> None:
         """Record that nothing is left to evict though the reserve is not free, and that it is again."""
-        if is_full and not self._is_full and (advice := self.advice()):
-            self._events.emit("disk-full", of="inodes" if self._missing().files else "bytes", problem=advice)
+        if is_full and not self._is_full:
+            self._events.emit("disk-full", of="inodes" if self._missing().files else "bytes", problem=self.advice())
         elif self._is_full and not is_full:
             self._events.emit("disk-has-room-again")
         self._is_full = is_full

@@ -16,14 +16,13 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from holdfast.capacity import Disk
+from holdfast.capacity import Room
 from holdfast.errors import FileBusyError
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import Entries
 
 _LONG_BYTES = 32 * 1024
 """From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
@@ -55,15 +54,13 @@ class Passthrough:
         writes: PassthroughWrites,
         policy: NamePolicy,
         directories: Directories,
-        disk: Disk,
-        entries: Entries,
+        room: Room,
     ) -> None:
         self._backing_files = backing_files
         self._writes = writes
         self._policy = policy
         self._directories = directories
-        self._disk = disk
-        self._entries = entries
+        self._room = room
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
         """The kernel gets a handle for the user ``uid``. The first one decides for all: passthrough if possible."""
@@ -71,7 +68,7 @@ class Passthrough:
         if is_first:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
-            may_pass = self._has_room() if writable else not self._is_polled(opened)
+            may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
             if opened.writable and whole and may_pass and self._is_own(opened, uid):
                 backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
@@ -86,10 +83,6 @@ class Passthrough:
         """The last handle is released."""
         if opened.backing_id is not None:
             self._backing_files.unregister(opened.node.id, opened.backing_id)
-
-    def _has_room(self) -> bool:
-        """Say whether a writer may pass the daemon by: the kernel evicts nothing when the disk is full."""
-        return not (self._disk.is_scarce() and self._entries.cached_bytes)
 
     def _is_own(self, opened: OpenFile, uid: int) -> bool:
         """Say whether only the user's own directories can be held up by it (``inodes.hot_files``)."""

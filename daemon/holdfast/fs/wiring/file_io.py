@@ -40,7 +40,7 @@ class FileParts:
             base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing, base.disk
         )
         passthrough = Passthrough(
-            base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.disk, index.entries
+            base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.room
         )
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(
