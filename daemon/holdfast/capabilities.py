@@ -15,6 +15,7 @@ NEEDED = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_FOWNER": 3,
     "CAP_FSETID": 4,
+    "CAP_SETUID": 7,
     "CAP_LINUX_IMMUTABLE": 9,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
@@ -25,6 +26,8 @@ NEEDED = {
 """Names and numbers (linux/capability.h); docs/security.md says what each is for."""
 
 _PR_CAPBSET_DROP = 24
+_PR_GET_SECUREBITS, _PR_SET_SECUREBITS = 27, 28
+_NO_SETUID_FIXUP = 1 << 2
 _VERSION_3 = 0x2008_0522
 _LAST = Path("/proc/sys/kernel/cap_last_cap")
 
@@ -42,11 +45,13 @@ class _Sets(ctypes.Structure):
 def keep_needed() -> None:
     """Give up all capabilities but ``NEEDED``, if this is root. Raises ``OSError``.
 
-    Without CAP_SETPCAP, which some containers lack, the bounding set stays as it is.
+    They stay when the fsuid of a thread changes (``store.ordinary_user``). Without CAP_SETPCAP, which some containers lack,
+    they don't, and the bounding set stays as it is.
     """
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_SECUREBITS, libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0) | _NO_SETUID_FIXUP, 0, 0, 0)
     for number in range(int(_LAST.read_text()) + 1):
         if number not in NEEDED.values():
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -294,3 +295,35 @@ def test_what_is_cached_is_read_from_a_full_disk(make_node: NodeFactory, workspa
             assert list(client.evict(str(node.checkpoints / names[1])))[-1].done == 1
         assert (node.checkpoints / names[2]).read_bytes() == names[2].encode()
         node.stop()
+
+
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_what_the_file_system_keeps_for_root_stays_roots(make_node: NodeFactory, workspace: Path, passthrough: bool) -> None:
+    with mounted_image("ext4", workspace / "disk", 64 * MIB, "-m", "20", "-N", "20000") as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=passthrough).start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        before = os.statvfs(disk)
+        kept = before.f_bfree - before.f_bavail
+        assert kept > 8 * MIB // before.f_frsize
+        with (home / "file").open("wb", buffering=0) as file:
+            with pytest.raises(OSError, match="No space left"):
+                write_on(file)
+            with pytest.raises(OSError, match="No space left"):
+                os.posix_fallocate(file.fileno(), 0, 60 * MIB)
+        with pytest.raises(OSError, match="No space left"):
+            fill_with_directories(home)
+        assert os.statvfs(disk).f_bfree >= 0.9 * kept
+        assert list((disk / "store").iterdir())
+        (disk / "roots").write_bytes(bytes(4 * MIB))
+        node.stop()
+
+
+def write_on(file: FileIO) -> None:
+    while True:
+        file.write(bytes(MIB))
+
+
+def fill_with_directories(path: Path) -> None:
+    for number in range(10_000):
+        (path / f"{number}").mkdir()

@@ -25,6 +25,8 @@ _SCARCE_BYTES, _SCARCE_SHARE = 512 * 2**20, 1 / 4
 """A burst takes an eighth of a second for it: so late may a busy daemon look, and evict. On a small disk it is a share."""
 _WISH_SECONDS = 1.0
 _FRESH_SECONDS = 0.02
+_NEAR_END_BYTES = 16 * 2**30
+"""More than what the files that are open at one time grow by, and than what is written between two looks."""
 _MOST_MEASURES = 3
 
 
@@ -117,6 +119,13 @@ class Disk:
     @property
     def _scarce_bytes(self) -> float:
         return min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
+
+    def is_near_end(self) -> bool:
+        """Say whether so little is left for users that what is open now may yet take what is kept for root.
+
+        From any thread, and in an instant: it is what the last look has seen.
+        """
+        return self.now.free_bytes < _NEAR_END_BYTES
 
     def has_room(self, wanted: Space) -> bool:
         """Look, and say whether ``wanted`` could be taken now."""

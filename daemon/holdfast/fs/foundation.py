@@ -35,7 +35,7 @@ from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
-from holdfast.store import StoreDirectory, disk_space
+from holdfast.store import OrdinaryUser, StoreDirectory, disk_space
 from holdfast.telemetry import Counters, EventLog, RareEvents
 from holdfast.transfer import CachedCopies, Fetcher, HashingThreads, Remote, Uploader
 from holdfast.zones import NameTable, ZoneMap
@@ -118,6 +118,7 @@ class Foundation:
             changes = DirectoryChanges(remote, store, self.invalidation, index.marks.is_whited_out)
             remote.directories.follow(changes.names_changed)
         self.disk = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space)
+        self.ordinary_user = OrdinaryUser(self.disk.is_near_end)
         self.room = Room(
             Limits.configured(config.cache),
             self.disk,

@@ -8,6 +8,7 @@ from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_
 from holdfast.store.held_directories import HeldDirectory
 from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
+from holdfast.store.ordinary_user import OrdinaryUser
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.space import DiskSpace, disk_space
@@ -36,6 +37,7 @@ __all__ = [
     "Freeing",
     "HeldDirectory",
     "ImpliedTimes",
+    "OrdinaryUser",
     "Orphanage",
     "OutsideCalls",
     "Quarantine",

@@ -23,6 +23,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.store import OrdinaryUser
 
 _LONG_BYTES = 32 * 1024
 """From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
@@ -55,12 +56,14 @@ class Passthrough:
         policy: NamePolicy,
         directories: Directories,
         room: Room,
+        ordinary_user: OrdinaryUser,
     ) -> None:
         self._backing_files = backing_files
         self._writes = writes
         self._policy = policy
         self._directories = directories
         self._room = room
+        self._ordinary_user = ordinary_user
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
         """The kernel gets a handle for the user ``uid``. The first one decides for all: passthrough if possible."""
@@ -70,7 +73,8 @@ class Passthrough:
             backing_id = None
             may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
             if opened.writable and whole and may_pass and self._is_own(opened, uid):
-                backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
+                with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
+                    backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
         if opened.backing_id is None:
             return

@@ -22,6 +22,7 @@ from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.store import OrdinaryUser
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
@@ -40,6 +41,7 @@ class ReadWrite:
         handles: HandleTable,
         check: DigestCheck,
         hot: HotFiles,
+        ordinary_user: OrdinaryUser,
     ) -> None:
         self._hot = hot
         self._directories = directories
@@ -48,6 +50,7 @@ class ReadWrite:
         self._room = room
         self._handles = handles
         self._check = check
+        self._ordinary_user = ordinary_user
         self._limiter = trio.CapacityLimiter(_DISK_THREADS)
 
     async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:
@@ -119,8 +122,13 @@ class ReadWrite:
 
     async def _write(self, fd: int, data: bytes, offset: int) -> int:
         if len(data) <= _INLINE_WRITE_BYTES:
+            return self._write_as_user(fd, data, offset)
+        return await trio.to_thread.run_sync(self._write_as_user, fd, data, offset, limiter=self._limiter)
+
+    def _write_as_user(self, fd: int, data: bytes, offset: int) -> int:
+        """Write ``data``, and take nothing of what the disk keeps for root."""
+        with self._ordinary_user.writes():
             return _write_all(fd, data, offset)
-        return await trio.to_thread.run_sync(_write_all, fd, data, offset, limiter=self._limiter)
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> int:

@@ -73,7 +73,7 @@ class Making:
         parent_fd = self._directories.descriptor_for_new(parent)
         above = os.stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
-        attempt.create(partial(os.mkdir, name, mode, dir_fd=parent_fd))
+        self._new.make(partial(os.mkdir, name, mode, dir_fd=parent_fd), attempt)
         self._new.give(name, parent_fd, above, caller)
         os.chmod(name, mode, dir_fd=parent_fd)
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
@@ -94,7 +94,7 @@ class Making:
         check_storable(place, mode)
         self._guard.check_put(place, name, caller)
         fd = self._directories.descriptor_for_new(directory)
-        attempt.create(partial(os.mknod, name, mode, device, dir_fd=fd))
+        self._new.make(partial(os.mknod, name, mode, device, dir_fd=fd), attempt)
         return self._adopt_new(directory, place, name, mode, caller, attempt)
 
     def symlink(
@@ -103,7 +103,8 @@ class Making:
         """symlink(2), only in zones that send nothing."""
         place = self._new.place_for(directory, name)
         check_storable(place, stat_module.S_IFLNK)
-        attempt.create(partial(os.symlink, target, name, dir_fd=self._directories.descriptor_for_new(directory)))
+        fd = self._directories.descriptor_for_new(directory)
+        self._new.make(partial(os.symlink, target, name, dir_fd=fd), attempt)
         return self._adopt_new(directory, place, name, None, caller, attempt)
 
     def _adopt_new(

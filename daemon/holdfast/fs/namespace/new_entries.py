@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from collections.abc import Callable
 
 from holdfast.errors import ZoneNotPermittedError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
+from holdfast.store import OrdinaryUser
 from holdfast.zones import ZoneKind, ZonePath
 
 
 class NewEntries:
     """Shared by all code that makes entries. If the daemon ``is_root``, new entries belong to their caller."""
 
-    def __init__(self, directories: Directories, view: StoreView, visibility: Visibility, *, is_root: bool) -> None:
+    def __init__(
+        self,
+        directories: Directories,
+        view: StoreView,
+        visibility: Visibility,
+        ordinary_user: OrdinaryUser,
+        *,
+        is_root: bool,
+    ) -> None:
         self._directories = directories
         self._view = view
         self._visibility = visibility
+        self._ordinary_user = ordinary_user
         self._is_root = is_root
 
     def place_for(self, directory: Node, name: bytes) -> ZonePath:
@@ -33,6 +45,11 @@ class NewEntries:
             if self._visibility.is_reserved(place, name):
                 raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
         return place
+
+    def make(self, step: Callable[[], None], attempt: Attempt) -> None:
+        """Run a step that makes an entry, which takes nothing that the disk keeps for root. ``give`` must follow."""
+        with self._ordinary_user.writes():
+            attempt.create(step)
 
     def give(self, name: bytes, directory_fd: int, above: os.stat_result, caller: Caller) -> None:
         """Give a new entry, in a directory with the attributes ``above``, to ``caller``."""

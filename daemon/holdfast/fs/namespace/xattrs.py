@@ -14,6 +14,7 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.session import SessionRecords
+from holdfast.store import OrdinaryUser
 
 _ACCESS_LISTS = (b"system.posix_acl_access", b"system.posix_acl_default")
 _PRIVATE = b"user.holdfast."
@@ -30,7 +31,9 @@ class ExtendedAttributes:
         updates: EntryUpdates,
         records: SessionRecords,
         hot: HotFiles,
+        ordinary_user: OrdinaryUser,
     ) -> None:
+        self._ordinary_user = ordinary_user
         self._hot = hot
         self._directories = directories
         self._local_files = local_files
@@ -65,10 +68,11 @@ class ExtendedAttributes:
         before = os.stat(file, follow_symlinks=follow)
         if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):
             self._records.note(attempt.number)
-        if isinstance(file, int):
-            self._hot.set_attribute(file, name, value)
-        else:
-            os.setxattr(file, name, value, follow_symlinks=follow)
+        with self._ordinary_user.writes():
+            if isinstance(file, int):
+                self._hot.set_attribute(file, name, value)
+            else:
+                os.setxattr(file, name, value, follow_symlinks=follow)
         self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:

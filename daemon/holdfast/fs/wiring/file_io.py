@@ -40,7 +40,7 @@ class FileParts:
             base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing, base.disk
         )
         passthrough = Passthrough(
-            base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.room
+            base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.room, base.ordinary_user
         )
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(
@@ -108,7 +108,9 @@ class FileParts:
             views.guard,
             base.drain,
         )
-        self.read_write = ReadWrite(self.files, arriving, base.directories, base.room, self.handles, self.check, base.hot)
+        self.read_write = ReadWrite(
+            self.files, arriving, base.directories, base.room, self.handles, self.check, base.hot, base.ordinary_user
+        )
         self.releasing = Releasing(
             self.files,
             self.handles,

@@ -51,7 +51,7 @@ class NameParts:
             base.hot,
         )
         self.xattrs = ExtendedAttributes(
-            base.directories, files.local_files, base.updates, base.parts.session.records, base.hot
+            base.directories, files.local_files, base.updates, base.parts.session.records, base.hot, base.ordinary_user
         )
 
     def _find(self, base: Foundation, views: ViewParts) -> None:
@@ -86,7 +86,7 @@ class NameParts:
 
     def _make(self, base: Foundation, views: ViewParts, files: FileParts, rules: DirectoryRules) -> None:
         parts = base.parts
-        new = NewEntries(base.directories, base.view, views.visibility, is_root=os.geteuid() == 0)
+        new = NewEntries(base.directories, base.view, views.visibility, base.ordinary_user, is_root=os.geteuid() == 0)
         self.creation = Creation(
             new,
             base.directories,

@@ -1,0 +1,62 @@
+"""Writing to the disk as an ordinary user does, so that what a file system keeps for root stays root's (ext4: 5 %).
+
+A file system asks for the fsuid of who writes (setfsuid(2)), which belongs to a thread; in passthrough, for the one that the
+daemon had when it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk
+is near its end. The thread keeps its capabilities (``holdfast.capabilities``), without which it could not reach users'
+files; where that is impossible, as in some containers, users may take what is root's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+_NOBODY = 65534
+_NOT_A_USER = 0xFFFF_FFFF
+"""setfsuid(2) changes nothing then, and returns the present one."""
+_PR_SET_DUMPABLE, _PR_GET_SECUREBITS = 4, 27
+_NO_SETUID_FIXUP = 1 << 2
+_libc = ctypes.PyDLL(None, use_errno=True)  # keeps the lock of the interpreter: others would delay the way back
+_libc.setfsuid.argtypes = (ctypes.c_uint32,)
+_AS_BEFORE = nullcontext()
+
+
+class OrdinaryUser:
+    """``writes`` is for what users write. ``is_near_end`` says whether the disk is so full that it matters."""
+
+    def __init__(self, is_near_end: Callable[[], bool]) -> None:
+        self._is_near_end = is_near_end
+        self.is_possible = os.geteuid() == 0 and _keeps_capabilities() and _can_change()
+
+    def writes(self) -> AbstractContextManager[None]:
+        """Return a block, in which nothing may wait, whose thread takes nothing that is kept for root."""
+        return _NOBODYS if self.is_possible and self._is_near_end() else _AS_BEFORE
+
+
+class _Nobodys:
+    """Stateless, so one is enough for all threads."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _libc.setfsuid(_NOBODY)
+
+    def __exit__(self, *problem: object) -> None:
+        _libc.setfsuid(0)
+        # To the kernel, who changes its fsuid is a set-uid program: root of a container would not see /proc/PID/fd.
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+_NOBODYS = _Nobodys()
+
+
+def _keeps_capabilities() -> bool:
+    bits = int(_libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0))
+    return bits >= 0 and bool(bits & _NO_SETUID_FIXUP)
+
+
+def _can_change() -> bool:
+    with _NOBODYS:
+        return int(_libc.setfsuid(_NOT_A_USER)) == _NOBODY
