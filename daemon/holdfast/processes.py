@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,7 +40,17 @@ def leader_of(thread: int) -> int:
     return int(entries.raw[_THIRD_NAME:length].partition(b"\0")[0])  # -1 or too short if it has just ended: ValueError
 
 
-def supplementary_groups(thread: int, uid: int, gid: int) -> frozenset[int]:
+@dataclass(frozen=True, slots=True)
+class ListedNumbers:
+    """Numbers in the kernel's text, each between spaces. Looking for one takes a hundredth of the time of parsing."""
+
+    text: bytes
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and (b" %d " % number) in self.text
+
+
+def supplementary_groups(thread: int, uid: int, gid: int) -> Container[int]:
     """Return the supplementary groups of a thread; none if it is not to be seen.
 
     Nor of a thread whose file-system ids are not ``uid`` and ``gid``: the number belongs to another one by now.
@@ -46,7 +58,7 @@ def supplementary_groups(thread: int, uid: int, gid: int) -> frozenset[int]:
     try:
         status = _status(thread)
         ids = _numbers(status, b"Uid")[_FILE_SYSTEM_ID], _numbers(status, b"Gid")[_FILE_SYSTEM_ID]
-        return frozenset(_numbers(status, b"Groups")) if ids == (uid, gid) else frozenset()
+        return ListedNumbers(b" %s " % _field(status, b"Groups").strip()) if ids == (uid, gid) else frozenset()
     except (OSError, ValueError):
         return frozenset()
 
@@ -73,7 +85,11 @@ def _status(process: int | str) -> bytes:
 
 
 def _numbers(status: bytes, key: bytes) -> list[int]:
+    return [int(number) for number in _field(status, key).split()]
+
+
+def _field(status: bytes, key: bytes) -> bytes:
     _, found, rest = status.partition(b"\n%s:" % key)
     if not found:
         raise ValueError(key)
-    return [int(number) for number in rest.partition(b"\n")[0].split()]
+    return rest.partition(b"\n")[0]

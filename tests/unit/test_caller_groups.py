@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.caller_groups import CallerGroups
-from holdfast.processes import leader_of
+from holdfast.processes import leader_of, supplementary_groups
 
 
 @dataclass
@@ -70,6 +74,28 @@ def test_a_process_with_too_many_groups_is_asked_seldom(machine: Machine, groups
 def test_another_user_is_not_concerned(machine: Machine, groups: CallerGroups) -> None:
     groups.of(Process(machine, 7, 0.05))
     assert groups.of(Process(machine, 8, 0.0001, {5})) == {5}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root, or a user namespace, gives a process so many groups")
+def test_a_process_with_as_many_groups_as_there_can_be_holds_up_the_loop_for_an_instant() -> None:
+    program = "import os; os.setgroups(range(100_000, 165_536)); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        groups, began = CallerGroups(), time.thread_time()
+        held = groups.of(Caller(0, 0, process.pid))
+        assert [gid in held for gid in (0, 10_000, 99_999, 100_000, 130_000, 165_535, 165_536)] == [
+            False, False, False, True, True, True, False
+        ]  # fmt: skip
+        assert time.thread_time() - began < 0.1
+        process.communicate(b"\n")
+
+
+def test_groups_that_are_read_are_those_of_the_thread() -> None:
+    own = supplementary_groups(os.getpid(), os.geteuid(), os.getegid())
+    assert all(gid in own for gid in os.getgroups())
+    assert 2**32 - 2 not in own
+    assert os.getgid() not in supplementary_groups(os.getpid(), os.geteuid() + 1, os.getegid())
 
 
 def test_the_process_of_a_thread_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple, Protocol
 
 from holdfast.processes import supplementary_groups
@@ -18,7 +19,7 @@ class Asker(Protocol):
     def gid(self) -> int:
         """The primary group."""
 
-    def supplementary_groups(self) -> frozenset[int]:
+    def supplementary_groups(self) -> Container[int]:
         """Return the other groups. May be slow: only ask if they matter."""
 
 
@@ -29,7 +30,7 @@ class Caller(NamedTuple):
     gid: int
     pid: int
 
-    def supplementary_groups(self) -> frozenset[int]:
+    def supplementary_groups(self) -> Container[int]:
         """Return the groups that the thread has now."""
         return supplementary_groups(self.pid, self.uid, self.gid)
 

@@ -8,7 +8,7 @@ over, that process has the groups that were read, and the user's other ones have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from holdfast.fs.inodes.caller import Asker
@@ -21,7 +21,7 @@ _RESTS = 50
 class _Rest(NamedTuple):
     until: float
     caller: Asker
-    groups: frozenset[int]
+    groups: Container[int]
 
 
 class CallerGroups:
@@ -34,7 +34,7 @@ class CallerGroups:
         self._processor_seconds = processor_seconds
         self._rests: dict[int, _Rest] = {}
 
-    def of(self, caller: Asker) -> frozenset[int]:
+    def of(self, caller: Asker) -> Container[int]:
         """Return the groups of a caller, as far as they may be read now."""
         if self._rests and (rest := self._rests.get(caller.uid)) is not None and self._clock() < rest.until:
             return rest.groups if rest.caller == caller else frozenset()

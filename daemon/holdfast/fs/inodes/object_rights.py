@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
@@ -196,8 +196,8 @@ class _Asking:
         self._all_groups = groups
 
     @cached_property
-    def _groups(self) -> frozenset[int]:
-        return self._all_groups.of(self._caller) | {self._caller.gid}
+    def _groups(self) -> Container[int]:
+        return self._all_groups.of(self._caller)
 
     def may_search(self, directory: _Owned) -> bool:
         return self.may(directory, SEARCH)
@@ -214,4 +214,5 @@ class _Asking:
         of_group, of_others = file.st_mode >> 3 & wanted == wanted, file.st_mode & wanted == wanted
         if of_group == of_others:
             return of_others
-        return of_group if file.st_gid in self._groups else of_others
+        is_member = file.st_gid == self._caller.gid or file.st_gid in self._groups
+        return of_group if is_member else of_others
