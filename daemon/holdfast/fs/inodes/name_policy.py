@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.zones import LONGEST_KEY_BYTES, KindPolicy, NameKind, NameTable, ZonePath
@@ -50,8 +52,11 @@ class NamePolicy:
 
     def has_digest(self, node: Node) -> bool:
         """Say whether the bytes of a node are checked against a digest."""
-        for parent, names in node.names_by_directory().items():
-            place = self._directories.place(parent)
-            if place.zone.digests and not (place.zone.sends and all(self.of(place, name).stays_here for name in names)):
-                return True
-        return False
+        if node.more_names is None:  # nearly always
+            return node.parent is not None and self._have_digest(node.parent, (node.name,))
+        return any(self._have_digest(parent, names) for parent, names in node.names_by_directory().items())
+
+    def _have_digest(self, directory: Node, names: Iterable[bytes]) -> bool:
+        """Say whether any of the files at these names has a digest."""
+        place = self._directories.place(directory)
+        return place.zone.digests and not (place.zone.sends and all(self.of(place, name).stays_here for name in names))

@@ -352,6 +352,8 @@ class NodeTable:
 
     def release(self, node: Node) -> None:
         """Remove the node from the table if nothing refers to it, then its parents likewise, however many there are."""
+        if node.lookups or node.children:  # nearly always
+            return
         unused = [node]
         while unused:
             node = unused.pop()

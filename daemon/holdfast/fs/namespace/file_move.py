@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
+
+import trio
 
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
@@ -15,6 +18,7 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
@@ -90,42 +94,45 @@ class FileMoves:
         if victim is not None:
             await self._hot.settle(victim.st_ino)
 
-    def carry_out_nowait(self, move: FileMove) -> None:
-        """``carry_out`` where no user can hold these locks, and nothing is sent; else raises ``trio.WouldBlock``."""
-        self._hot.check_cold(move.stat.st_ino)
-        self.carry_out(move, None, has_settled=False)
-
     def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False, has_settled: bool = True) -> None:
         """Rename a file in the tree, and update its node and entry.
 
         ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
-        old name's object later.
+        old name's object later. Unless it ``has_settled``, raises ``trio.WouldBlock`` if users can hold a lock that it
+        needs.
         """
         target_fd = self._directories.writable_descriptor(move.target)
         victim = self._directories.stat(move.target, move.new)
         if victim is not None and _is_same(victim, move.stat):
             return
-        if victim is not None and not has_settled:
-            self._hot.check_cold(victim.st_ino)
+        hot = self._hot_files(move, victim)
+        if hot and not has_settled:
+            raise trio.WouldBlock
         is_unsent = sent is None and self._policy.sends(move.there, move.new)
         replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
         self._make_way(move, target_fd, victim)
         if not keeps_object:
             self._retraction.retract(move.here, move.old, move.stat)
         with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
-            self._rename(move, target_fd, victim)
+            self._rename(move, target_fd, hot)
         if victim is not None:
             self._lost_names.name_removed(move.target, move.new, victim)
         self._follow(move, os.stat(move.new, dir_fd=target_fd, follow_symlinks=False), sent, replaced, is_unsent=is_unsent)
         if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
             self._hints.temporary_gone(move.here.path, move.old)
 
-    def _rename(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
+    def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:
+        """Return those of both files whose locks users can hold."""
+        moved = self._hot.of(move.stat.st_ino)
+        replaced = None if victim is None else self._hot.of(victim.st_ino)
+        if moved is None and replaced is None:  # nearly always
+            return ()
+        return [each for each in (moved, replaced) if each is not None]
+
+    def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile]) -> None:
         source_fd = self._directories.descriptor(move.source)
-        hot = [self._hot.of(stat.st_ino) for stat in (move.stat, victim) if stat is not None]
-        opened = [each for each in hot if each is not None]
-        if opened:
-            self._hot.rename(opened, source_fd, move.old, target_fd, move.new)
+        if hot:
+            self._hot.rename(hot, source_fd, move.old, target_fd, move.new)
         else:
             os.rename(move.old, move.new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 

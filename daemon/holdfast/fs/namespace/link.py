@@ -19,6 +19,7 @@ from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.new_entries import check_storable
@@ -85,7 +86,7 @@ class Linking:
         if self._policy.sends(place, name):
             is_hidden = self._marks.is_whited_out(place.child_path(name))
             sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
-        return self._add_name(node, directory, name, sent, attempt)
+        return self._add_name(node, directory, name, sent, attempt, self._hot.of(node.backing))
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
         """``link`` of a file that needs no fetch or hashing to a name that is not sent; else raises ``trio.WouldBlock``."""
@@ -96,21 +97,27 @@ class Linking:
         if self._policy.sends(place, name):
             raise trio.WouldBlock
         self._check_storable(node, place)
-        self._hot.check_cold(node.backing)
-        return self._add_name(node, directory, name, None, FIRST)
+        if self._hot.of(node.backing) is not None:
+            raise trio.WouldBlock
+        return self._add_name(node, directory, name, None, FIRST, None)
 
     def _check_storable(self, node: Node, place: ZonePath) -> None:
         stat = self._directories.stat(_directory_of(node), node.name) if place.zone.sends else None
         if stat is not None:
             check_storable(place, stat.st_mode)
 
-    def _add_name(self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt) -> os.stat_result:
+    def _add_name(
+        self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt, hot: OpenFile | None
+    ) -> os.stat_result:
         source_fd = self._directories.descriptor(_directory_of(node))
         target_fd = self._directories.descriptor_for_new(directory)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
         if not (attempt.resent and self._is_there(directory, name, before)):
             _check_room(before)
-            self._link(node, source_fd, target_fd, name)
+            if hot is not None:
+                self._hot.link(hot, source_fd, node.name, target_fd, name)
+            else:
+                os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
         self._nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
         if sent is not None:
@@ -120,13 +127,6 @@ class Linking:
             if stat_module.S_ISREG(stat.st_mode):
                 self._check.later(self._directories.place(directory), node)
         return stat
-
-    def _link(self, node: Node, source_fd: int, target_fd: int, name: bytes) -> None:
-        hot = self._hot.of(node.backing)
-        if hot is not None:
-            self._hot.link(hot, source_fd, node.name, target_fd, name)
-        else:
-            os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
 
     def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
         """Say whether the name already leads to the file, linked by an earlier daemon."""

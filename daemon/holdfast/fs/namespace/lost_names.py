@@ -11,6 +11,7 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import StoreDirectory
 from holdfast.transfer import CachedCopies
@@ -38,14 +39,13 @@ class LostNames:
         self._orphanage = store.orphanage
         self._freeing = store.freeing
 
-    def remove_name(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
-        """Remove a name from the tree that is not a directory's."""
+    def remove_name(self, directory: Node, name: bytes, stat: os.stat_result, hot: OpenFile | None) -> None:
+        """Remove a name from the tree that is not a directory's; ``hot`` is the file if it is hot (``HotFiles``)."""
         fd = self._directories.changing_descriptor(directory)
         node = self._nodes.of_backing(stat.st_ino)
         self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
-        hot = self._hot.of(stat.st_ino)
         if hot is not None:
             self._hot.unlink(hot, fd, name)
         elif last and node is not None and node.opened is not None:

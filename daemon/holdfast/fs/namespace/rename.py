@@ -86,7 +86,7 @@ class Renaming:
         if caller.uid and here.zone.remote is not None:
             self._guard.check_take(source, old, stat, caller)
         self._directories.check_takes_new(target, source)
-        self._moves.carry_out_nowait(FileMove(source, old, target, new, flags, here, there, stat))
+        self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None, has_settled=False)
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST

@@ -6,6 +6,8 @@ import errno
 import os
 import stat as stat_module
 
+import trio
+
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
@@ -59,11 +61,12 @@ class Unlinking:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if stat is not None and not has_settled:
-            self._hot.check_cold(stat.st_ino)
+        hot = self._hot.of(stat.st_ino) if stat is not None else None
+        if hot is not None and not has_settled:
+            raise trio.WouldBlock
         self._retraction.retract(place, name, stat)
         if stat is not None:
-            self._lost_names.remove_name(directory, name, stat)
+            self._lost_names.remove_name(directory, name, stat, hot)
         else:
             self._nodes.drop_path(place.child_path(name))
             self._directories.touch(directory)
