@@ -29,6 +29,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("holdfast", deadline=None)  # a test that is slow on a busy machine is not wrong
     settings.load_profile("holdfast")
+    Node.forks = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

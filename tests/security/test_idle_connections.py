@@ -24,9 +24,7 @@ def free_port() -> int:
 
 
 def connected(port: int) -> socket.socket:
-    channel = socket.socket()
-    channel.connect(("127.0.0.1", port))
-    return channel
+    return socket.create_connection(("127.0.0.1", port))
 
 
 def listens(port: int) -> bool:

@@ -41,7 +41,11 @@ def attacking(user: User, attack: Callable[[], object]) -> Iterator[Any]:
 def connected(path: Path) -> socket.socket:
     """Return a connection to the socket at ``path``."""
     channel = socket.socket(socket.AF_UNIX)
-    channel.connect(str(path))  # waits while the backlog is full, which a socket with a time-out does not
+    try:
+        channel.connect(str(path))  # waits while the backlog is full, which a socket with a time-out does not
+    except OSError:
+        channel.close()
+        raise
     channel.settimeout(_SECONDS)
     return channel
 

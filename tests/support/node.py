@@ -21,7 +21,9 @@ from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, MountpointError
+from tests.support.forked_programs import ForkedProcess, forked_daemon
 
+_MODULE = "holdfast.daemon"
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
 _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
@@ -69,6 +71,9 @@ def settle(directory: Path) -> None:
 class Node:
     """One daemon with its mount. ``directory`` holds everything that is this node's; the stores are elsewhere."""
 
+    forks = False
+    """Whether a daemon that nobody supervises may be forked from a process that has loaded the program."""
+
     def __init__(self, directory: Path, checkpoints: str, blobs: str, **settings: Any) -> None:
         self.directory = directory
         self.mountpoint = directory / "mount"
@@ -87,7 +92,7 @@ class Node:
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}
-        self.module = "holdfast.daemon"
+        self.module = _MODULE
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
@@ -95,7 +100,7 @@ class Node:
         self.watchdog_seconds = 30.0
         """For how long the keeper lets a daemon be silent."""
         self.expected_faults: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -130,21 +135,10 @@ class Node:
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
+        options = [word for key, value in merged.items() for word in ("--set", f"{key}={value}")]
         reader, writer = os.pipe()
-        daemon = [sys.executable, "-m", self.module]
-        if self.supervised:
-            keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
-            keeper += ["--watchdog", str(self.watchdog_seconds)]
-            daemon = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *daemon]
-        else:
-            daemon += ["--ready-fd", str(writer)]
-        command = [*self.prefix, *daemon]
-        for key, value in merged.items():
-            command += ["--set", f"{key}={value}"]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, pass_fds=[writer], stdout=log, stderr=log, env={**os.environ, **self.environment}
-            )
+            self._process = self._launch(options, writer, log.fileno())
         os.close(writer)
         with open(reader) as channel:
             ready, _, _ = select.select([channel], [], [], _START_SECONDS)
@@ -154,6 +148,22 @@ class Node:
             self._process.wait(_END_SECONDS)
             raise StartError(message["message"])
         return self
+
+    def _launch(self, options: list[str], writer: int, log: int) -> subprocess.Popen[bytes] | ForkedProcess:
+        environment = {**os.environ, **self.environment}
+        if self.forks and not self.supervised and not self.prefix and self.module == _MODULE:
+            daemon = forked_daemon(options, environment, writer, log)
+            if daemon is not None:
+                return daemon
+        command = [sys.executable, "-m", self.module]
+        if self.supervised:
+            keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
+            keeper += ["--watchdog", str(self.watchdog_seconds)]
+            command = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *command]
+        else:
+            command += ["--ready-fd", str(writer)]
+        command = [*self.prefix, *command, *options]
+        return subprocess.Popen(command, pass_fds=[writer], stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
         """Unmount; return when the daemon has ended in order."""

@@ -11,14 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.cli.exit_status import ExitStatus
+from tests.support.forked_programs import forked_command
 
 
 def holdfast(*arguments: object, environment: Mapping[str, str] | None = None, status: int = 0) -> str:
     """Run the command; return what it prints, also on stderr. A ``status`` of 1 stands for any kind of error."""
-    command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
-    said = result.stdout + result.stderr
-    assert is_status(result.returncode, status), said
+    words, variables = list(map(str, arguments)), {**os.environ, **(environment or {})}
+    ran = forked_command(words, variables)
+    if ran is None:
+        command = [sys.executable, "-m", "holdfast", *words]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+        ran = result.returncode, result.stdout, result.stderr
+    said = ran[1] + ran[2]
+    assert is_status(ran[0], status), said
     return said
 
 
