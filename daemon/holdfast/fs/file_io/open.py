@@ -19,6 +19,7 @@ from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.fs.file_io.separation import Separation
 from holdfast.fs.file_io.text_busy import check_not_executed, executes
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
@@ -50,7 +51,9 @@ class Opening:
         counters: Counters,
         guard: FallbackGuard,
         drain: Drain,
+        separation: Separation,
     ) -> None:
+        self._separation = separation
         self._guard = guard
         self._drain = drain
         self._files = files
@@ -70,7 +73,8 @@ class Opening:
     async def open(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """Open a node for the kernel. Fetches a file that is not here; a large one can be read during the fetch.
 
-        Raises ``QuotaExceededError``, ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError``
+        Raises ``StaleNodeError`` if the kernel must look the name up again (``Separation``), ``FileBusyError``,
+        ``QuotaExceededError``, ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError``
         if there is no intact copy, ``AccessRefusedError``, and ``RemoteError``.
         """
         self._guard.check_open(node, flags, caller)
@@ -94,12 +98,17 @@ class Opening:
         opened = self._acquire_nowait(node, flags, changes=changes)
         return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
-    async def acquire(self, node: Node, flags: int) -> OpenFile:
-        """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does."""
+    async def acquire(self, node: Node, flags: int, *, by_descriptor: bool = False) -> OpenFile:
+        """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does.
+
+        ``by_descriptor``: for one who has it open for writing already.
+        """
         try:
             return self._acquire_nowait(node, flags, changes=_changes(flags))
         except trio.WouldBlock:
             pass
+        if _changes(flags) and not by_descriptor:
+            await self._separation.separate(node)
         async with self._locks.of(node):
             opened = await self._open_or_fetch(node, flags)
             opened.count()
@@ -148,15 +157,22 @@ class Opening:
             raise trio.WouldBlock
         if opened.arrival is not None and (flags & os.O_TRUNC or opened.failed):
             raise trio.WouldBlock
+        if changes:
+            self._separation.check_nowait(node, opened.fd)
         return opened
 
     def _open_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         if node.backing == 0 or self._locks.is_held(node):
             raise trio.WouldBlock
         opened = open_local(self._directories, node, writable=changes)
-        if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):
+        try:
+            if changes:
+                self._separation.check_nowait(node, opened.fd)
+            if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):
+                raise trio.WouldBlock
+        except BaseException:
             opened.close()
-            raise trio.WouldBlock
+            raise
         node.opened = opened
         self._prefetcher.opened(node, opened.fd)
         return opened

@@ -222,7 +222,7 @@ class AttrOps:
         return None
 
     async def _resize(self, node: Node, size_bytes: int, *, drop_privileges: bool, by_descriptor: bool) -> None:
-        opened = await self._opening.acquire(node, os.O_WRONLY)
+        opened = await self._opening.acquire(node, os.O_WRONLY, by_descriptor=by_descriptor)
         try:
             self._writes.detect_writes(opened)
             is_being_written = opened.unsent and not opened.has_one_user  # so its writer's close is still to come

@@ -81,6 +81,8 @@ class Linking:
         stat = self._directories.stat(_directory_of(node), node.name)
         if stat is not None and not attempt.resent:
             _check_room(stat)  # before anything is sent
+            if bool(self._policy.sent_names(node.names())) != self._policy.sends(place, name):
+                _check_owner(stat, caller)
         self._check_storable(node, place)
         await self._hot.settle(node.backing)
         if self._policy.sends(place, name):
@@ -138,6 +140,15 @@ def _check_room(stat: os.stat_result) -> None:
     """Raise EMLINK if a file has as many names as it may have."""
     if stat.st_nlink >= MOST_NAMES:
         raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+
+
+def _check_owner(stat: os.stat_result, caller: Caller) -> None:
+    """Raise EPERM if a file of somebody else is to be kept by a link between a store and another directory.
+
+    The kernel refuses that only with ``fs.protected_hardlinks``, and only to those who may not write the file.
+    """
+    if caller.uid not in (0, stat.st_uid):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def _directory_of(node: Node) -> Node:

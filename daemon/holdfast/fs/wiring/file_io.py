@@ -20,6 +20,7 @@ from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.read_write import ReadWrite
 from holdfast.fs.file_io.release import Releasing
+from holdfast.fs.file_io.separation import Separation
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.wiring.remote_view import ViewParts
@@ -93,6 +94,17 @@ class FileParts:
             base.fetcher,
             base.ttl,
         )
+        separation = Separation(
+            base.policy,
+            base.directories,
+            parts.zones,
+            base.locks,
+            index.entries,
+            base.copies,
+            store.tree,
+            base.nodes,
+            base.invalidation,
+        )
         self.opening = Opening(
             self.files,
             self.handing_out,
@@ -107,6 +119,7 @@ class FileParts:
             parts.counters,
             views.guard,
             base.drain,
+            separation,
         )
         self.read_write = ReadWrite(
             self.files, arriving, base.directories, base.room, self.handles, self.check, base.hot, base.ordinary_user

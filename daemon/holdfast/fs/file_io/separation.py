@@ -1,0 +1,144 @@
+"""Files with a name in a store and one outside of it: before such a file is written, its objects part from it.
+
+Spark links the immutable files of a checkpoint into a working directory and back, which saves reading and writing them. Both
+names lead to one file and one node, so OPEN does not tell by which of them the file was found, and a write would change the
+object and the private file alike. So the copies of the objects are dropped, as by an eviction: the store has them. The open
+is answered with ESTALE, and the kernel looks the name up again. The private name leads to the file, which is private alone
+now; the object's name leads to the object, which is fetched.
+
+Where that can't be, the open fails with EBUSY: the file is open, or the store does not have the object yet.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import trio
+
+from holdfast.errors import FileBusyError, StaleNodeError
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.index import Entries, EntryState
+from holdfast.store import Tree
+from holdfast.transfer import CachedCopies
+from holdfast.zones import ZoneMap
+
+_TRIES = 20
+_RELEASE_SECONDS = 0.05
+"""A file that was just closed counts as open until the kernel has sent its RELEASE."""
+
+
+class Separation:
+    """Keeps writes through private names from objects, and writes of objects from private files."""
+
+    def __init__(
+        self,
+        policy: NamePolicy,
+        directories: Directories,
+        zones: ZoneMap,
+        locks: NodeLocks,
+        entries: Entries,
+        copies: CachedCopies,
+        tree: Tree,
+        nodes: NodeTable,
+        invalidation: Invalidation,
+    ) -> None:
+        self._nodes = nodes
+        self._invalidation = invalidation
+        self._tree = tree
+        self._policy = policy
+        self._directories = directories
+        self._zones = zones
+        self._locks = locks
+        self._entries = entries
+        self._copies = copies
+
+    def check_nowait(self, node: Node, fd: int) -> None:
+        """Raise ``trio.WouldBlock`` if the file behind ``fd`` must be separated before it is opened for writing."""
+        stat = os.fstat(fd)
+        if stat.st_nlink > 1 and 0 < len(self._object_names(node, stat)) < stat.st_nlink:
+            raise trio.WouldBlock
+
+    async def separate(self, node: Node) -> None:
+        """Return if a closed file may be opened for writing as it is. Raises ``StaleNodeError`` once it was separated."""
+        for _ in range(_TRIES):
+            async with self._locks.of(node):
+                stat = self._stat(node)
+                if stat is None or stat.st_nlink == 1 or not self._has_both(node, stat):
+                    return
+                dropped = node.opened is None and self._is_stored(node, stat) and self._drop_copies(node, stat)
+            if dropped:
+                await self._invalidation.invalidate_now(dropped)
+                self._invalidation.attributes_changed(node.id)
+                raise StaleNodeError("it was a copy of an object too; look its name up again")
+            await trio.sleep(_RELEASE_SECONDS)
+        raise FileBusyError("the file is linked between a store and another directory, and is open, or not yet in the store")
+
+    def _stat(self, node: Node) -> os.stat_result | None:
+        if node.backing == 0 or node.parent is None:
+            return None
+        return self._directories.stat(node.parent, node.name)
+
+    def _has_both(self, node: Node, stat: os.stat_result) -> bool:
+        """Say whether the file has names of objects, and names outside of their stores.
+
+        Not all names need be known of a node. Temporary ones beside an object's are its writer's.
+        """
+        objects = self._object_names(node, stat)
+        if not objects:
+            return False
+        beside = {directory: self._names_in(directory, stat) for directory in {path.rpartition(b"/")[0] for path in objects}}
+        return sum(beside.values()) < stat.st_nlink
+
+    def _names_in(self, directory: bytes, stat: os.stat_result) -> int:
+        """Return how many names the file has in a directory of the tree."""
+        fd = self._tree.open_directory(directory)
+        try:
+            with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
+                return sum(entry.inode() == stat.st_ino for entry in entries)
+        finally:
+            os.close(fd)
+
+    def _object_names(self, node: Node, stat: os.stat_result) -> set[bytes]:
+        """Return the paths in the tree under which the file is, or will become, an object."""
+        known = self._policy.sent_names(node.names())
+        found = {self._directories.place(parent).child_path(name) for parent, name in known}
+        entry = self._entries.get(stat.st_ino)
+        if entry is not None:
+            found |= {name.path for name in entry.names if self._is_object(name.path)}
+            if entry.state is not EntryState.CLEAN and self._is_object(entry.path) and self._leads_to(entry.path, stat):
+                found.add(entry.path)  # not sent yet, or being sent
+        return found
+
+    def _leads_to(self, path: bytes, stat: os.stat_result) -> bool:
+        with suppress(OSError):
+            return self._tree.stat(path).st_ino == stat.st_ino
+        return False
+
+    def _is_object(self, path: bytes) -> bool:
+        parent, _, name = path.rpartition(b"/")
+        place = self._zones.place_of(parent)
+        return place is not None and self._policy.sends(place, name)
+
+    def _is_stored(self, node: Node, stat: os.stat_result) -> bool:
+        """Say whether the store has these bytes under each of the names."""
+        entry = self._entries.get(stat.st_ino)
+        if entry is None or entry.state is not EntryState.CLEAN:
+            return False
+        return self._object_names(node, stat) <= {name.path for name in entry.names}
+
+    def _drop_copies(self, node: Node, stat: os.stat_result) -> list[tuple[int, bytes]]:
+        """Drop the names of the objects; return them as the kernel knows them, which may know more than the node does."""
+        dropped = []
+        for path in self._object_names(node, stat):
+            parent, _, name = path.rpartition(b"/")
+            dropped.append((self._nodes.id_of(self._tree.inode(parent)), name))
+            self._copies.drop(path, stat.st_ino, same_object=True)
+        if not self._policy.has_digest(node):
+            self._entries.discard(stat.st_ino)
+        return dropped
