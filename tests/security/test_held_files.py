@@ -15,6 +15,7 @@ import pytest
 from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
 from tests.support import probeless_daemon
+from tests.support.aftermath import assert_in_order
 from tests.support.held_locks import held_up, read_directly
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY, User
@@ -148,6 +149,11 @@ def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(
     waits.check()
     _wait_for(Path.touch, file.with_name("new"))
     assert not file.exists(), "the call went on when the lock was free"
+    left = file.parent / ("linked" if name == "unlink" else "below/renamed")
+    MALLORY.do(lambda: os.link(left, file))  # by the name that the daemon has it under
+    assert file.samefile(left)
+    assert file.stat().st_nlink == (2 if name == "unlink" else 3)
+    assert_in_order(node)
 
 
 @pytest.mark.parametrize("names", [1, 2])

@@ -69,8 +69,9 @@ class _Files:
         self._nodes: dict[int, Any] = {}
         store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=None, quarantine=None)
         nodes = SimpleNamespace(of_backing=self._nodes.get)
-        self.hot = HotFiles(cast(Any, store), cast(Any, nodes), cast(Any, SimpleNamespace(forget=lambda _: None)))
+        self.hot = HotFiles(cast(Any, store), cast(Any, nodes), cast(Any, SimpleNamespace(forget=lambda _: None)), self.note)
         self.opened: list[OpenFile] = []
+        self.told: list[tuple[int, bytes]] = []
 
     def open(self, name: str, *users: int) -> OpenFile:
         """Open a file that has another name too, in passthrough for ``users`` one after the other."""
@@ -88,9 +89,17 @@ class _Files:
         self.opened.append(opened)
         return opened
 
-    def unlink(self, opened: OpenFile) -> None:
+    def know(self, inode: int) -> None:
+        """Let a directory have a node."""
+        self._nodes[inode] = SimpleNamespace(id=inode, opened=None)
+
+    def note(self, directory: int, name: bytes) -> None:
+        """The kernel is to ask again for a name."""
+        self.told.append((directory, name))
+
+    def unlink(self, opened: OpenFile, then: Callable[[], None] | None = None) -> None:
         """Remove a name of a file that has settled."""
-        self.hot.unlink(opened, self.directory_fd, b"name")
+        self.hot.unlink(opened, self.directory_fd, b"name", then)
 
 
 @pytest.fixture
@@ -118,6 +127,31 @@ async def test_a_directory_is_held_until_the_call_that_has_its_lock_has_ended(fi
         files.tree.stat(b"d/file")
     files.calls.end(1)
     assert files.tree.stat(b"d/file").st_ino == opened.inode
+
+
+@pytest.mark.parametrize(("number", "is_asked"), [(0, False), (0, True), (errno.ENOENT, False)])
+async def test_what_succeeds_after_its_user_was_told_that_the_file_is_busy_is_recorded(
+    files: _Files, number: int, is_asked: bool
+) -> None:
+    opened, done = files.open("file", _MALLORY), []
+    inode = os.fstat(files.directory_fd).st_ino
+    files.know(inode)
+    with pytest.raises(FileBusyError):
+        files.unlink(opened, lambda: done.append("recorded"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert (done, files.told) == ([], [])
+    files.calls.begun[0].send(_RESULT.pack(number, 0))
+    if is_asked:
+        with pytest.raises(FileBusyError):
+            files.unlink(opened)
+    else:
+        with trio.fail_after(10):
+            while not files.told:
+                await trio.lowlevel.checkpoint()
+    assert done == ["recorded"] * (number == 0)
+    await trio.testing.wait_all_tasks_blocked()
+    assert done == ["recorded"] * (number == 0)
+    assert files.told == [(inode, b"name")]
 
 
 def test_the_next_daemon_knows_what_is_held_and_walks_around_it(files: _Files) -> None:
@@ -204,8 +238,8 @@ def test_a_file_that_a_stranger_has_open_keeps_its_names(files: _Files, first: i
     opened = files.open("file", first, _MALLORY)
     changes: list[Callable[[], None]] = [
         lambda: files.unlink(opened),
-        lambda: files.hot.rename([opened], files.directory_fd, b"file", files.directory_fd, b"new"),
-        lambda: files.hot.link(opened, files.directory_fd, b"file", files.directory_fd, b"new"),
+        lambda: files.hot.rename([opened], files.directory_fd, b"file", files.directory_fd, b"new", then=files.calls.close),
+        lambda: files.hot.link(opened, files.directory_fd, b"file", files.directory_fd, b"new", then=files.calls.close),
         lambda: files.hot.rename_out(opened.inode, files.directory_fd, b"file", files.directory_fd, b"new", 0),
     ]
     for change in changes:

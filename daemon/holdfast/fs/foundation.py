@@ -105,7 +105,7 @@ class Foundation:
             owners,
             store.implied_times,
         )
-        self.hot = HotFiles(store, self.nodes, descriptors)
+        self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate)
         self.policy = NamePolicy(parts.names, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)

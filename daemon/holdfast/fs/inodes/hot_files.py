@@ -3,7 +3,8 @@
 While the kernel reads or writes a backing file past the daemon, it may hold the lock of the file's inode until the caller's
 memory comes (``store.outside_calls``). So a file is *hot* while a user who is not root has a handle in passthrough, or while
 a call on it by the other process has not ended. Calls that take its lock are made there. Nobody waits for them longer than
-``PATIENCE_SECONDS``; then the file is busy (EBUSY) until the call has ended, whatever it has done by then.
+``PATIENCE_SECONDS``; then the file is busy (EBUSY) until the call has ended. If it has changed names by then, nodes and
+index learn of it.
 
 Calls that add or remove names take the lock of the directory first. So the file's lock is waited for alone (``settle``)
 before, and only a user who takes it again at that very moment makes a directory wait. Then nobody goes into that directory
@@ -16,18 +17,21 @@ For what is not hot, which is nearly everything, this costs a look at one attrib
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import FileBusyError
+from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, HeldDirectory, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
 
+_log = logging.getLogger("holdfast.fs")
 PATIENCE_SECONDS = 3.0
 """How long a caller waits: longer than a write or read takes on a disk that works."""
 LONG_PATIENCE_SECONDS = 60.0
@@ -40,17 +44,30 @@ _MOST_LATE = 8
 
 
 class _LateCall(NamedTuple):
-    """A call that has not ended in time: whose file it is, and whether the event loop has waited for it."""
+    """A call that has not ended in time: whose file it is, and whether the event loop has waited for it.
+
+    ``then`` is called once it has succeeded, and the kernel asks again for ``names``: each a directory's inode number and a
+    name in it.
+    """
 
     uid: int
     answer: Answer
     delays_all: bool
+    names: Sequence[tuple[int, bytes]]
+    then: Callable[[], None] | None
 
 
 class HotFiles:
     """Calls on hot files."""
 
-    def __init__(self, store: StoreDirectory, nodes: NodeTable, descriptors: DescriptorCache) -> None:
+    def __init__(
+        self,
+        store: StoreDirectory,
+        nodes: NodeTable,
+        descriptors: DescriptorCache,
+        invalidate: Callable[[int, bytes], None],
+    ) -> None:
+        self._invalidate = invalidate
         self._calls: OutsideCalls = store.calls
         self._tree = store.tree
         self._orphanage = store.orphanage
@@ -124,21 +141,29 @@ class HotFiles:
         self._take(opened, answer)
 
     def call_now(
-        self, opened: OpenFile, call: str, descriptors: Sequence[int], *arguments: int | bytes, holds: Sequence[int] = ()
+        self,
+        opened: OpenFile,
+        call: str,
+        descriptors: Sequence[int],
+        *arguments: int | bytes,
+        holds: Sequence[tuple[int, bytes]] = (),
+        then: Callable[[], None] | None = None,
     ) -> None:
         """Make a call on a file that has settled, in this step. Raises as ``call`` does, after a moment.
 
-        ``holds``: the descriptors of directories whose locks the call takes first.
+        ``holds``: the descriptors of directories whose locks the call takes first, each with the name that it changes there.
+        ``then`` records what the call has done if it succeeds after ``FileBusyError``.
         """
         self._check_free(opened)
         if self._late and self._late_of(_user_of(opened), delays_all=True):
             raise FileBusyError(_STILL_HELD)
-        held = [self._as_held(fd) for fd in holds]
+        held = [self._as_held(fd) for fd, _ in holds]
         if held:
             self._tree.held.about_to_be(held)
         answer = self._calls.begin(call, descriptors, *arguments)
         if not answer.has_come(_AT_ONCE_SECONDS):
-            self._became_late(opened, answer, delays_all=True)
+            names = [(directory.inode, name) for directory, (_, name) in zip(held, holds, strict=True)]
+            self._became_late(opened, answer, delays_all=True, names=names, then=then)
             for directory in held:
                 self._hold(directory, answer)
         elif held:
@@ -152,12 +177,15 @@ class HotFiles:
 
     # --- names -------------------------------------------------------------------------------------------------------
 
-    def unlink(self, opened: OpenFile, directory_fd: int, name: bytes) -> None:
-        """Remove a name of a file that has settled. If it is the last, another one keeps the file for the next daemon."""
+    def unlink(self, opened: OpenFile, directory_fd: int, name: bytes, then: Callable[[], None] | None = None) -> None:
+        """Remove a name of a file that has settled. If it is the last, another one keeps the file for the next daemon.
+
+        Of this and of what follows, ``then`` is called after a success that comes too late, as in ``call_now``.
+        """
         self._check_owner(opened, directory_fd)
         if os.fstat(opened.fd).st_nlink == 1:
             self.shelter(opened)
-        self.call_now(opened, "unlink", [directory_fd], name, holds=[directory_fd])
+        self.call_now(opened, "unlink", [directory_fd], name, holds=[(directory_fd, name)], then=then)
 
     def shelter(self, opened: OpenFile) -> None:
         """Give an open file, hot or not, a name among the orphans: its others are about to go. Raises ``OSError``."""
@@ -167,30 +195,40 @@ class HotFiles:
         self.call_now(opened, "shelter", [opened.fd, self._orphanage.directory_fd], own_directory(opened.inode))
 
     def rename(
-        self, opened: Sequence[OpenFile], source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int = 0
+        self,
+        opened: Sequence[OpenFile],
+        source_fd: int,
+        old: bytes,
+        target_fd: int,
+        new: bytes,
+        flags: int = 0,
+        *,
+        then: Callable[[], None],
     ) -> None:
         """Rename a file in the tree. Those ``opened``, it or the one that has the new name, are hot and have settled."""
         for each in opened:
             self._check_owner(each, source_fd)
             self._check_owner(each, target_fd)
             self._check_free(each)
-        directories = [source_fd, target_fd]
-        self.call_now(opened[0], "rename", directories, old, new, flags, holds=directories)
+        holds = [(source_fd, old), (target_fd, new)]
+        self.call_now(opened[0], "rename", [source_fd, target_fd], old, new, flags, holds=holds, then=then)
 
-    def link(self, opened: OpenFile, source_fd: int, old: bytes, target_fd: int, new: bytes) -> None:
+    def link(
+        self, opened: OpenFile, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+    ) -> None:
         """Give a file that has settled another name."""
         self._check_owner(opened, target_fd)
-        self.call_now(opened, "link", [source_fd, target_fd], old, new, holds=[target_fd])
+        self.call_now(opened, "link", [source_fd, target_fd], old, new, holds=[(target_fd, new)], then=then)
 
     def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
         """renameat2(2) of a file, hot or not, out of the tree to a directory of the store's own."""
         opened = self.of(inode)
-        directories = [source_fd, target_fd]
         if opened is None:
             rename_with_flags(source_fd, old, target_fd, new, flags)
         else:
             self._check_owner(opened, source_fd)
-            self.call_now(opened, "rename", directories, old, new, flags, holds=directories)
+            holds = [(source_fd, old), (target_fd, new)]
+            self.call_now(opened, "rename", [source_fd, target_fd], old, new, flags, holds=holds)
 
     def _check_owner(self, opened: OpenFile, directory_fd: int) -> None:
         owner = opened.passthrough_uid
@@ -249,8 +287,23 @@ class HotFiles:
     def _is_in_use(self, inode: int) -> bool:
         return inode in self._running or self._is_late(inode)
 
-    def _became_late(self, opened: OpenFile, answer: Answer, *, delays_all: bool) -> None:
-        self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all))
+    def _became_late(
+        self,
+        opened: OpenFile,
+        answer: Answer,
+        *,
+        delays_all: bool,
+        names: Sequence[tuple[int, bytes]] = (),
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all, names, then))
+        if then is not None:
+            trio.lowlevel.spawn_system_task(self._wait_for, answer)
+
+    async def _wait_for(self, answer: Answer) -> None:
+        with suppress(trio.ClosedResourceError):  # somebody has asked before, whether it has come
+            await trio.lowlevel.wait_readable(answer)
+        self._forget_ended()
 
     def _as_held(self, directory_fd: int) -> HeldDirectory:
         """Return how to write down a directory. Raises ``OSError`` if its path is too long for that."""
@@ -272,9 +325,25 @@ class HotFiles:
         for inode, calls in list(self._late.items()):
             for late in [late for late in calls if late.answer.has_come()]:
                 calls.remove(late)
-                late.answer.close()
+                self._end(late)
             if not calls:
-                del self._late[inode]
+                self._late.pop(inode, None)
+
+    def _end(self, late: _LateCall) -> None:
+        """Close the answer of a call that has ended, and record what it has done if it has succeeded."""
+        if late.then is None:
+            late.answer.close()
+            return
+        trio.lowlevel.notify_closing(late.answer)
+        try:
+            late.answer.take()
+            late.then()
+        except (OSError, HoldfastError) as problem:
+            _log.warning("a late call on a file that was held up has failed, or can't be recorded: %s", problem)
+        for inode, name in late.names:
+            directory = self._nodes.of_backing(inode)
+            if directory is not None:
+                self._invalidate(directory.id, name)
 
 
 def _user_of(opened: OpenFile) -> int:

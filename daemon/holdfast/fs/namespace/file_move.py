@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -113,13 +114,10 @@ class FileMoves:
         self._make_way(move, target_fd, victim)
         if not keeps_object:
             self._retraction.retract(move.here, move.old, move.stat)
+        follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
         with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
-            self._rename(move, target_fd, hot)
-        if victim is not None:
-            self._lost_names.name_removed(move.target, move.new, victim)
-        self._follow(move, os.stat(move.new, dir_fd=target_fd, follow_symlinks=False), sent, replaced, is_unsent=is_unsent)
-        if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
-            self._hints.temporary_gone(move.here.path, move.old)
+            self._rename(move, target_fd, hot, follow)
+        follow(os.stat(move.new, dir_fd=target_fd, follow_symlinks=False))
 
     def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:
         """Return those of both files whose locks users can hold."""
@@ -129,10 +127,19 @@ class FileMoves:
             return ()
         return [each for each in (moved, replaced) if each is not None]
 
-    def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile]) -> None:
+    def _follow_late(self, move: FileMove, follow: Callable[[os.stat_result], None]) -> None:
+        """The file has its new name, and its user was told that it is busy."""
+        after = self._directories.stat(move.target, move.new)
+        if after is not None and _is_same(after, move.stat):
+            follow(after)
+
+    def _rename(
+        self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], follow: Callable[[os.stat_result], None]
+    ) -> None:
         source_fd = self._directories.descriptor(move.source)
         if hot:
-            self._hot.rename(hot, source_fd, move.old, target_fd, move.new)
+            then = partial(self._follow_late, move, follow)
+            self._hot.rename(hot, source_fd, move.old, target_fd, move.new, then=then)
         else:
             os.rename(move.old, move.new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
@@ -149,13 +156,16 @@ class FileMoves:
     def _follow(
         self,
         move: FileMove,
-        after: os.stat_result,
+        victim: os.stat_result | None,
         sent: Sent | None,
         replaced: CachedName | None,
+        after: os.stat_result,
         *,
         is_unsent: bool,
     ) -> None:
-        """Update node and entry; ``after`` holds the file's attributes after the rename."""
+        """Update nodes and entry; ``after`` holds the file's attributes after the rename."""
+        if victim is not None:
+            self._lost_names.name_removed(move.target, move.new, victim)
         node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
         self._nodes.drop_name(node, move.source, move.old)
         self._nodes.add_name(node, move.target, move.new)
@@ -166,6 +176,8 @@ class FileMoves:
             self._mark_unsent(after, move.there.child_path(move.new), replaced)
         elif stat_module.S_ISREG(after.st_mode):
             self._check.later(move.there, node)
+        if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
+            self._hints.temporary_gone(move.here.path, move.old)
 
     def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
         """Update the entry of a renamed file. Without a digest the entry is dropped, because changes would go unnoticed."""

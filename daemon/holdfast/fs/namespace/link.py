@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from functools import partial
 
 import trio
 
@@ -117,18 +118,36 @@ class Linking:
         if not (attempt.resent and self._is_there(directory, name, before)):
             _check_room(before)
             if hot is not None:
-                self._hot.link(hot, source_fd, node.name, target_fd, name)
+                then = partial(self._added_late, node, directory, name, before, sent)
+                self._hot.link(hot, source_fd, node.name, target_fd, name, then)
             else:
                 os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
-        self._nodes.add_name(node, directory, name)
         stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
+        self._added(node, directory, name, sent, before, stat)
+        return stat
+
+    def _added_late(self, node: Node, directory: Node, name: bytes, before: os.stat_result, sent: Sent | None) -> None:
+        """The file has the name, and its user was told that it is busy."""
+        stat = self._directories.stat(directory, name)
+        if stat is not None and stat.st_ino == before.st_ino:
+            self._added(node, directory, name, sent, before, stat)
+
+    def _added(
+        self,
+        node: Node,
+        directory: Node,
+        name: bytes,
+        sent: Sent | None,
+        before: os.stat_result,
+        stat: os.stat_result,
+    ) -> None:
+        self._nodes.add_name(node, directory, name)
         if sent is not None:
             self._link_upload.record(node, directory, name, sent, stat)
         else:
             self._updates.refresh(before, stat)
             if stat_module.S_ISREG(stat.st_mode):
                 self._check.later(self._directories.place(directory), node)
-        return stat
 
     def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
         """Say whether the name already leads to the file, linked by an earlier daemon."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from functools import partial
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
@@ -47,7 +48,7 @@ class LostNames:
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
         if hot is not None:
-            self._hot.unlink(hot, fd, name)
+            self._hot.unlink(hot, fd, name, then=partial(self._removed_late, directory, name, stat))
         elif last and node is not None and node.opened is not None:
             self._orphanage.take(fd, name, stat.st_ino)
         else:
@@ -66,6 +67,12 @@ class LostNames:
                 self._refresh(node, stat)
         elif stat.st_nlink == 1:
             self._unlinks.gone.add(stat.st_ino)
+
+    def _removed_late(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """The name is gone, and its user was told that the file is busy."""
+        found = self._directories.stat(directory, name)
+        if found is None or found.st_ino != stat.st_ino:
+            self.name_removed(directory, name, stat)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
         if node.opened is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
@@ -80,7 +81,12 @@ class Exchange:
         if attempt.resent and self._records.noted(attempt.number) not in (None, note):
             return  # already exchanged
         self._records.note(attempt.number, note)
-        self._rename(source, old, target, new, before)
+        follow = partial(self._follow, pairs, before)
+        self._rename(source, old, target, new, before, then=follow)
+        follow()
+
+    def _follow(self, pairs: list[tuple[Node, bytes, Node]], before: Mapping[int, os.stat_result]) -> None:
+        """Update nodes and entries of two names and their nodes, whose attributes were ``before``, by inode number."""
         (first_dir, first_name, first), (second_dir, second_name, second) = pairs
         for node, lost, won in ((first, pairs[0], pairs[1]), (second, pairs[1], pairs[0])):
             self._nodes.drop_name(node, lost[0], lost[1])
@@ -88,15 +94,17 @@ class Exchange:
         self._directories.renamed()
         for directory, name in ((first_dir, first_name), (second_dir, second_name)):
             after = self._directories.stat(directory, name)
-            if after is not None:
+            if after is not None and after.st_ino in before:
                 self._updates.refresh(before[after.st_ino], after)
 
-    def _rename(self, source: Node, old: bytes, target: Node, new: bytes, inodes: Iterable[int]) -> None:
+    def _rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, inodes: Iterable[int], then: Callable[[], None]
+    ) -> None:
         source_fd, target_fd = self._directories.descriptor(source), self._directories.descriptor(target)
         hot = [opened for opened in map(self._hot.of, inodes) if opened is not None]
         if not hot:
             rename_with_flags(source_fd, old, target_fd, new, RENAME_EXCHANGE)
         elif source is target:
-            self._hot.rename(hot, source_fd, old, target_fd, new, RENAME_EXCHANGE)
+            self._hot.rename(hot, source_fd, old, target_fd, new, RENAME_EXCHANGE, then=then)
         else:
             raise FileBusyError("an open file can't be exchanged across directories: close it first")
