@@ -16,7 +16,7 @@ from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
 from tests.support import probeless_daemon
 from tests.support.aftermath import assert_in_order
-from tests.support.held_locks import held_up, read_directly
+from tests.support.held_locks import arriving, held_up, read_directly
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY, User
 from tests.support.stalls import bystander
@@ -87,9 +87,9 @@ def _check(change: Callable[[Path], object], file: Path, expected: int = errno.E
     MALLORY.do(check)
 
 
-def _wait_for(change: Callable[[Path], object], file: Path) -> None:
-    """Let Mallory change a file as soon as it is not busy any more."""
-    MALLORY.do(lambda: wait_until(lambda: _outcome(change, file) == 0))
+def _wait_for(change: Callable[[Path], object], file: Path, expected: int = 0) -> None:
+    """Let Mallory change a file as soon as it is not busy any more, or until that ends as expected."""
+    MALLORY.do(lambda: wait_until(lambda: _outcome(change, file) == expected))
 
 
 def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(node: Node, own: Path) -> None:
@@ -125,6 +125,26 @@ def test_an_open_file_is_changed_when_its_lock_is_free(node: Node, own: Path) ->
         _check(os.unlink, again)
     _wait_for(os.unlink, again)
     assert not again.exists()
+
+
+def test_an_object_that_still_arrives_is_memory_that_holds_up_nobody_else(
+    make_node: NodeFactory, remote_files: Path
+) -> None:
+    """Gain: the daemon waits for a lock that is free only once it has answered a read, for as long as the store is slow."""
+    remote_files.mkdir(parents=True)
+    (remote_files / "large").write_bytes(os.urandom(1 << 20) * 12)
+    slow = {"remote__read_while_arriving_bytes": 1 << 20, "checkpoints__download_bytes_per_second": 500_000}
+    node = make_node(**slow).start()
+    changes = {name: change for name, change in _CHANGES.items() if name in ("chmod", "utime", "truncate", "unlink")}
+    files = {name: _made(node.work / f"mallory {number}") for number, name in enumerate(changes)}
+    held = [partial(read_directly, file) for file in files.values()]
+    with bystander(node) as waits, arriving(MALLORY, node.checkpoints / "large", held), ThreadPoolExecutor() as threads:
+        for each in [threads.submit(_wait_for, _CHANGES["chmod"], file, errno.EBUSY) for file in files.values()]:
+            each.result()
+        for each in [threads.submit(_check, change, files[name]) for name, change in changes.items()]:
+            each.result()
+    waits.check()
+    _wait_for(Path.touch, files["unlink"].with_name("new"))
 
 
 @pytest.mark.parametrize("name", ["unlink", "rename elsewhere"])

@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 import select
+import signal
 import stat as stat_module
 import struct
 import threading
@@ -77,6 +78,24 @@ def read_directly(file: Path, address: ctypes.c_void_p) -> None:
     LIBC.pread(os.open(file, os.O_RDONLY | os.O_DIRECT), address, 4096, ctypes.c_long(0))
 
 
+@contextmanager
+def arriving(user: User, large: Path, calls: Sequence[Callable[[ctypes.c_void_p], object]]) -> Iterator[None]:
+    """Let a process of ``user`` make system calls while the body runs, with a copy of the end of ``large`` as memory."""
+
+    def call(told: int, end: int) -> None:
+        os.write(told, b"1")
+        pid = os.fork()
+        if pid == 0:
+            _call_with(large, calls, copied=True)
+            os._exit(0)
+        select.select([end], [], [])
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    with until_end(user, call):
+        yield
+
+
 def _hold(device: int, calls: Sequence[Callable[[ctypes.c_void_p], object]], own: Path, told: int, end: int) -> None:
     """Serve the file system until ``end`` is closed; a child makes the calls with memory in it.
 
@@ -120,11 +139,13 @@ def _attributes(node: int, size_bytes: int) -> bytes:
     return struct.pack("=QQQQQQIIIIIIIIII", node, size_bytes, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
 
-def _call_with(file: Path, calls: Sequence[Callable[[ctypes.c_void_p], object]]) -> None:
-    """Make all calls with the file's memory, each in a thread; return when all have ended."""
-    fd = os.open(file, os.O_RDWR)
-    size = ctypes.c_size_t(len(calls) * _APART_BYTES)
-    start = LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, ctypes.c_long(0))
+def _call_with(file: Path, calls: Sequence[Callable[[ctypes.c_void_p], object]], *, copied: bool = False) -> None:
+    """Make all calls with the file's memory, or a copy of its end, each in a thread; return when all have ended."""
+    fd = os.open(file, os.O_RDONLY if copied else os.O_RDWR)
+    size_bytes = len(calls) * _APART_BYTES
+    size, at = ctypes.c_size_t(size_bytes), ctypes.c_long(os.fstat(fd).st_size - size_bytes if copied else 0)
+    kind = mmap.MAP_PRIVATE if copied else mmap.MAP_SHARED
+    start = LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, fd, at)
     threads = []
     for number, call in enumerate(calls):
         threads.append(threading.Thread(target=call, args=(ctypes.c_void_p(start + number * _APART_BYTES),)))
