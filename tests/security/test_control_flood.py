@@ -83,20 +83,19 @@ def test_a_user_has_a_number_of_connections_and_root_a_reserve(node: Node, statu
         assert get(node.socket, "/v1/status")[0] == 200
 
 
-@pytest.mark.parametrize(
-    "beginning",
-    [
+def test_half_a_request_does_not_keep_a_connection(status_socket: Path) -> None:
+    """Gain: connections that cost the attacker nothing and are held for ever (Slowloris)."""
+    beginnings = [
         b"",
         b"GET /v1/sta",
         b"GET /v1/status HTTP/1.1\r\nhost: x\r\nx-",
         b"POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc",
-    ],
-)
-def test_half_a_request_does_not_keep_a_connection(status_socket: Path, beginning: bytes) -> None:
-    """Gain: connections that cost the attacker nothing and are held for ever (Slowloris)."""
-    with connected(status_socket) as channel:
-        channel.sendall(beginning)
-        assert b" 200 " not in wait_closed(channel)
+    ]
+    with ExitStack() as held:
+        channels = [held.enter_context(connected(status_socket)) for _ in beginnings]
+        for channel, beginning in zip(channels, beginnings, strict=True):
+            channel.sendall(beginning)
+        assert [b" 200 " in wait_closed(channel) for channel in channels] == [False] * len(beginnings)
 
 
 def test_a_request_that_trickles_in_is_ended(status_socket: Path) -> None:

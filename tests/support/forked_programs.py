@@ -11,6 +11,7 @@ import ctypes
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -27,7 +28,7 @@ from typing import Any, NoReturn
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _LONGEST = 1 << 20
-_DAEMON, _COMMAND = "holdfast.daemon", "holdfast"
+DAEMON, _COMMAND = "holdfast.daemon", "holdfast"
 _OF_A_LOADED_PROGRAM = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_", "TERM", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 """Variables that take effect when a program is loaded begin so."""
 
@@ -70,9 +71,14 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def forked_daemon(arguments: Sequence[str], environment: Mapping[str, str], ready: int, log: int) -> ForkedProcess | None:
-    """Return a new daemon; None if it must be loaded anew, because the loaded one was loaded with other variables."""
-    return _forks().fork(_DAEMON, arguments, environment, [log, log, ready])
+def forked_daemon(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], ready: int, log: int
+) -> ForkedProcess | None:
+    """Return a daemon that runs ``module``, which is ``DAEMON`` or begins with an import of it and runs it then.
+
+    None if it must be loaded anew, because what is loaded already was loaded with other variables.
+    """
+    return _forks().fork(module, arguments, environment, [log, log, ready])
 
 
 def forked_command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str] | None:
@@ -179,7 +185,10 @@ def _run(request: dict[str, Any], out: int, err: int, *ready: int) -> NoReturn:
         options = [word for number in ready for word in ("--ready-fd", str(number))]
         sys.argv = [request["program"], *options, *request["arguments"]]
         sys.orig_argv = [sys.executable, "-m", *sys.argv]
-        _PROGRAMS[request["program"]]()
+        if request["program"] in _LOADED:
+            _LOADED[request["program"]]()
+        else:
+            runpy.run_module(request["program"], run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:
         status = end.code or 0
@@ -195,6 +204,6 @@ def _run(request: dict[str, Any], out: int, err: int, *ready: int) -> NoReturn:
 if __name__ == "__main__":
     from holdfast import cli, daemon
 
-    _PROGRAMS = {_DAEMON: daemon.run, _COMMAND: cli.main}
+    _LOADED = {DAEMON: daemon.run, _COMMAND: cli.main}
     with socket.socket(fileno=int(sys.argv[1])) as _channel:
         _serve(_channel)

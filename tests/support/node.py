@@ -21,9 +21,8 @@ from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, MountpointError
-from tests.support.forked_programs import ForkedProcess, forked_daemon
+from tests.support.forked_programs import DAEMON, ForkedProcess, forked_daemon
 
-_MODULE = "holdfast.daemon"
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
 _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
@@ -92,7 +91,7 @@ class Node:
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}
-        self.module = _MODULE
+        self.module = DAEMON
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
@@ -151,8 +150,8 @@ class Node:
 
     def _launch(self, options: list[str], writer: int, log: int) -> subprocess.Popen[bytes] | ForkedProcess:
         environment = {**os.environ, **self.environment}
-        if self.forks and not self.supervised and not self.prefix and self.module == _MODULE:
-            daemon = forked_daemon(options, environment, writer, log)
+        if self.forks and not self.supervised and not self.prefix:
+            daemon = forked_daemon(self.module, options, environment, writer, log)
             if daemon is not None:
                 return daemon
         command = [sys.executable, "-m", self.module]
