@@ -40,7 +40,8 @@ class Disk:
         self._deleted = deleted
         self._clock = clock
         self._writers = 0
-        self._is_watched = trio.Event()
+        self._passer: trio.Event | None = None
+        """Set by the next writer that passes the daemon by, or wants to, if somebody waits for that."""
         self._wanted_until = 0.0
         self._evicted_bytes = 0
         self._admitted_bytes = 0
@@ -113,7 +114,8 @@ class Disk:
         if self.now.free_bytes >= self._scarce_bytes:
             return False
         self._wanted_until = self._clock() + _WISH_SECONDS
-        self._is_watched.set()
+        if self._passer is not None:
+            self._passer.set()
         return True
 
     @property
@@ -137,7 +139,8 @@ class Disk:
     def writer_begins(self) -> None:
         """The kernel may write into one more file by itself."""
         self._writers += 1
-        self._is_watched.set()
+        if self._passer is not None:
+            self._passer.set()
 
     def writer_ends(self) -> None:
         """The kernel has closed one of these files."""
@@ -148,8 +151,9 @@ class Disk:
         fastest = max(_BURST_BYTES_PER_SECOND, 2 * self.bytes_per_second)
         await trio.sleep(min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self.now.free_bytes / fastest)))
         if not self._has_passers():
-            self._is_watched = trio.Event()
-        await self._is_watched.wait()
+            self._passer = trio.Event()
+            await self._passer.wait()
+            self._passer = None
 
     def _has_passers(self) -> bool:
         return self._writers > 0 or self._clock() < self._wanted_until

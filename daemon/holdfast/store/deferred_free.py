@@ -50,17 +50,18 @@ class Freeing:
     def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
         self._outside = _Outside(calls)
-        self._waiting: SimpleQueue[tuple[int, Space] | None] = SimpleQueue()
-        """Descriptors and what becomes free with them."""
+        self._waiting: SimpleQueue[tuple[int, int | None] | None] = SimpleQueue()
+        """Descriptors, and how many bytes become free with each; None: the file keeps a name."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
-        self._held, self._freed = Space(0, 0), Space(0, 0)
-        """All so far: the first is counted by who deletes, the second by the thread."""
+        self._held_files = self._held_bytes = 0
+        self._freed_files = self._freed_bytes = 0
+        """All so far: the former are counted by who deletes, the latter by the thread."""
 
     def space(self) -> Space:
         """Return what has been deleted and is not free yet."""
-        held, freed, outside = self._held, self._freed, self._outside.space()
-        return Space(held.files - freed.files + outside.files, held.size_bytes - freed.size_bytes + outside.size_bytes)
+        waiting = Space(self._held_files - self._freed_files, self._held_bytes - self._freed_bytes)
+        return self._outside.space().with_more(waiting)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
@@ -78,12 +79,11 @@ class Freeing:
 
         A file that still has a name does not become free by that, and so does not count as deleted.
         """
-        becomes_free = Space(1, size_bytes)
-        if size_bytes > QUICKLY_FREED_BYTES:
-            if os.fstat(fd).st_nlink:
-                becomes_free = Space(0, 0)
-            if self._outside.close_one(fd, becomes_free):
-                return
+        has_name = size_bytes > QUICKLY_FREED_BYTES and os.fstat(fd).st_nlink > 0
+        if size_bytes > QUICKLY_FREED_BYTES and self._outside.close_one(
+            fd, Space(0, 0) if has_name else Space(1, size_bytes)
+        ):
+            return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
@@ -92,8 +92,10 @@ class Freeing:
                 os.close(fd)
                 return
             self._thread = thread
-        self._held = self._held.with_more(becomes_free)
-        self._waiting.put((fd, becomes_free))
+        if not has_name:
+            self._held_files += 1
+            self._held_bytes += size_bytes
+        self._waiting.put((fd, None if has_name else size_bytes))
 
     def unlink(self, name: bytes, directory_fd: int) -> None:
         """unlinkat(2), for any thread: a large file is freed elsewhere, and what it takes does not count as free."""
@@ -131,10 +133,12 @@ class Freeing:
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            fd, becomes_free = next_one
+            fd, size_bytes = next_one
             with suppress(OSError):  # it is closed all the same (close(2))
                 os.close(fd)
-            self._freed = self._freed.with_more(becomes_free)
+            if size_bytes is not None:
+                self._freed_files += 1
+                self._freed_bytes += size_bytes
             if self._waiting.empty():
                 self._hurry.wait(_PAUSE_SECONDS)
 

@@ -145,7 +145,8 @@ class OpenFiles:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return
-        self._writes.end(opened)
+        if opened.stamp is not None:
+            self._writes.end(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
         if opened.charged_uid:

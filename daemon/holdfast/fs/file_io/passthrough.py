@@ -14,6 +14,7 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.capacity import Room
@@ -72,7 +73,7 @@ class Passthrough:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
             may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
-            if opened.writable and whole and may_pass and self._is_own(opened, uid):
+            if opened.writable and whole and may_pass and (not uid or self._is_own(opened, uid)):
                 with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
                     backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
@@ -90,8 +91,6 @@ class Passthrough:
 
     def _is_own(self, opened: OpenFile, uid: int) -> bool:
         """Say whether only the user's own directories can be held up by it (``inodes.hot_files``)."""
-        if not uid:
-            return True
         parents = opened.node.names_by_directory()
         return len(parents) <= _MOST_DIRECTORIES and all(self._is_owner(parent, uid) for parent in parents)
 
@@ -105,8 +104,13 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        for parent, names in opened.node.names_by_directory().items():
-            place = self._directories.place(parent)
-            if place.zone.sends and any(self._policy.of(place, name).polled_while_read for name in names):
-                return os.fstat(opened.fd).st_size >= _LONG_BYTES
-        return False
+        node = opened.node
+        if node.more_names is None:  # nearly always
+            is_polled = node.parent is not None and self._are_polled(node.parent, (node.name,))
+        else:
+            is_polled = any(self._are_polled(parent, names) for parent, names in node.names_by_directory().items())
+        return is_polled and os.fstat(opened.fd).st_size >= _LONG_BYTES
+
+    def _are_polled(self, directory: Node, names: Iterable[bytes]) -> bool:
+        place = self._directories.place(directory)
+        return place.zone.sends and any(self._policy.of(place, name).polled_while_read for name in names)

@@ -99,9 +99,8 @@ class PassthroughWrites:
             self._compare(opened, digest, found)
 
     def end(self, opened: OpenFile) -> None:
-        """The last handle is released: nobody writes any more."""
-        if opened.stamp is not None:
-            self._disk.writer_ends()
+        """The last handle of a file with a stamp is released: nobody writes any more."""
+        self._disk.writer_ends()
         self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:

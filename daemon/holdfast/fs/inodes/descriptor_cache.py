@@ -13,6 +13,7 @@ from typing import Protocol
 _MOST_DESCRIPTORS = 2048
 _PART_OF_ALL = 8
 """One in so many of the descriptors that the daemon may have, if these are few."""
+_NO_NODE = 0
 
 
 class DirectoryReplies(Protocol):
@@ -38,17 +39,23 @@ class DescriptorCache:
         self._descriptors: OrderedDict[int, int] = OrderedDict()
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(_MOST_DESCRIPTORS, limit // _PART_OF_ALL)
+        self._last_id, self._last_fd = _NO_NODE, -1
+        """What was asked for last: a request asks for the same directory several times."""
 
     def get(self, node_id: int) -> int | None:
         """Return the descriptor of a directory if it is open. The cache keeps ownership."""
+        if node_id == self._last_id:
+            return self._last_fd
         fd = self._descriptors.get(node_id)
         if fd is not None:
             self._descriptors.move_to_end(node_id)
+            self._last_id, self._last_fd = node_id, fd
         return fd
 
     def keep(self, node_id: int, fd: int) -> None:
         """Take ownership of the descriptor of a directory."""
         self._descriptors[node_id] = fd
+        self._last_id = _NO_NODE
         if len(self._descriptors) > self._most:
             oldest_id, oldest = self._descriptors.popitem(last=False)
             self._close(oldest_id, oldest)
@@ -65,6 +72,7 @@ class DescriptorCache:
         """Close the descriptor of a directory, if it is open."""
         fd = self._descriptors.pop(node_id, None)
         if fd is not None:
+            self._last_id = _NO_NODE
             self._close(node_id, fd)
 
     def close(self) -> None:
@@ -72,6 +80,7 @@ class DescriptorCache:
         for node_id, fd in self._descriptors.items():
             self._close(node_id, fd)
         self._descriptors.clear()
+        self._last_id = _NO_NODE
 
     def _close(self, node_id: int, fd: int) -> None:
         self._replies.stop_serving_directory(node_id)

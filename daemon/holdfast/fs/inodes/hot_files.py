@@ -27,6 +27,7 @@ import trio
 
 from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, HeldDirectory, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
@@ -81,7 +82,10 @@ class HotFiles:
 
     def of(self, inode: int) -> OpenFile | None:
         """Return the open file ``inode`` if it is hot. Raises ``FileBusyError`` for a closed one on which a call is late."""
-        node = self._nodes.of_backing(inode)
+        return self.of_node(self._nodes.of_backing(inode), inode)
+
+    def of_node(self, node: Node | None, inode: int) -> OpenFile | None:
+        """Return and raise what ``of`` does for ``inode``, the file of ``node``."""
         opened = node.opened if node is not None else None
         if opened is not None and self.is_hot(opened):
             return opened

@@ -80,7 +80,7 @@ class Node:
         return self._by_directory
 
     def names_changed(self) -> None:
-        """A name was added or removed."""
+        """A name of a file with several was added or removed."""
         self._by_directory = None
 
 

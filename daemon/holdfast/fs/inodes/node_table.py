@@ -292,13 +292,13 @@ class NodeTable:
         if (node.parent is parent and node.name == name) or (node.more_names and (parent, name) in node.more_names):
             return
         parent.children += 1
-        node.names_changed()
         if node.parent is None:
             node.parent, node.name, node.zone = parent, name, parent.zone
         elif node.more_names is None:
             node.more_names = [(parent, name)]
         else:
             node.more_names.append((parent, name))
+            node.names_changed()
 
     def drop_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Remove a name from a node. Without the last one, the node is nameless."""
@@ -313,9 +313,9 @@ class NodeTable:
             others.remove((parent, name))
         else:
             return
-        if not others:
-            node.more_names = None
-        node.names_changed()
+        if others is not None:
+            node.more_names = others or None
+            node.names_changed()
         node.place = None
         self._abandoned(parent)
 

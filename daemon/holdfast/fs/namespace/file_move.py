@@ -6,7 +6,6 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -99,8 +98,8 @@ class FileMoves:
         """Rename a file in the tree, and update its node and entry.
 
         ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
-        old name's object later. Unless it ``has_settled``, raises ``trio.WouldBlock`` if users can hold a lock that it
-        needs.
+        old name's object later. A move that has not ``settled`` is of names that are not sent; it raises
+        ``trio.WouldBlock`` if users can hold a lock that it needs.
         """
         target_fd = self._directories.writable_descriptor(move.target)
         victim = self._directories.stat(move.target, move.new)
@@ -109,14 +108,17 @@ class FileMoves:
         hot = self._hot_files(move, victim)
         if hot and not has_settled:
             raise trio.WouldBlock
-        is_unsent = sent is None and self._policy.sends(move.there, move.new)
+        is_unsent = has_settled and sent is None and self._policy.sends(move.there, move.new)
         replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
         self._make_way(move, target_fd, victim)
         if not keeps_object:
             self._retraction.retract(move.here, move.old, move.stat)
         follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
-        with nullcontext() if victim is None else self._freeing.later(move.new, target_fd, victim):
+        if victim is None:
             self._rename(move, target_fd, hot, follow)
+        else:
+            with self._freeing.later(move.new, target_fd, victim):
+                self._rename(move, target_fd, hot, follow)
         follow(os.stat(move.new, dir_fd=target_fd, follow_symlinks=False))
 
     def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:

@@ -89,7 +89,7 @@ class Linking:
         if self._policy.sends(place, name):
             is_hidden = self._marks.is_whited_out(place.child_path(name))
             sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
-        return self._add_name(node, directory, name, sent, attempt, self._hot.of(node.backing))
+        return self._add_name(node, directory, name, sent, attempt, self._hot.of_node(node, node.backing))
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
         """``link`` of a file that needs no fetch or hashing to a name that is not sent; else raises ``trio.WouldBlock``."""
@@ -100,7 +100,7 @@ class Linking:
         if self._policy.sends(place, name):
             raise trio.WouldBlock
         self._check_storable(node, place)
-        if self._hot.of(node.backing) is not None:
+        if self._hot.of_node(node, node.backing) is not None:
             raise trio.WouldBlock
         return self._add_name(node, directory, name, None, FIRST, None)
 

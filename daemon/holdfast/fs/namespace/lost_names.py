@@ -40,10 +40,11 @@ class LostNames:
         self._orphanage = store.orphanage
         self._freeing = store.freeing
 
-    def remove_name(self, directory: Node, name: bytes, stat: os.stat_result, hot: OpenFile | None) -> None:
-        """Remove a name from the tree that is not a directory's; ``hot`` is the file if it is hot (``HotFiles``)."""
+    def remove_name(
+        self, directory: Node, name: bytes, stat: os.stat_result, node: Node | None, hot: OpenFile | None
+    ) -> None:
+        """Remove a name of the file of ``node`` from the tree; ``hot`` is the file if it is hot (``HotFiles``)."""
         fd = self._directories.changing_descriptor(directory)
-        node = self._nodes.of_backing(stat.st_ino)
         self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
@@ -54,11 +55,13 @@ class LostNames:
         else:
             with self._freeing.later(name, fd, stat):
                 os.unlink(name, dir_fd=fd)
-        self.name_removed(directory, name, stat)
+        self._forget_name(node, directory, name, stat)
 
     def name_removed(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
         """Update nodes and entry after a name was removed from the tree; ``stat`` is the file's from before that."""
-        node = self._nodes.of_backing(stat.st_ino)
+        self._forget_name(self._nodes.of_backing(stat.st_ino), directory, name, stat)
+
+    def _forget_name(self, node: Node | None, directory: Node, name: bytes, stat: os.stat_result) -> None:
         if node is not None:
             self._nodes.drop_name(node, directory, name)
             if stat.st_nlink == 1 and node.opened is None:

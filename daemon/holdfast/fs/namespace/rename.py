@@ -170,7 +170,9 @@ class Renaming:
         """Return the places of both directories. Raises for flags and places that are not allowed."""
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        here, there = self._directories.place(source), self._directories.place(target)
+        here = there = self._directories.place(source)
         check_not_root(here)
-        check_not_root(there)
+        if target is not source:
+            there = self._directories.place(target)
+            check_not_root(there)
         return here, there

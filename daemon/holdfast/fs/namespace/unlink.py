@@ -61,12 +61,13 @@ class Unlinking:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        hot = self._hot.of(stat.st_ino) if stat is not None else None
+        node = self._nodes.of_backing(stat.st_ino) if stat is not None else None
+        hot = self._hot.of_node(node, stat.st_ino) if stat is not None else None
         if hot is not None and not has_settled:
             raise trio.WouldBlock
         self._retraction.retract(place, name, stat)
         if stat is not None:
-            self._lost_names.remove_name(directory, name, stat, hot)
+            self._lost_names.remove_name(directory, name, stat, node, hot)
         else:
             self._nodes.drop_path(place.child_path(name))
             self._directories.touch(directory)
