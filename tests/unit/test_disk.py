@@ -160,7 +160,7 @@ async def test_the_less_is_free_the_sooner_it_looks_again_but_only_for_writers(
         await trio.sleep(60)
         assert times == []
         disk.writer_begins()
-        await trio.sleep(10)
+        await trio.sleep(9)
         assert [round(at - began, 3) for at in times] == [60, 62.5, 65, 67.5]
         fake.free_bytes = GIB // 4
         await trio.sleep(10)  # what this took is not the rate any more
