@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -293,8 +294,20 @@ class Node:
     def _log_lines(self) -> list[str]:
         return self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
 
+    def _seen_by(self) -> str:
+        """Name processes in whose mount namespace the mount is: a copy there keeps the file system and its daemon alive."""
+        seen = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if f" {self.mountpoint} " in (process / "mountinfo").read_text():
+                    seen.append(f"{process.name} ({(process / 'comm').read_text().strip()})")
+        return ", ".join(seen[:10])
+
     def _wait(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + _END_SECONDS
-        self._process.wait(deadline - time.monotonic())
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired as problem:
+            problem.add_note(f"the mount is still seen by {self._seen_by() or 'no process'}")
+            raise
         assert self._process.returncode == 0, f"the daemon ended with {self._process.returncode}"
