@@ -446,6 +446,7 @@ async def test_a_writer_passes_the_daemon_by_only_while_it_need_not_evict_for_it
     room = make_room_for(files, events, min_free_share=0.05)
     room.disk = Disk(files.space, lambda: files.deleted, trio.current_time)
     assert room.may_pass_by()
+    await trio.sleep(2)  # until nobody wishes to pass by any more
     for inode in range(1, 10):
         put(index, inode, 10 * 10**6, inode)
     index.pins.add(b"blobs/9")
@@ -463,6 +464,11 @@ async def test_a_writer_passes_the_daemon_by_only_while_it_need_not_evict_for_it
         await trio.sleep(0.5)
         assert files.gone == [*range(1, 9)]
         assert room.may_pass_by()  # evicting more is in vain
+        files.deleted = Space(1, 1)
+        await trio.sleep(1)
+        assert not room.may_pass_by()  # what is not free yet can be waited for
+        files.deleted = NOTHING
+        assert room.may_pass_by()
         assert [event.kind for event in events.since(0)] == ["evicted", "evicted"]
         nursery.cancel_scope.cancel()
 

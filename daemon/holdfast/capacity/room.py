@@ -77,18 +77,21 @@ class Room:
     async def make_room(self, wanted_bytes: int) -> None:
         """Return when a copy of ``wanted_bytes`` may be written. Raises ``CacheFullError``."""
         wanted = Space(1, wanted_bytes)
-        if not any(self._missing(wanted)):
-            self.disk.admitted(wanted_bytes)
-            return
+        if any(self._missing(wanted)):
+            await self._evict_for(wanted)
+        if self.disk.is_freeing and not self.disk.has_room(wanted):
+            await self._is_free(wanted)
+        self.disk.admitted(wanted_bytes)
+
+    async def _evict_for(self, wanted: Space) -> None:
         async with self._lock:
-            for _ in range(_TRIES if can_ever_fit(self.limits, self.usage(), wanted_bytes) else 0):
+            for _ in range(_TRIES if can_ever_fit(self.limits, self.usage(), wanted.size_bytes) else 0):
                 await self.evict(self._missing(wanted))
                 if not any(self._missing(wanted)):
-                    self.disk.admitted(wanted_bytes)
                     return
                 await trio.sleep(_RELEASE_SECONDS)
             if any(self._missing(wanted)):
-                raise CacheFullError(f"no room for {wanted_bytes} bytes: {self.advice(wanted)}")
+                raise CacheFullError(f"no room for {wanted.size_bytes} bytes: {self.advice(wanted)}")
 
     async def with_room(self, change: Callable[[], Awaitable[_T]], size_bytes: int = 0) -> _T:
         """Carry out ``change``, which takes about ``size_bytes``; if the disk has no room for it, evict and try again.
@@ -125,8 +128,12 @@ class Room:
             await self._make_way(0)
 
     def may_pass_by(self) -> bool:
-        """Say whether a writer may pass the daemon by: the kernel evicts nothing when the disk is full."""
-        return not self._index.entries.cached_bytes or not self.disk.is_scarce() or self._evicts_in_vain
+        """Say whether a writer may pass the daemon by: on a full disk the kernel evicts nothing, and waits for nothing."""
+        if not self.disk.is_scarce():
+            return True
+        self.disk.look()
+        can_evict = self._index.entries.cached_bytes > 0 and not self._evicts_in_vain
+        return not can_evict and not self.disk.is_freeing
 
     async def _make_way(self, size_bytes: int) -> bool:
         """Evict because the disk was full; say whether it has room for so many bytes now."""
