@@ -17,7 +17,7 @@ from typing import Any
 from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Values
-from tests.benchmarks.spark_process import Job
+from tests.benchmarks.spark_process import Job, written_bytes
 from tests.benchmarks.spark_sides import Bench
 
 _COUNTED_BATCHES = 10
@@ -32,7 +32,8 @@ _PARTS = ("latestOffset", "walCommit", "addBatch", "commitOffsets")
 
 def rows(bench: Bench, scale: Scale) -> list[Row]:
     """Return the rows."""
-    every = (bench.plain, bench.near, *bench.far, *bench.others)
+    on_this_disk = (bench.plain, bench.near, bench.copying)
+    every = (*on_this_disk, *bench.far, *bench.others)
 
     def row(name: str, what: str, setup: Callable[[Site], None], action: Callable[[Site], Values], **more: Any) -> Row:
         settings = {"unit": Unit.MILLISECONDS, "targets": every, "fresh": False, "teardown": bench.end, **more}
@@ -54,6 +55,16 @@ def rows(bench: Bench, scale: Scale) -> list[Row]:
             goals={target.name: _LIKE_EXT4 for target in (bench.near, *bench.far)},
         ),
     ]
+    found.append(
+        row(
+            "spark-snapshot",
+            f"written to disks (/proc) for a batch of {scale.state_keys // _BUILDING_BATCHES:,} new keys and its snapshot",
+            partial(_grow, bench),
+            partial(_snapshot, bench),
+            unit=Unit.MIB,
+            targets=on_this_disk,
+        )
+    )
     if bench.far:
         found.append(
             row(
@@ -115,6 +126,23 @@ def _build(bench: Bench, site: Site) -> None:
         job.batch(_keys(site, number * count, count))
     job.batch(_keys(site, 0, _FIRST_ROWS))
     job.kill()
+
+
+def _grow(bench: Bench, site: Site) -> None:
+    bench.begin("keys", site).go()
+    _snapshot(bench, site)
+
+
+def _snapshot(bench: Bench, site: Site) -> Values:
+    job, daemon = bench.job(site), bench.side(site).daemon()
+    job.resume()
+    before = job.written_bytes(), written_bytes([daemon])
+    count = site.scale.state_keys // _BUILDING_BATCHES
+    job.batch(_keys(site, job.arrived * count, count))
+    after = job.written_bytes(), written_bytes([daemon])
+    job.stop()
+    by_spark, by_daemon = ((later - earlier) / 2**20 for earlier, later in zip(before, after, strict=True))
+    return {"": by_spark + by_daemon, "by Spark": by_spark, "by the daemon": by_daemon}
 
 
 def _restart(bench: Bench, site: Site) -> Values:

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,23 @@ class Place:
     checkpoint: str
     backing: Path | None
     settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def written_bytes(processes: Iterable[int | None]) -> int:
+    """Return what these processes have made the kernel write to disks."""
+    found = 0
+    for pid in processes:
+        if pid is not None:
+            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+            found += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes:"))
+    return found
+
+
+def _group_of(pid: int) -> int:
+    """Return the process group; 0 if the process has just ended."""
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return 0
 
 
 @dataclass
@@ -88,6 +105,13 @@ class Job:
     def resume(self) -> None:
         """Let both go on."""
         self._signal(signal.SIGCONT)
+
+    def written_bytes(self) -> int:
+        """Return what Python and JVM have written to disks so far."""
+        assert self.process is not None
+        group = self.process.pid
+        processes = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+        return written_bytes([pid for pid in processes if _group_of(pid) == group])
 
     def kill(self) -> None:
         """SIGKILL Python and JVM; return when both are gone."""

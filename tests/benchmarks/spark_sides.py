@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from holdfast_spark.linking import linking_settings
 from holdfast_spark.pipeline.data import split_flights
 from tests.benchmarks import s3a
 from tests.benchmarks.rows import Site, Target
@@ -41,6 +42,9 @@ class Side(Protocol):
     def lose(self) -> bool:
         """Lose what this node keeps of the checkpoint; return whether there is anything that can be lost."""
 
+    def daemon(self) -> int | None:
+        """Return the process that serves the side; None if the kernel does."""
+
 
 class PlainDisk:
     """The plain disk: what is lost there is lost for good."""
@@ -61,14 +65,19 @@ class PlainDisk:
         """Nothing of a checkpoint is elsewhere."""
         return False
 
+    def daemon(self) -> int | None:
+        """There is none."""
+        return None
+
 
 class Mount:
     """A mount whose store is near."""
 
     server: Versitygw | None = None
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, *, links: bool = True) -> None:
         self._node = node
+        self._links = links
 
     def node(self) -> Node:
         """Return the daemon's node."""
@@ -78,7 +87,9 @@ class Mount:
         """Return the job's working directory and checkpoint in the mount."""
         node = self.node()
         checkpoint = node.checkpoints / site.front.name
-        return Place(node.work / "spark_1" / "tmp" / site.front.name, f"file://{checkpoint}", node.backing(checkpoint))
+        links = linking_settings(str(node.mountpoint), ["checkpoints", "blobs"]) if self._links else {}
+        local = node.work / "spark_1" / "tmp" / site.front.name
+        return Place(local, f"file://{checkpoint}", node.backing(checkpoint), links)
 
     def remove(self, place: Place) -> None:
         """Remove what the job has kept."""
@@ -89,12 +100,17 @@ class Mount:
         """Only stores behind a line are worth it."""
         return False
 
+    def daemon(self) -> int | None:
+        """Return Holdfast's."""
+        return self.node().pid
+
 
 class FarMount(Mount):
     """The mount of a daemon of its own behind a line; it is started when it is asked for first."""
 
     def __init__(self, sides: Sides, server: Versitygw, line: StoreLine) -> None:
         self.server: Versitygw = server.below(f"mount-{line.name}")
+        self._links = True
         self._sides = sides
         self._line = line
         self._started: Node | None = None
@@ -146,6 +162,10 @@ class S3a:
         """There is nothing to lose."""
         return False
 
+    def daemon(self) -> int | None:
+        """There is none."""
+        return None
+
 
 class Bench:
     """What the rows share: sides, jobs, input files. ``jars``: those of S3A; None: it is left out."""
@@ -157,6 +177,7 @@ class Bench:
         self.plain = self._added("ext4", PlainDisk(), "local directories and checkpoint on the plain disk", ours=False)
         what = "holdfast: local directories in work/, checkpoint in checkpoints/ over file://"
         self.near = self._added("file", Mount(sides.node), what, ours=True)
+        self.copying = self._added("file-copies", Mount(sides.node, links=False), f"{what}, without the jar", ours=True)
         self.far: list[Target] = []
         self.others: list[Target] = []
         for line in lines if isinstance(sides.server, Versitygw) else ():

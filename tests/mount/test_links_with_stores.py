@@ -7,6 +7,7 @@ import itertools
 import mmap
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,20 @@ def test_what_is_written_by_one_name_is_not_in_the_other(both: list[Linked]) -> 
         assert linked.is_whole(linked.private), change
         linked.stored.unlink()
         linked.link(linked.private)
+
+
+def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]) -> None:
+    linked = both[0]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(30):
+            list(pool.map(lambda path: path.write_bytes(str(path).encode()), (linked.private, linked.stored)))
+            for path in (linked.private, linked.stored):
+                assert path.read_bytes() == str(path).encode()
+            assert linked.object.read_bytes() == str(linked.stored).encode()
+            for path in (linked.private, linked.stored):
+                path.unlink()
+            linked.private.write_bytes(BYTES)
+            linked.link(linked.private)
 
 
 def test_what_is_open_is_not_changed_under_its_reader_nor_later_by_one_who_comes_after_a_takeover(

@@ -80,7 +80,7 @@ class Opening:
         self._guard.check_open(node, flags, caller)
         if _changes(flags):
             self._directories.check_may_grow(node)
-        opened = await self.acquire(node, flags)
+        opened = await self.acquire(node, flags, thread=caller.pid)
         try:
             self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
         except BaseException:
@@ -98,17 +98,19 @@ class Opening:
         opened = self._acquire_nowait(node, flags, changes=changes)
         return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
-    async def acquire(self, node: Node, flags: int, *, by_descriptor: bool = False) -> OpenFile:
+    async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does.
 
-        ``by_descriptor``: for one who has it open for writing already.
+        ``thread`` is whose call has just found it by one of its names; None if it was found otherwise, as by a descriptor.
         """
         try:
             return self._acquire_nowait(node, flags, changes=_changes(flags))
         except trio.WouldBlock:
             pass
-        if _changes(flags) and not by_descriptor:
-            await self._separation.separate(node)
+        if thread is not None and _changes(flags):
+            await self._separation.separate(node, thread)
+        elif thread is not None:
+            self._separation.check_found_anew(node, thread)
         async with self._locks.of(node):
             opened = await self._open_or_fetch(node, flags)
             opened.count()
@@ -126,6 +128,7 @@ class Opening:
         return opened
 
     def _acquire_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
+        self._separation.check_settled(node)
         if changes:
             self._check_writable(node)
         opened = self._find_nowait(node, flags, changes=changes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import NamedTuple
 
 import trio
 
@@ -31,6 +32,16 @@ from holdfast.zones import ZoneMap
 _TRIES = 20
 _RELEASE_SECONDS = 0.05
 """A file that was just closed counts as open until the kernel has sent its RELEASE."""
+
+
+_LOOKING_SECONDS = 10.0
+"""By then, whoever had found a node before its file was separated has opened it."""
+
+
+class _Recent(NamedTuple):
+    until: float
+    told: set[int]
+    """Threads that have looked its name up again."""
 
 
 class Separation:
@@ -57,6 +68,8 @@ class Separation:
         self._locks = locks
         self._entries = entries
         self._copies = copies
+        self._recent: dict[int, _Recent] = {}
+        """Nodes that were separated a moment ago, by id."""
 
     def check_nowait(self, node: Node, fd: int) -> None:
         """Raise ``trio.WouldBlock`` if the file behind ``fd`` must be separated before it is opened for writing."""
@@ -64,20 +77,46 @@ class Separation:
         if stat.st_nlink > 1 and 0 < len(self._object_names(node, stat)) < stat.st_nlink:
             raise trio.WouldBlock
 
-    async def separate(self, node: Node) -> None:
-        """Return if a closed file may be opened for writing as it is. Raises ``StaleNodeError`` once it was separated."""
+    def check_settled(self, node: Node) -> None:
+        """Raise ``trio.WouldBlock`` if the file was separated a moment ago: see ``check_found_anew``."""
+        if node.id in self._recent:
+            raise trio.WouldBlock
+
+    def check_found_anew(self, node: Node, thread: int) -> None:
+        """Raise ``StaleNodeError`` to a thread that may have found the file by the object's name before it was separated.
+
+        It hears so once. So does a thread that has found it afterwards, which costs it one more lookup.
+        """
+        recent = self._recent.get(node.id)
+        if recent is None:
+            return
+        if trio.current_time() > recent.until:
+            del self._recent[node.id]
+        elif thread not in recent.told:
+            recent.told.add(thread)
+            raise _look_again()
+
+    async def separate(self, node: Node, thread: int) -> None:
+        """Return if a file may be opened for writing as it is. Raises ``StaleNodeError`` once it was separated."""
         for _ in range(_TRIES):
             async with self._locks.of(node):
+                self.check_found_anew(node, thread)
                 stat = self._stat(node)
-                if stat is None or stat.st_nlink == 1 or not self._has_both(node, stat):
+                if stat is None or not self._has_both(node, stat):
                     return
-                dropped = node.opened is None and self._is_stored(node, stat) and self._drop_copies(node, stat)
-            if dropped:
-                await self._invalidation.invalidate_now(dropped)
-                self._invalidation.attributes_changed(node.id)
-                raise StaleNodeError("it was a copy of an object too; look its name up again")
+                if node.opened is None and self._is_stored(node, stat):
+                    self._note(node, thread)
+                    await self._invalidation.invalidate_now(self._drop_copies(node, stat))
+                    self._invalidation.attributes_changed(node.id)
+                    raise _look_again()
             await trio.sleep(_RELEASE_SECONDS)
         raise FileBusyError("the file is linked between a store and another directory, and is open, or not yet in the store")
+
+    def _note(self, node: Node, thread: int) -> None:
+        now = trio.current_time()
+        for old in [each for each, recent in self._recent.items() if now > recent.until]:
+            del self._recent[old]
+        self._recent[node.id] = _Recent(now + _LOOKING_SECONDS, {thread})
 
     def _stat(self, node: Node) -> os.stat_result | None:
         if node.backing == 0 or node.parent is None:
@@ -89,7 +128,7 @@ class Separation:
 
         Not all names need be known of a node. Temporary ones beside an object's are its writer's.
         """
-        objects = self._object_names(node, stat)
+        objects = self._object_names(node, stat) if stat.st_nlink > 1 else set()
         if not objects:
             return False
         beside = {directory: self._names_in(directory, stat) for directory in {path.rpartition(b"/")[0] for path in objects}}
@@ -142,3 +181,7 @@ class Separation:
         if not self._policy.has_digest(node):
             self._entries.discard(stat.st_ino)
         return dropped
+
+
+def _look_again() -> StaleNodeError:
+    return StaleNodeError("it was a copy of an object too; look its name up again")

@@ -176,7 +176,10 @@ class Operations(pyfuse3.Operations):
             changes = self._files.attrs.without_privileges(node)
         self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
         async with self._turns.names.of(ctx.uid):
-            stat = await self._files.attrs.set(node, changes, drop_privileges=drops, by_descriptor=fh is not None)
+            by_descriptor = fh is not None
+            stat = await self._files.attrs.set(
+                node, changes, drop_privileges=drops, by_descriptor=by_descriptor, thread=ctx.pid
+            )
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
     @replies

@@ -129,17 +129,28 @@ class AttrOps:
         elif self.is_unknown(node) and node.parent is not None:
             await self._revalidation.known_object(self._directories.place(node.parent), node.name)
 
-    async def set(self, node: Node, changes: Changes, *, drop_privileges: bool = True, by_descriptor: bool = False) -> Stat:
+    async def set(
+        self,
+        node: Node,
+        changes: Changes,
+        *,
+        drop_privileges: bool = True,
+        by_descriptor: bool = False,
+        thread: int | None = None,
+    ) -> Stat:
         """Change attributes; return all of them. An entry that exists only in the store is fetched first.
 
         Mode, owner and times are changed only on this node: stores do not keep them. A new size is sent like any write:
-        with the close of the descriptor if it was set by one, else at once.
+        with the close of the descriptor if it was set by one, else at once. ``thread`` is the caller's.
         """
         with suppress(trio.WouldBlock):
             return self.set_nowait(node, changes)
         await self._local_files.make_local(node)
         if changes.size_bytes is not None:
-            await self._resize(node, changes.size_bytes, drop_privileges=drop_privileges, by_descriptor=by_descriptor)
+            found_by = None if by_descriptor else thread
+            await self._resize(
+                node, changes.size_bytes, found_by, drop_privileges=drop_privileges, by_descriptor=by_descriptor
+            )
             changes = replace(changes, mtime_ns=None)  # which is the time of the change of the size
         await self._hot.settle(node.backing)
         return self._set(node, changes)
@@ -221,8 +232,10 @@ class AttrOps:
                 return self._quotas.of(workdir)
         return None
 
-    async def _resize(self, node: Node, size_bytes: int, *, drop_privileges: bool, by_descriptor: bool) -> None:
-        opened = await self._opening.acquire(node, os.O_WRONLY, by_descriptor=by_descriptor)
+    async def _resize(
+        self, node: Node, size_bytes: int, found_by: int | None, *, drop_privileges: bool, by_descriptor: bool
+    ) -> None:
+        opened = await self._opening.acquire(node, os.O_WRONLY, thread=found_by)
         try:
             self._writes.detect_writes(opened)
             is_being_written = opened.unsent and not opened.has_one_user  # so its writer's close is still to come
