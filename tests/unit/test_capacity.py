@@ -494,7 +494,7 @@ async def test_who_waits_until_the_disk_is_free_keeps_nobody_from_evicting(
         await waits.wait()
         await trio.testing.wait_all_tasks_blocked()
         files.open.clear()
-        await room.make_room(100)
+        await room.make_room(50)
         assert files.gone == [1]
         assert trio.current_time() == began
         files.free_bytes = 10**8
