@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
-from tests.support import probeless_daemon
+from tests.support import impatient_daemon, probeless_daemon
 from tests.support.aftermath import assert_in_order
 from tests.support.held_locks import arriving, held_up, read_directly
 from tests.support.node import Node, wait_until
@@ -92,8 +92,11 @@ def _wait_for(change: Callable[[Path], object], file: Path, expected: int = 0) -
     MALLORY.do(lambda: wait_until(lambda: _outcome(change, file) == expected))
 
 
-def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(node: Node, own: Path) -> None:
+def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(make_node: NodeFactory, own: Path) -> None:
     """Gain: every request on the node waits for as long as Mallory likes, and the daemon can't be killed."""
+    node = make_node()
+    node.module = impatient_daemon.__name__
+    node.start()
     files = {change: _made(node.work / f"mallory {number}") for number, change in enumerate(_CHANGES)}
     held = [partial(read_directly, file) for file in files.values()]
     with bystander(node) as waits, held_up(MALLORY, held, own), ThreadPoolExecutor() as threads:
