@@ -91,10 +91,11 @@ class PackageTree:
         jar = jar_path()
         if jar is None:
             raise SystemExit("./run deb: holdfast-spark.jar was not built; it takes a JDK (default-jdk-headless)")
-        copied = self._site / jar.parent.name / jar.name
-        copied.parent.mkdir()
-        shutil.copyfile(jar, copied)
-        self._link(f"usr/share/java/{jar.name}", f"../../../{copied.relative_to(self._root)}")
+        place = self._root / "usr/share/holdfast"
+        place.mkdir(parents=True)
+        shutil.copyfile(jar, place / jar.name)
+        found = self._site / jar.parent.name / jar.name
+        self._link(str(found.relative_to(self._root)), os.path.relpath(place / jar.name, found.parent))
 
     def _commands(self) -> None:
         for name, (place, module, function) in _COMMANDS.items():

@@ -85,10 +85,10 @@ class Mount:
 
     def place(self, site: Site) -> Place:
         """Return the job's working directory and checkpoint in the mount."""
-        node = self.node()
-        checkpoint = node.checkpoints / site.front.name
+        node, name = self.node(), f"{site.target.name}-{site.front.name}"
+        checkpoint = node.checkpoints / name
         links = linking_settings(str(node.mountpoint), ["checkpoints", "blobs"]) if self._links else {}
-        local = node.work / "spark_1" / "tmp" / site.front.name
+        local = node.work / "spark_1" / "tmp" / name
         return Place(local, f"file://{checkpoint}", node.backing(checkpoint), links)
 
     def remove(self, place: Place) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_a_node_needs_python_fuse_systemd_and_no_compiler(unpacked: Path) -> Non
     assert {"fuse3", "systemd"} < needed
     assert any(re.fullmatch(r"python3\.\d+", name) for name in needed)
     assert not [name for name in needed if name.endswith(("-dev", "-pip", "-venv")) or name.startswith(("gcc", "cpp"))]
+
+
+def test_the_jar_for_spark_is_where_properties_files_name_it(unpacked: Path) -> None:
+    (found,) = unpacked.rglob("site-packages/holdfast_spark_jvm/holdfast-spark.jar")
+    assert found.resolve() == unpacked / "usr/share/holdfast/holdfast-spark.jar"
+    with zipfile.ZipFile(found) as jar:
+        assert "io/holdfast/spark/LinkingFileSystem.class" in jar.namelist()
 
 
 def test_everything_that_is_imported_is_in_the_package(root: Path) -> None:

@@ -9,7 +9,7 @@ from holdfast_spark.linking import jar_path
 _DOCUMENT = Path(__file__).parents[2] / "docs/spark.md"
 _COMMAND = "$ cat /etc/holdfast/spark.conf\n"
 _MOUNTPOINT = "/mnt/holdfast/"
-_PACKAGED_JAR = "/usr/share/java/holdfast-spark.jar"
+_PACKAGED_JAR = "/usr/share/holdfast/holdfast-spark.jar"
 
 
 def documented_properties(mountpoint: Path) -> dict[str, str]:
