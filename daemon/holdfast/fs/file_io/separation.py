@@ -32,8 +32,6 @@ from holdfast.zones import ZoneMap
 _TRIES = 20
 _RELEASE_SECONDS = 0.05
 """A file that was just closed counts as open until the kernel has sent its RELEASE."""
-
-
 _LOOKING_SECONDS = 10.0
 """By then, whoever had found a node before its file was separated has opened it."""
 
@@ -102,7 +100,7 @@ class Separation:
             async with self._locks.of(node):
                 self.check_found_anew(node, thread)
                 stat = self._stat(node)
-                if stat is None or not self._has_both(node, stat):
+                if stat is None or not await self._has_both(node, stat):
                     return
                 if node.opened is None and self._is_stored(node, stat):
                     self._note(node, thread)
@@ -123,7 +121,7 @@ class Separation:
             return None
         return self._directories.stat(node.parent, node.name)
 
-    def _has_both(self, node: Node, stat: os.stat_result) -> bool:
+    async def _has_both(self, node: Node, stat: os.stat_result) -> bool:
         """Say whether the file has names of objects, and names outside of their stores.
 
         Not all names need be known of a node. Temporary ones beside an object's are its writer's.
@@ -131,17 +129,20 @@ class Separation:
         objects = self._object_names(node, stat) if stat.st_nlink > 1 else set()
         if not objects:
             return False
-        beside = {directory: self._names_in(directory, stat) for directory in {path.rpartition(b"/")[0] for path in objects}}
-        return sum(beside.values()) < stat.st_nlink
+        directories = {path.rpartition(b"/")[0] for path in objects}
+        return await trio.to_thread.run_sync(self._count_names, directories, stat.st_ino) < stat.st_nlink
 
-    def _names_in(self, directory: bytes, stat: os.stat_result) -> int:
-        """Return how many names the file has in a directory of the tree."""
-        fd = self._tree.open_directory(directory)
-        try:
-            with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
-                return sum(entry.inode() == stat.st_ino for entry in entries)
-        finally:
-            os.close(fd)
+    def _count_names(self, directories: set[bytes], inode: int) -> int:
+        """Return how many names the file has in these directories of the tree, which may be as large as users like."""
+        count = 0
+        for directory in directories:
+            fd = self._tree.open_directory(directory)
+            try:
+                with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
+                    count += sum(entry.inode() == inode for entry in entries)
+            finally:
+                os.close(fd)
+        return count
 
     def _object_names(self, node: Node, stat: os.stat_result) -> set[bytes]:
         """Return the paths in the tree under which the file is, or will become, an object."""
