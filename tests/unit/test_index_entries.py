@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, mapped_pages
 from holdfast.index.mapped_pages import resident_file_bytes
+from tests.support.descriptors import no_free_descriptors
 
 _MANY = 10_000
 LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)
@@ -55,6 +57,16 @@ def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeyp
 
     kept = mapped_after_changes(1 << 40, range(_MANY // 2))
     assert mapped_after_changes(0, range(_MANY // 2, _MANY)) < kept - (2 << 20)
+
+
+def test_pages_stay_while_no_descriptor_is_free(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", -1)
+    index.entries.put(7, entry(1))
+    with no_free_descriptors(os.getpid()):
+        with pytest.raises(OSError, match="Too many open files"):
+            resident_file_bytes()
+        index.release_pages()
+    assert index.entries.get(7) == entry(1)
 
 
 def spoil(index: Index, inode: int) -> None:

@@ -41,7 +41,14 @@ class MappedPages:
 
     def release_many(self) -> None:
         """Give the pages back if there are more than ``MOST_MAPPED_BYTES`` of them. Safe in any thread, also in a scan."""
-        if self._length_bytes and resident_file_bytes() > self._others_bytes + MOST_MAPPED_BYTES:
+        if not self._length_bytes:
+            return
+        try:
+            are_many = resident_file_bytes() > self._others_bytes + MOST_MAPPED_BYTES
+        except OSError as problem:  # no descriptor is free, for example; it is asked again in a moment
+            _log.debug("can't see how many pages of the index are in memory: %s", problem)
+            return
+        if are_many:
             self._release()
 
     def forget(self) -> None:
