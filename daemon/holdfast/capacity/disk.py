@@ -27,6 +27,7 @@ _WISH_SECONDS = 1.0
 _FRESH_SECONDS = 0.02
 _NEAR_END_BYTES = 16 * 2**30
 """More than what the files that are open at one time grow by, and than what is written between two looks."""
+_PLENTY_FILES = 100_000
 _MOST_MEASURES = 3
 
 
@@ -128,6 +129,10 @@ class Disk:
         From any thread, and in an instant: it is what the last look has seen.
         """
         return self.now.free_bytes < _NEAR_END_BYTES
+
+    def had_plenty(self) -> bool:
+        """Say whether the last look has seen far more than what is taken between two looks."""
+        return self.now.free_bytes > _NEAR_END_BYTES and (not self.now.files or self.now.free_files > _PLENTY_FILES)
 
     def has_room(self, wanted: Space) -> bool:
         """Look, and say whether ``wanted`` could be taken now."""

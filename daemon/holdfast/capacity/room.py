@@ -124,7 +124,7 @@ class Room:
 
     async def keep_spare(self) -> None:
         """Evict if there is hardly any room, before a change that can't be tried again."""
-        if not self.disk.has_room(_SPARE):
+        if not self.disk.had_plenty() and not self.disk.has_room(_SPARE):
             await self._make_way(0)
 
     def may_pass_by(self) -> bool:

@@ -26,14 +26,21 @@ class NameMarks:
         self._held = environment.open_db(b"held")
         self._whiteouts = environment.open_db(b"whiteouts")
         self._deletions = environment.open_db(b"versions-to-delete")
+        self.holds = 0
+        """How often a directory was marked, or moved with its mark: who remembers that a path has none asks again then."""
 
     def hold(self, inode: int) -> None:
         """Mark the directory ``inode`` as existing without objects."""
+        self.holds += 1
         self._put(self._held, inode.to_bytes(8, "big"), b"")
 
     def let_go(self, inode: int) -> None:
         """Remove the mark of ``inode``, if it has one."""
         self._delete(self._held, inode.to_bytes(8, "big"))
+
+    def moved(self) -> None:
+        """A directory, which may be marked, has another path."""
+        self.holds += 1
 
     def is_held(self, inode: int) -> bool:
         """Say whether ``inode`` is marked."""

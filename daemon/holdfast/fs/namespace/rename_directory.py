@@ -79,6 +79,7 @@ class DirectoryRenames:
         self._nodes.drop_name(node, source, old)
         self._nodes.add_name(node, target, new)
         self._directories.renamed()
+        self._marks.moved()
         if moved.zone.is_store:
             self._view.forget_below(moved)
             if left is not Left.NOTHING:  # hidden since before the directory was made

@@ -15,6 +15,8 @@ from holdfast.store import Tree
 from holdfast.transfer import Fetcher
 from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
+_MOST_LET_GO = 4096
+
 
 class Retraction:
     """Removes objects by place and name."""
@@ -34,6 +36,9 @@ class Retraction:
         self._marks = marks
         self._tree = tree
         self._fetcher = fetcher
+        self._let_go: set[bytes] = set()
+        """Paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
+        self._holds = 0
 
     def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> None:
         """The name is about to be removed here. Schedules the deletion of its object; where the store is the fallback, hides
@@ -68,6 +73,12 @@ class Retraction:
 
     def let_go(self, place: ZonePath) -> None:
         """The directory has an object again: from now on it exists only as long as its objects."""
+        if self._holds != self._marks.holds or len(self._let_go) >= _MOST_LET_GO:
+            self._let_go.clear()
+            self._holds = self._marks.holds
+        if place.path in self._let_go:
+            return
+        self._let_go.add(place.path)
         inode = self._tree.inode(place.path)
         if inode and self._marks.is_held(inode):
             self._marks.let_go(inode)

@@ -1,0 +1,64 @@
+"""Which directories of a store stay without objects: marks are removed with the first object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.index import Index
+from holdfast.store import Tree
+from holdfast.zones import ZonePath
+
+
+class LookedAt(Tree):
+    """A tree that counts how often it is looked at."""
+
+    looks = 0
+
+    def inode(self, path: bytes) -> int:
+        self.looks += 1
+        return super().inode(path)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[LookedAt]:
+    (tmp_path / "tree").mkdir()
+    fd = os.open(tmp_path / "tree", os.O_RDONLY)
+    yield LookedAt(fd)
+    os.close(fd)
+
+
+def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
+    index: Index, tree: LookedAt, tmp_path: Path
+) -> None:
+    nothing: Any = None
+    retraction = Retraction(nothing, nothing, nothing, index.marks, tree, nothing)
+    directory = tmp_path / "tree/d"
+    place = ZonePath(nothing, b"d")
+
+    def held_after_an_object() -> bool:
+        retraction.let_go(place)
+        return index.marks.is_held(directory.stat().st_ino)
+
+    directory.mkdir()
+    index.marks.hold(directory.stat().st_ino)
+    assert not held_after_an_object()
+    looks = tree.looks
+    assert not held_after_an_object()
+    assert tree.looks == looks
+    index.marks.hold(directory.stat().st_ino)
+    assert not held_after_an_object()
+
+    other = tmp_path / "tree/other"
+    other.mkdir()
+    index.marks.hold(other.stat().st_ino)
+    assert not held_after_an_object()
+    directory.rmdir()
+    other.rename(directory)
+    index.marks.moved()
+    assert not held_after_an_object()
