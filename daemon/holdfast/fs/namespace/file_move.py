@@ -167,7 +167,7 @@ class FileMoves:
     ) -> None:
         """Update nodes and entry; ``after`` holds the file's attributes after the rename."""
         if victim is not None:
-            self._lost_names.name_removed(move.target, move.new, victim)
+            self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.target, move.new, victim)
         node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
         self._nodes.drop_name(node, move.source, move.old)
         self._nodes.add_name(node, move.target, move.new)

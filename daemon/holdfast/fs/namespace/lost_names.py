@@ -55,13 +55,10 @@ class LostNames:
         else:
             with self._freeing.later(name, fd, stat):
                 os.unlink(name, dir_fd=fd)
-        self._forget_name(node, directory, name, stat)
+        self.name_removed(node, directory, name, stat)
 
-    def name_removed(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
-        """Update nodes and entry after a name was removed from the tree; ``stat`` is the file's from before that."""
-        self._forget_name(self._nodes.of_backing(stat.st_ino), directory, name, stat)
-
-    def _forget_name(self, node: Node | None, directory: Node, name: bytes, stat: os.stat_result) -> None:
+    def name_removed(self, node: Node | None, directory: Node, name: bytes, stat: os.stat_result) -> None:
+        """Update the file's node and entry after a name was removed from the tree; ``stat`` is from before that."""
         if node is not None:
             self._nodes.drop_name(node, directory, name)
             if stat.st_nlink == 1 and node.opened is None:
@@ -75,7 +72,7 @@ class LostNames:
         """The name is gone, and its user was told that the file is busy."""
         found = self._directories.stat(directory, name)
         if found is None or found.st_ino != stat.st_ino:
-            self.name_removed(directory, name, stat)
+            self.name_removed(self._nodes.of_backing(stat.st_ino), directory, name, stat)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
         if node.opened is not None:
