@@ -119,7 +119,7 @@ def test_the_trash_is_emptied_though_the_process_takes_no_more(
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(other, 0, 1 << 20)
     os.unlink(tmp_path / "other")
-    freeing.close(other, takes_time=True)
+    freeing.close(other)
     wait_until(lambda: freeing.space() == (0, 0))
     freeing.end()
     os.close(trash_fd)

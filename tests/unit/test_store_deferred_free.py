@@ -172,7 +172,7 @@ def test_what_is_closed_and_keeps_a_name_never_counts_as_deleted(freeing: Freein
     for number in range(20):
         fd = os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT)
         os.posix_fallocate(fd, 0, 1 << 20)
-        freeing.close(fd, takes_time=True)
+        freeing.close(fd)
         assert freeing.space() == (0, 0)
     assert held(tmp_path) == []
     assert [os.stat(tmp_path / str(number)).st_size for number in range(20)] == [1 << 20] * 20

@@ -111,12 +111,12 @@ class Freeing:
         finally:
             os.close(fd)
 
-    def close(self, fd: int, *, takes_time: bool) -> None:
-        """Close a descriptor at once, or elsewhere if ``takes_time`` may be true and the file is large.
+    def close(self, fd: int) -> None:
+        """Close the descriptor of a file that was written or has no name, elsewhere if the file is large.
 
         It may be all that is left of the file, or ext4 chooses the blocks of a truncated one only when it is closed.
         """
-        size_bytes = os.fstat(fd).st_blocks * 512 if takes_time else 0
+        size_bytes = os.fstat(fd).st_blocks * 512
         if size_bytes > QUICKLY_FREED_BYTES:
             self.close_later(fd, size_bytes)
         else:

@@ -151,9 +151,13 @@ class OpenFiles:
         self._handles.closed(opened)
         if opened.charged_uid:
             self._limits.refund(opened)
-        if not node.is_named:
+        is_named = node.is_named
+        if not is_named:
             self._orphanage.release(opened.inode)
-        self._freeing.close(opened.fd, takes_time=opened.writes or not node.is_named)
+        if opened.writes or not is_named:
+            self._freeing.close(opened.fd)
+        else:
+            os.close(opened.fd)
         opened.arrived()
         node.opened = None
         if opened.mtime_shown_ns:
