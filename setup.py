@@ -25,13 +25,11 @@ class BuildNative(build_ext):
         """Build both."""
         super().run()
         jar = Path(self.build_lib, _JAR)
-        compiler = _java_compiler()
-        if compiler is not None:
-            _build_jar(compiler, jar)
-        else:
+        problem = _build_jar(jar)
+        if problem:
             sys.stderr.write(
-                f"{jar.name} is not built: there is no Java compiler (javac) on the PATH or in $JAVA_HOME. All else works "
-                "without it; Spark then copies state files it could link. On Debian: apt-get install default-jdk-headless\n"
+                f"{jar.name} is not built: {problem}. All else works without it; Spark then copies state files it could "
+                "link. On Debian: apt-get install default-jdk-headless\n"
             )
 
 
@@ -40,17 +38,26 @@ def _java_compiler() -> str | None:
     return shutil.which("javac", path=f"{home}/bin" if home else None) or shutil.which("javac")
 
 
-def _build_jar(compiler: str, jar: Path) -> None:
-    """Compile against the signatures of Hadoop in ``jvm/hadoop``, which are not packed: Spark brings Hadoop itself."""
+def _build_jar(jar: Path) -> str:
+    """Compile against the signatures of Hadoop in ``jvm/hadoop``, which are not packed: Spark brings Hadoop itself.
+
+    Returns an empty string, or why there is no jar.
+    """
+    compiler = _java_compiler()
+    if compiler is None:
+        return "there is no Java compiler (javac) on the PATH or in $JAVA_HOME"
     with tempfile.TemporaryDirectory() as directory:
         command = [compiler, "--release", _JAVA_RELEASE, "-Xlint:all,-options", "-Werror", "-implicit:none"]
         sources = sorted(map(str, (_JVM / "src").rglob("*.java")))
-        subprocess.run([*command, "-sourcepath", str(_JVM / "hadoop"), "-d", directory, *sources], check=True)
+        compiled = subprocess.run([*command, "-sourcepath", str(_JVM / "hadoop"), "-d", directory, *sources], check=False)
+        if compiled.returncode:
+            return f"{compiler} has failed; it takes a JDK of version 9 or later"
         jar.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
             packed.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", _EPOCH), "Manifest-Version: 1.0\n\n")
             for file in sorted(Path(directory).rglob("*.class")):
                 packed.writestr(zipfile.ZipInfo(str(file.relative_to(directory)), _EPOCH), file.read_bytes())
+    return ""
 
 
 setup(

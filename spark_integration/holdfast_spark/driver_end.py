@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _log = logging.getLogger("holdfast.driver_end")
@@ -71,8 +72,11 @@ def _silence_batches(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm  # noqa: SLF001 Python has no other way to a single logger of the JVM
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
-    for name in _LOGGERS_OF_BATCHES:
-        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    try:
+        for name in _LOGGERS_OF_BATCHES:
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    except (Py4JError, TypeError) as problem:  # Spark logs by another library here
+        _log.debug("batches that are interrupted now will be logged: %s", problem)
 
 
 def _is_there(spark: SparkSession) -> bool:

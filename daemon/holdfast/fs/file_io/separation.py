@@ -136,7 +136,10 @@ class Separation:
         """Return how many names the file has in these directories of the tree, which may be as large as users like."""
         count = 0
         for directory in directories:
-            fd = self._tree.open_directory(directory)
+            try:
+                fd = self._tree.open_directory(directory)
+            except (FileNotFoundError, NotADirectoryError):  # removed meanwhile
+                continue
             try:
                 with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
                     count += sum(entry.inode() == inode for entry in entries)
@@ -179,7 +182,7 @@ class Separation:
             parent, _, name = path.rpartition(b"/")
             dropped.append((self._nodes.id_of(self._tree.inode(parent)), name))
             self._copies.drop(path, stat.st_ino, same_object=True)
-        if not self._policy.has_digest(node):
+        if node.backing != stat.st_ino or not self._policy.has_digest(node):  # what is left is private
             self._entries.discard(stat.st_ino)
         return dropped
 

@@ -305,8 +305,9 @@ class HotFiles:
             trio.lowlevel.spawn_system_task(self._wait_for, answer)
 
     async def _wait_for(self, answer: Answer) -> None:
-        with suppress(trio.ClosedResourceError):  # somebody has asked before, whether it has come
-            await trio.lowlevel.wait_readable(answer)
+        if not answer.has_ended():
+            with suppress(trio.ClosedResourceError, OSError):  # somebody has asked before, whether it has come
+                await trio.lowlevel.wait_readable(answer)
         self._forget_ended()
 
     def _as_held(self, directory_fd: int) -> HeldDirectory:
@@ -328,8 +329,9 @@ class HotFiles:
     def _forget_ended(self) -> None:
         for inode, calls in list(self._late.items()):
             for late in [late for late in calls if late.answer.has_come()]:
-                calls.remove(late)
-                self._end(late)
+                if late in calls:
+                    calls.remove(late)
+                    self._end(late)
             if not calls:
                 self._late.pop(inode, None)
 
@@ -344,6 +346,8 @@ class HotFiles:
             late.then()
         except (OSError, HoldfastError) as problem:
             _log.warning("a late call on a file that was held up has failed, or can't be recorded: %s", problem)
+        except Exception:  # noqa: BLE001 whoever happens to ask first has no part in it
+            _log.exception("a late call on a file that was held up can't be recorded")
         for inode, name in late.names:
             directory = self._nodes.of_backing(inode)
             if directory is not None:

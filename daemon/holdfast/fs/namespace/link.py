@@ -118,7 +118,7 @@ class Linking:
         if not (attempt.resent and self._is_there(directory, name, before)):
             _check_room(before)
             if hot is not None:
-                then = partial(self._added_late, node, directory, name, before, sent)
+                then = partial(self._added_late, directory, name, before, sent)
                 self._hot.link(hot, source_fd, node.name, target_fd, name, then)
             else:
                 os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
@@ -126,11 +126,13 @@ class Linking:
         self._added(node, directory, name, sent, before, stat)
         return stat
 
-    def _added_late(self, node: Node, directory: Node, name: bytes, before: os.stat_result, sent: Sent | None) -> None:
-        """The file has the name, and its user was told that it is busy."""
+    def _added_late(self, directory: Node, name: bytes, before: os.stat_result, sent: Sent | None) -> None:
+        """The file has the name, its user was told that it is busy, and the kernel may have forgotten it since."""
         stat = self._directories.stat(directory, name)
         if stat is not None and stat.st_ino == before.st_ino:
+            node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
             self._added(node, directory, name, sent, before, stat)
+            self._nodes.release(node)
 
     def _added(
         self,

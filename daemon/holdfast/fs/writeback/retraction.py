@@ -78,10 +78,10 @@ class Retraction:
             self._holds = self._marks.holds
         if place.path in self._let_go:
             return
-        self._let_go.add(place.path)
         inode = self._tree.inode(place.path)
         if inode and self._marks.is_held(inode):
             self._marks.let_go(inode)
+        self._let_go.add(place.path)
 
     def _is_held(self, place: ZonePath) -> bool:
         """Say whether the directory is kept although no object implies it."""
