@@ -23,7 +23,7 @@ _LOGGERS_OF_BATCHES = (
     "org.apache.spark.scheduler",
     "org.apache.spark.util",
 )
-"""Where Spark logs that a batch was interrupted: as errors with stack traces, though it was asked to do so."""
+"""Loggers to which Spark reports an interrupted batch as an error with a stack trace, though the interrupt was asked for."""
 
 
 def stop_session_at_exit(spark: SparkSession) -> Callable[[], None]:

@@ -28,7 +28,7 @@ print("the end", flush=True)
 
 IN_A_BATCH = {"interval": "0 seconds", "is_over": "not query.status['isTriggerActive']"}
 BETWEEN_BATCHES = {"interval": "1 hour", "is_over": "query.status['isTriggerActive']"}
-"""Who stops a query in the middle of a batch is told so by Spark."""
+"""Spark itself logs errors if a program stops a query in the middle of a batch."""
 
 
 @pytest.mark.parametrize(

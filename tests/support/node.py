@@ -72,7 +72,7 @@ class Node:
     """One daemon with its mount. ``directory`` holds everything that is this node's; the stores are elsewhere."""
 
     forks = False
-    """Whether a daemon that nobody supervises may be forked from a process that has loaded the program."""
+    """Fork a daemon that nobody supervises from a process that has loaded the program."""
 
     def __init__(self, directory: Path, checkpoints: str, blobs: str, **settings: Any) -> None:
         self.directory = directory

@@ -54,7 +54,7 @@ class Disk:
         self.now = measure()
         """The space at the last look."""
         self.is_freeing = False
-        """Whether at the last look something had been deleted that was not free yet."""
+        """True if the last look found something deleted that was not free yet."""
         self._free_bytes = self.now.free_bytes
 
     def look(self) -> DiskSpace:

@@ -27,7 +27,7 @@ class NameMarks:
         self._whiteouts = environment.open_db(b"whiteouts")
         self._deletions = environment.open_db(b"versions-to-delete")
         self.holds = 0
-        """How often a directory was marked, or moved with its mark: who remembers that a path has none asks again then."""
+        """Counts directories marked, or moved with their marks: a cache of unmarked paths is valid until it changes."""
 
     def hold(self, inode: int) -> None:
         """Mark the directory ``inode`` as existing without objects."""

@@ -14,7 +14,7 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.capacity import Room
@@ -104,13 +104,8 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        node = opened.node
-        if node.more_names is None:  # nearly always
-            is_polled = node.parent is not None and self._are_polled(node.parent, (node.name,))
-        else:
-            is_polled = any(self._are_polled(parent, names) for parent, names in node.names_by_directory().items())
-        return is_polled and os.fstat(opened.fd).st_size >= _LONG_BYTES
+        return opened.node.any_directory(self._are_polled) and os.fstat(opened.fd).st_size >= _LONG_BYTES
 
-    def _are_polled(self, directory: Node, names: Iterable[bytes]) -> bool:
+    def _are_polled(self, directory: Node, names: Sequence[bytes]) -> bool:
         place = self._directories.place(directory)
         return place.zone.sends and any(self._policy.of(place, name).polled_while_read for name in names)

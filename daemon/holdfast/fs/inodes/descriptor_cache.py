@@ -40,7 +40,7 @@ class DescriptorCache:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(_MOST_DESCRIPTORS, limit // _PART_OF_ALL)
         self._last_id, self._last_fd = _NO_NODE, -1
-        """What was asked for last: a request asks for the same directory several times."""
+        """The directory of the last ``get``: a request asks for the same one several times."""
 
     def get(self, node_id: int) -> int | None:
         """Return the descriptor of a directory if it is open. The cache keeps ownership."""

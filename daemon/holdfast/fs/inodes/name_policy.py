@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
@@ -52,11 +52,9 @@ class NamePolicy:
 
     def has_digest(self, node: Node) -> bool:
         """Say whether the bytes of a node are checked against a digest."""
-        if node.more_names is None:  # nearly always
-            return node.parent is not None and self._have_digest(node.parent, (node.name,))
-        return any(self._have_digest(parent, names) for parent, names in node.names_by_directory().items())
+        return node.any_directory(self._have_digest)
 
-    def _have_digest(self, directory: Node, names: Iterable[bytes]) -> bool:
+    def _have_digest(self, directory: Node, names: Sequence[bytes]) -> bool:
         """Say whether any of the files at these names has a digest."""
         place = self._directories.place(directory)
         return place.zone.digests and not (place.zone.sends and all(self.of(place, name).stays_here for name in names))

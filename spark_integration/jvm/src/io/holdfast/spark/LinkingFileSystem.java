@@ -50,19 +50,15 @@ public final class LinkingFileSystem extends LocalFileSystem {
 
     @Override
     public void copyToLocalFile(boolean deleteSource, Path source, Path target) throws IOException {
-        if (!link(source, target)) {
+        if (!link(deleteSource, source, target)) {
             super.copyToLocalFile(deleteSource, source, target);
-        } else if (deleteSource) {
-            delete(source, false);
         }
     }
 
     @Override
     public void copyFromLocalFile(boolean deleteSource, Path source, Path target) throws IOException {
-        if (!link(source, target)) {
+        if (!link(deleteSource, source, target)) {
             super.copyFromLocalFile(deleteSource, source, target);
-        } else if (deleteSource) {
-            delete(source, false);
         }
     }
 
@@ -91,7 +87,7 @@ public final class LinkingFileSystem extends LocalFileSystem {
     }
 
     /** Links the file, and says whether that was possible. The copy then meets whatever was in the way, and tells of it. */
-    private boolean link(Path source, Path target) throws IOException {
+    private boolean link(boolean deleteSource, Path source, Path target) throws IOException {
         File from = pathToFile(source);
         File to = pathToFile(target);
         if (zones.contain(from) == zones.contain(to)) {
@@ -117,6 +113,9 @@ public final class LinkingFileSystem extends LocalFileSystem {
             return false;
         }
         Files.deleteIfExists(pathToFile(getChecksumFile(new Path(to.toURI()))).toPath()); // of a file that was there before
+        if (deleteSource) {
+            delete(source, false);
+        }
         return true;
     }
 }
