@@ -317,8 +317,9 @@ def test_a_daemon_whose_starter_has_gone_serves_all_the_same(make_node: NodeFact
         command += ["--set", f"{key}={value}"]
     with node.log.open("ab") as log, subprocess.Popen(command, pass_fds=[writer], stdout=log, stderr=log) as daemon:
         os.close(writer)
-        wait_until(node.socket.exists)
-        node.wait_event("mounted")
-        (node.checkpoints / "file").write_bytes(b"bytes")
-        daemon.terminate()
+        try:
+            wait_until(lambda: node.events("mounted") != [])
+            (node.checkpoints / "file").write_bytes(b"bytes")
+        finally:
+            daemon.terminate()
     assert daemon.returncode == 0, node.log.read_text()

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support import old_sockets_daemon
+from tests.support.children import children_of
 from tests.support.hostile_clients import attacking, connected, get
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY, User
@@ -187,5 +188,4 @@ def none_read(node: Node) -> Iterator[None]:
 
 def doorkeepers(node: Node) -> list[int]:
     """Return the processes that accept a node's connections."""
-    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"doorkeeper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return children_of(node.pid, b"doorkeeper")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -9,5 +10,9 @@ def children_of(pid: int, program: bytes = b"") -> list[int]:
     """Return the processes that the first thread of ``pid`` has started and not waited for, with ``program`` in their
     command lines.
     """
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if program in Path(f"/proc/{child}/cmdline").read_bytes()]
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has been waited for meanwhile
+            if program in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
