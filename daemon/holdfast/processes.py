@@ -7,8 +7,10 @@ but nothing else that Python's ``splitlines`` takes for the end of a line; so th
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,9 @@ _THIRD_NAME = 2 * 24 + 19  # after . and .., and the head of an entry (getdents(
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _REAL_ID, _FILE_SYSTEM_ID = 0, 3
 """Positions in the lines ``Uid`` and ``Gid``: real, effective, saved, file system."""
+_NS_GET_PARENT, _NS_GET_OWNER_UID = 0xB702, 0xB704
+"""Questions about a namespace (ioctl_ns(2))."""
+_NAMESPACE = os.O_RDONLY | os.O_CLOEXEC
 
 
 def boot_id() -> bytes:
@@ -61,6 +66,36 @@ def supplementary_groups(thread: int, uid: int, gid: int) -> Container[int]:
         return ListedNumbers(b" %s " % _field(status, b"Groups").strip()) if ids == (uid, gid) else frozenset()
     except (OSError, ValueError):
         return frozenset()
+
+
+def answerable(thread: int, uid: int) -> tuple[int, int]:
+    """Return who answers for a thread: ``uid`` and 0, or the owner of the outermost user namespace around it.
+
+    A user with a range of subordinate ids (subuid(5)) has as many uids in a namespace as it likes, and makes others below
+    that one in their names. Those that root has made, as for a container, answer for themselves: 0 and the number of the
+    outermost. The daemon's own namespace, and those around it, don't count, nor does a thread that is not to be seen.
+    """
+    with suppress(OSError):
+        own = os.stat("/proc/self/ns/user").st_ino
+        namespace = os.open(f"/proc/{thread}/ns/user", _NAMESPACE)
+        try:
+            while (inode := os.fstat(namespace).st_ino) != own:
+                parent = fcntl.ioctl(namespace, _NS_GET_PARENT)
+                try:
+                    if os.fstat(parent).st_ino == own:
+                        return _owner_and_number(namespace, inode)
+                finally:
+                    os.dup2(parent, namespace, inheritable=False)
+                    os.close(parent)
+        finally:
+            os.close(namespace)
+    return uid, 0
+
+
+def _owner_and_number(namespace: int, inode: int) -> tuple[int, int]:
+    uid = ctypes.c_uint32()
+    fcntl.ioctl(namespace, _NS_GET_OWNER_UID, uid)
+    return uid.value, 0 if uid.value else inode
 
 
 def real_ids(pid: int) -> tuple[int, int]:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.caller_groups import CallerGroups
-from holdfast.processes import leader_of, supplementary_groups
+from holdfast.processes import answerable, leader_of, supplementary_groups
+from tests.support.privileges import MALLORY
 
 
 @dataclass
@@ -35,12 +37,16 @@ class Process:
     takes_seconds: float
     groups: Iterable[int] = ()
     gid: int = 1
+    owner: tuple[int, int] = (7, 0)
     reads: int = field(default=0, compare=False)
 
     def supplementary_groups(self) -> frozenset[int]:
         self.machine.processor_seconds += self.takes_seconds
         self.reads += 1
         return frozenset(self.groups)
+
+    def answerable(self) -> tuple[int, int]:
+        return self.owner
 
 
 @pytest.fixture
@@ -73,7 +79,16 @@ def test_a_process_with_too_many_groups_is_asked_seldom(machine: Machine, groups
 
 def test_another_user_is_not_concerned(machine: Machine, groups: CallerGroups) -> None:
     groups.of(Process(machine, 7, 0.05))
-    assert groups.of(Process(machine, 8, 0.0001, {5})) == {5}
+    assert groups.of(Process(machine, 8, 0.0001, {5}, owner=(8, 0))) == {5}
+    assert groups.of(Process(machine, 7, 0.0001, {5}, owner=(0, 99))) == {5}, "in a container of root's"
+
+
+def test_many_uids_of_one_owner_have_one_rest_together(machine: Machine, groups: CallerGroups) -> None:
+    """Gain: a user with a range of subordinate ids has 65,536 times what one user may take of the event loop."""
+    many = [Process(machine, uid, 0.05) for uid in range(100_000, 100_050)]
+    for process in many:
+        groups.of(process)
+    assert sum(process.reads for process in many) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root, or a user namespace, gives a process so many groups")
@@ -89,6 +104,67 @@ def test_a_process_with_as_many_groups_as_there_can_be_holds_up_the_loop_for_an_
         ]  # fmt: skip
         assert time.thread_time() - began < 0.1
         process.communicate(b"\n")
+
+
+_SUBORDINATE = """
+import ctypes, os, sys
+first, mallory = int(sys.argv[1]), int(sys.argv[2])
+os.setgroups([])
+os.setresgid(mallory, mallory, mallory)
+os.setresuid(mallory, mallory, mallory)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x10000000) == 0  # CLONE_NEWUSER
+print("unshared", flush=True)
+input()
+for number in range(1, 21):
+    if os.fork() == 0:
+        os.setgroups(range(1, 65_536))
+        os.setresgid(number, number, number)
+        os.setresuid(number, number, number)
+        if number % 2:  # in a namespace of its own below
+            assert libc.unshare(0x10000000) == 0
+        print(os.getpid(), first + number - 1, flush=True)
+        input()
+        os._exit(0)
+print("all", flush=True)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+"""
+"""Becomes a user with a range of subordinate ids, and twenty processes of as many uids, each with as many groups."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a user a range of subordinate ids")
+def test_a_user_with_subordinate_ids_holds_up_the_loop_no_longer_than_another() -> None:
+    first = 200_000
+    command = [sys.executable, "-c", _SUBORDINATE, str(first), str(MALLORY.uid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "unshared\n"
+        for name, own in (("uid_map", MALLORY.uid), ("gid_map", MALLORY.gid)):
+            Path(f"/proc/{process.pid}/{name}").write_text(f"0 {own} 1\n1 {first} 65535\n")
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        said = sorted(process.stdout.readline() for _ in range(21))
+        callers = [Caller(int(uid), int(uid), int(pid)) for pid, uid in (line.split() for line in said[:20])]
+        groups = CallerGroups()
+        held = groups.of(callers[0])
+        assert (first in held, first + 65_534 in held, first + 65_535 in held) == (True, True, False)
+        assert {caller.answerable() for caller in callers} == {(MALLORY.uid, 0)}
+        began = time.thread_time()
+        for _ in range(3):
+            for caller in callers:
+                groups.of(caller)
+        assert time.thread_time() - began < 0.1, "a read of each takes 400 ms"
+        process.communicate("end\n" * 40)
+
+
+def test_who_is_in_no_user_namespace_of_its_own_answers_for_itself() -> None:
+    assert answerable(os.getpid(), 7) == (7, 0)
+    assert answerable(2**22 + 1, 7) == (7, 0)
 
 
 def test_groups_that_are_read_are_those_of_the_thread() -> None:

@@ -101,9 +101,7 @@ class Workdirs:
         or pid.
         """
         name = WorkdirName.checked(role, resource_id)
-        pid = await trio.to_thread.run_sync(number_here, pid, namespace) if namespace else pid
-        process = Process.find(pid)
-        user, group = process.user()
+        process, (user, group) = await trio.to_thread.run_sync(_find, pid, namespace)
         if asked_by not in (0, user):
             raise WithheldError("only root may acquire a working directory for a process of another user")
         owner = user if owner[0] == -1 else owner[0], group if owner[1] == -1 else owner[1]
@@ -242,3 +240,12 @@ class Workdirs:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _find(pid: int, namespace: int) -> tuple[Process, tuple[int, int]]:
+    """Return a process, and uid and gid of its user. Raises ``ConfigurationError``.
+
+    In a thread: /proc says who the user is beside all of its groups, of which there may be 65,536.
+    """
+    process = Process.find(number_here(pid, namespace) if namespace else pid)
+    return process, process.user()

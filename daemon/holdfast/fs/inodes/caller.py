@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple, Protocol
 
-from holdfast.processes import supplementary_groups
+from holdfast.processes import answerable, supplementary_groups
 
 
 class Asker(Protocol):
@@ -22,6 +22,9 @@ class Asker(Protocol):
     def supplementary_groups(self) -> Container[int]:
         """Return the other groups. May be slow: only ask if they matter."""
 
+    def answerable(self) -> tuple[int, int]:
+        """Return who answers for what the caller costs (``processes.answerable``)."""
+
 
 class Caller(NamedTuple):
     """User, group and thread of a request. ``pid`` is the thread id, 0 if it is in another process namespace."""
@@ -33,6 +36,10 @@ class Caller(NamedTuple):
     def supplementary_groups(self) -> Container[int]:
         """Return the groups that the thread has now."""
         return supplementary_groups(self.pid, self.uid, self.gid)
+
+    def answerable(self) -> tuple[int, int]:
+        """Return the user, or the owner of the user namespace that the thread is in."""
+        return answerable(self.pid, self.uid)
 
 
 NOBODY = Caller(0, 0, 0)

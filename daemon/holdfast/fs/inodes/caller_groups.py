@@ -1,8 +1,9 @@
 """Supplementary groups of callers, read from /proc when rights depend on them.
 
 The kernel makes the whole text for each read, and a process of a user namespace may have 65,536 groups: then a read takes
-tens of milliseconds of the event loop. A user for whose process it took long has a rest of many times as long. Until it is
-over, that process has the groups that were read, and the user's other ones have none.
+tens of milliseconds of the event loop. Whoever answers for a process for which it took long, its user or the owner of its
+user namespace, has a rest of many times as long. Until it is over, that process has the groups that were read, and the
+others of the same owner have none.
 """
 
 from __future__ import annotations
@@ -32,17 +33,21 @@ class CallerGroups:
     ) -> None:
         self._clock = clock
         self._processor_seconds = processor_seconds
-        self._rests: dict[int, _Rest] = {}
+        self._rests: dict[tuple[int, int], _Rest] = {}
+        """By who answers for the caller. Nearly always empty: then nobody is asked who that is."""
 
     def of(self, caller: Asker) -> Container[int]:
         """Return the groups of a caller, as far as they may be read now."""
-        if self._rests and (rest := self._rests.get(caller.uid)) is not None and self._clock() < rest.until:
+        if self._rests and (rest := self._rest_of(caller)) is not None:
             return rest.groups if rest.caller == caller else frozenset()
         began = self._processor_seconds()
         groups = caller.supplementary_groups()
         took = self._processor_seconds() - began
         if took > _LONG_SECONDS:
-            now = self._clock()
-            self._rests = {uid: rest for uid, rest in self._rests.items() if now < rest.until}
-            self._rests[caller.uid] = _Rest(now + _RESTS * took, caller, groups)
+            self._rests[caller.answerable()] = _Rest(self._clock() + _RESTS * took, caller, groups)
         return groups
+
+    def _rest_of(self, caller: Asker) -> _Rest | None:
+        now = self._clock()
+        self._rests = {owner: rest for owner, rest in self._rests.items() if now < rest.until}
+        return self._rests.get(caller.answerable()) if self._rests else None
