@@ -71,7 +71,8 @@ class ZonePath:
 
     def key_of(self, name: bytes) -> bytes:
         """Return the path of the entry ``name`` relative to the zone."""
-        return self.zone.key_of(self.child_path(name))
+        inside = self.zone.key_of(self.path)
+        return inside + b"/" + name if inside else name
 
 
 @dataclass(frozen=True, slots=True)

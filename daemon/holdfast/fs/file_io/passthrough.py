@@ -14,7 +14,6 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.capacity import Room
@@ -74,8 +73,7 @@ class Passthrough:
             backing_id = None
             may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
             if opened.writable and whole and may_pass and (not uid or self._is_own(opened, uid)):
-                with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
-                    backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
+                backing_id = self._register(opened)
             opened.hand_out(backing_id)
         if opened.backing_id is None:
             return
@@ -83,6 +81,13 @@ class Passthrough:
             opened.passed_through_for(uid, is_first=is_first)
         if writable:
             self._writes.expect(opened)
+
+    def _register(self, opened: OpenFile) -> int | None:
+        """Register the file as the user as whom the kernel will write, whoever it is for."""
+        if not self._ordinary_user.is_needed:
+            return self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
+        with self._ordinary_user.writes():
+            return self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
 
     def end(self, opened: OpenFile) -> None:
         """The last handle is released."""
@@ -104,8 +109,4 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        return opened.node.any_directory(self._are_polled) and os.fstat(opened.fd).st_size >= _LONG_BYTES
-
-    def _are_polled(self, directory: Node, names: Sequence[bytes]) -> bool:
-        place = self._directories.place(directory)
-        return place.zone.sends and any(self._policy.of(place, name).polled_while_read for name in names)
+        return self._policy.is_polled_while_read(opened.node) and os.fstat(opened.fd).st_size >= _LONG_BYTES

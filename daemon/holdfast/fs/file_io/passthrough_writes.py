@@ -52,6 +52,8 @@ class PassthroughWrites:
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
             self._disk.writer_begins()
+            if opened.unsent:  # bytes without a digest
+                return
             entry = self._entries.get(opened.inode)
             if entry is not None and entry.state in _INTACT and entry.digest:
                 entry.become(EntryState.DIRTY)

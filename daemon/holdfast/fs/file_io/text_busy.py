@@ -12,12 +12,8 @@ import os
 
 from holdfast.fs.inodes.open_file import OpenFile
 
-_FMODE_EXEC = 0x20
-
-
-def executes(flags: int) -> bool:
-    """Say whether an open with these flags is to run the file as a program."""
-    return bool(flags & _FMODE_EXEC)
+FMODE_EXEC = 0x20
+"""Among the flags of an open that is to run the file as a program, and of its release."""
 
 
 def check_not_executed(opened: OpenFile, flags: int) -> None:

@@ -52,9 +52,25 @@ class NamePolicy:
 
     def has_digest(self, node: Node) -> bool:
         """Say whether the bytes of a node are checked against a digest."""
-        return node.any_directory(self._have_digest)
+        for directory, names in node.names_by_directory().items():
+            place = self._directories.place(directory)
+            if place.zone.digests and (not place.zone.sends or self._leave(place, names)):
+                return True
+        return False
 
-    def _have_digest(self, directory: Node, names: Sequence[bytes]) -> bool:
-        """Say whether any of the files at these names has a digest."""
-        place = self._directories.place(directory)
-        return place.zone.digests and not (place.zone.sends and all(self.of(place, name).stays_here for name in names))
+    def is_polled_while_read(self, node: Node) -> bool:
+        """Say whether readers of a node ask for its attributes all the time."""
+        for directory, names in node.names_by_directory().items():
+            place = self._directories.place(directory)
+            if place.zone.sends:
+                for name in names:
+                    if self.kind_of(place, name).policy.polled_while_read:
+                        return True
+        return False
+
+    def _leave(self, place: ZonePath, names: Sequence[bytes]) -> bool:
+        """Say whether any file at these names in the directory at ``place`` is, or will become, an object."""
+        for name in names:  # noqa: SIM110 every open asks this, and a generator takes longer than what it calls
+            if not self.kind_of(place, name).policy.stays_here:
+                return True
+        return False

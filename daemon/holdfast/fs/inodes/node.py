@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.zones import ZonePath
@@ -79,12 +78,6 @@ class Node:
             for parent, name in self.more_names:
                 self._by_directory.setdefault(parent, []).append(name)
         return self._by_directory
-
-    def any_directory(self, holds: Callable[[Node, Sequence[bytes]], bool]) -> bool:
-        """Say whether ``holds`` is true of any directory and the node's names in it."""
-        if self.more_names is None:  # nearly always
-            return self.parent is not None and holds(self.parent, (self.name,))
-        return any(holds(parent, names) for parent, names in self.names_by_directory().items())
 
     def names_changed(self) -> None:
         """A name of a file with several was added or removed."""
