@@ -26,17 +26,22 @@ def classes_of(jar: Path) -> dict[str, bytes]:
         return {name: packed.read(name) for name in packed.namelist() if name.endswith(".class")}
 
 
-def built_wheel(directory: Path, environment: dict[str, str]) -> tuple[Path, str]:
-    """Build a wheel from a copy of the checkout; return it, and what the build says."""
+def copied(directory: Path) -> Path:
+    """Copy what is built of the checkout."""
     for name in ("daemon", "spark_integration"):
         shutil.copytree(CHECKOUT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, directory)
-    command = [sys.executable, "setup.py", "bdist_wheel"]
+    return directory
+
+
+def built(kind: str, directory: Path, environment: dict[str, str] | None = None) -> tuple[Path, str]:
+    """Build a ``bdist_wheel`` or ``sdist`` in a directory; return it, and what the build says."""
+    command = [sys.executable, "setup.py", kind]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    (wheel,) = (directory / "dist").glob("*.whl")
-    return wheel, done.stderr
+    (archive,) = (directory / "dist").iterdir()
+    return archive, done.stderr
 
 
 def test_it_is_what_comes_of_hadoop_itself(tmp_path: Path) -> None:
@@ -53,12 +58,23 @@ def test_it_is_what_comes_of_hadoop_itself(tmp_path: Path) -> None:
     assert {int.from_bytes(each[6:8], "big") for each in compiled.values()} == {JAVA_8}
 
 
-def test_a_wheel_carries_it(tmp_path: Path) -> None:
-    wheel, _ = built_wheel(tmp_path, dict(os.environ))
+def test_a_wheel_of_a_source_archive_carries_it_and_all_else(tmp_path: Path) -> None:
+    (tmp_path / "checkout").mkdir()
+    archive, _ = built("sdist", copied(tmp_path / "checkout"))
+    shutil.unpack_archive(archive, tmp_path)
+    wheel, _ = built("bdist_wheel", tmp_path / archive.name.removesuffix(".tar.gz"))
     jar = jar_path()
     assert jar is not None
     with zipfile.ZipFile(wheel) as packed:
         assert packed.read(IN_WHEEL) == jar.read_bytes()
+        names = {name for name in packed.namelist() if name.startswith(("holdfast/", "holdfast_spark/"))}
+    top = {CHECKOUT / "daemon": "holdfast", CHECKOUT / "spark_integration": "holdfast_spark"}
+    assert names == {
+        str(path.relative_to(parent))
+        for parent, package in top.items()
+        for path in (parent / package).rglob("*")
+        if path.is_file() and path.suffix not in (".c", ".h", ".pyc")
+    }
 
 
 def test_without_a_jdk_a_wheel_is_built_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -72,7 +88,7 @@ def test_without_a_jdk_a_wheel_is_built_and_says_what_is_missing(tmp_path: Path)
     source = tmp_path / "source"
     source.mkdir()
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    wheel, said = built_wheel(source, {**environment, "PATH": str(programs)})
+    wheel, said = built("bdist_wheel", copied(source), {**environment, "PATH": str(programs)})
     with zipfile.ZipFile(wheel) as packed:
         assert IN_WHEEL not in packed.namelist()
     assert "holdfast-spark.jar is not built: there is no Java compiler" in said
