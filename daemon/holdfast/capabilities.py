@@ -10,6 +10,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from holdfast.secure_bits import keep_capabilities
+
 NEEDED = {
     "CAP_CHOWN": 0,
     "CAP_DAC_OVERRIDE": 1,
@@ -26,8 +28,6 @@ NEEDED = {
 """Names and numbers (linux/capability.h); docs/security.md says what each is for."""
 
 _PR_CAPBSET_DROP = 24
-_PR_GET_SECUREBITS, _PR_SET_SECUREBITS = 27, 28
-_NO_SETUID_FIXUP = 1 << 2
 _VERSION_3 = 0x2008_0522
 _LAST = Path("/proc/sys/kernel/cap_last_cap")
 
@@ -51,7 +51,7 @@ def keep_needed() -> None:
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_SECUREBITS, libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0) | _NO_SETUID_FIXUP, 0, 0, 0)
+    keep_capabilities()
     for number in range(int(_LAST.read_text()) + 1):
         if number not in NEEDED.values():
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)

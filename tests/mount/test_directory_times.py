@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,19 @@ def test_fetching_and_evicting_changes_no_attribute_of_a_directory(node: Node, r
     node.kill()
     node.start()
     assert [shown(path)[1:] for path in watched] == [attributes[1:] for attributes in before]
+
+
+def test_fetching_and_evicting_changes_only_the_ctime_of_a_file(node: Node, remote_files: Path) -> None:
+    put(remote_files, "job/a")
+    file = node.checkpoints / "job/a"
+    before, began = shown(file), time.time_ns()
+    assert before[-1] == before[-2] == (remote_files / "job/a").stat().st_mtime_ns
+    assert file.read_bytes() == b"job/a" * 100
+    here = shown(file)
+    assert here[:-1] == before[:-1]
+    assert here[-1] > began - 10**9
+    assert evict(node, file) == 1
+    wait_until(lambda: shown(file) == before)
 
 
 def test_a_name_that_another_node_adds_or_removes_gives_its_directory_a_later_time(node: Node, remote_files: Path) -> None:

@@ -110,6 +110,18 @@ def test_what_is_written_by_one_name_is_not_in_the_other(both: list[Linked]) -> 
         linked.link(linked.private)
 
 
+def test_a_pinned_object_is_here_again_at_once(both: list[Linked]) -> None:
+    linked = both[0]
+    copy = linked.node.backing(linked.stored)
+    with linked.node.client() as client:
+        client.pin(str(linked.stored.parent))
+    inode = copy.stat().st_ino
+    append(linked.private)
+    wait_until(lambda: copy.exists() and copy.stat().st_ino != inode)
+    assert copy.read_bytes() == BYTES
+    assert linked.is_whole(linked.stored)
+
+
 def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]) -> None:
     linked = both[0]
     with ThreadPoolExecutor(2) as pool:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import errno
+import json
+import mmap
 import os
+import select
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
 from tests.support import impatient_daemon, probeless_daemon
 from tests.support.aftermath import assert_in_order
+from tests.support.attackers import until_end
 from tests.support.held_locks import arriving, held_up, read_directly
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY, User
@@ -78,13 +84,13 @@ def _outcome(change: Callable[[Path], object], file: Path) -> int:
     return 0
 
 
-def _check(change: Callable[[Path], object], file: Path, expected: int = errno.EBUSY) -> None:
-    """Let Mallory change a file, and fail unless that ends as expected."""
+def _check(change: Callable[[Path], object], file: Path, expected: int = errno.EBUSY, user: User = MALLORY) -> None:
+    """Let a user change a file, and fail unless that ends as expected."""
 
     def check() -> None:
         assert _outcome(change, file) == expected
 
-    MALLORY.do(check)
+    user.do(check)
 
 
 def _wait_for(change: Callable[[Path], object], file: Path, expected: int = 0) -> None:
@@ -230,3 +236,96 @@ def test_a_file_in_many_pieces_is_freed_while_others_work(node: Node, name: str)
     with bystander(node) as waits:
         MALLORY.do(lambda: _CHANGES[name](file))
     waits.check()
+
+
+def _sent(node: Node, user: User = MALLORY) -> Path:
+    """An object in a store's directory, both the user's."""
+    directory = node.checkpoints / "job"
+    directory.mkdir()
+    os.chown(directory, user.uid, user.gid)
+
+    def make() -> None:
+        (directory / "file").write_bytes(b"x" * 65_536)
+
+    user.do(make)
+    return directory / "file"
+
+
+def _flush_deletions(file: Path) -> None:
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def test_the_object_of_a_name_that_could_not_be_removed_stays(node: Node, remote_files: Path) -> None:
+    """Gain: an unlink that is refused with EBUSY deletes the object from the store all the same."""
+    file = _sent(node, ALICE)
+
+    def keep_open(told: int, end: int) -> None:
+        with open(file, "rb"):
+            os.write(told, b"1")
+            select.select([end], [], [])
+
+    with until_end(ALICE, keep_open), until_end(MALLORY, keep_open):
+        for change in (os.unlink, lambda path: path.rename(path.with_name("renamed.tmp"))):
+            _check(change, file, user=ALICE)
+        _flush_deletions(file)
+        assert (remote_files / "job/file").exists()
+        assert os.listdir(file.parent) == ["file"]
+    assert file.read_bytes() == b"x" * 65_536
+    node.kill()
+    node.start()
+    assert file.read_bytes() == b"x" * 65_536
+    ALICE.do(file.unlink)
+    _flush_deletions(file)
+    assert not (remote_files / "job/file").exists()
+
+
+def test_the_object_of_a_name_goes_when_the_name_goes(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
+    """An unlink comes late: until then the file and its object are there, and then neither."""
+    node = make_node()
+    node.module = probeless_daemon.__name__
+    node.start()
+    file = _sent(node)
+    MALLORY.do(lambda: os.link(file, node.checkpoints / "job/too.tmp"))
+    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
+        _check(os.unlink, file)
+        _flush_deletions(file.parent)
+        assert (remote_files / "job/file").exists()
+    waits.check()
+    wait_until(lambda: not (remote_files / "job/file").exists())
+    assert not file.exists()
+    assert_in_order(node)
+
+
+def test_what_goes_late_without_a_request_is_known_to_be_gone(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
+    """A copy whose object is another one by now, and one that is corrupt, are held up while they go."""
+    node = make_node(remote__metadata_ttl_seconds=0)
+    node.module = probeless_daemon.__name__
+    node.start()
+    file = _sent(node)
+    other = file.with_name("other")
+    MALLORY.do(lambda: other.write_bytes(b"y" * 65_536))
+    copy = node.backing(other)
+    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
+        (remote_files / "job/file").unlink()
+        (remote_files / "job/file").write_bytes(b"new")
+        assert _outcome(Path.read_bytes, file) == errno.EBUSY
+    waits.check()
+    wait_until(lambda: _outcome(Path.read_bytes, file) == 0)
+    assert file.read_bytes() == b"new"
+
+    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, other)], own):
+        with open(copy, "r+b") as backing, mmap.mmap(backing.fileno(), 0) as mapped:
+            mapped[0] ^= 1  # which takes no lock
+        with node.client() as client, suppress(HoldfastError):
+            list(client.verify(str(other)))
+        assert node.events("quarantined") == []
+    waits.check()
+    assert node.wait_event("quarantined")["why"] == "digest"
+    assert other.read_bytes() == b"y" * 65_536
+    (kept,) = (path for path in (node.store / "quarantine").iterdir() if path.suffix != ".json")
+    assert json.loads(kept.with_name(f"{kept.name}.json").read_text())["why"] == "digest"
+    assert_in_order(node)

@@ -67,7 +67,9 @@ class _Files:
         self.tree = Tree(os.open(path, os.O_RDONLY), HeldDirectories(self.notes_fd))
         self.directory_fd = os.open(self.directory, os.O_RDONLY)
         self._nodes: dict[int, Any] = {}
-        store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=None, quarantine=None)
+        self.let_go: list[int] = []
+        orphanage = SimpleNamespace(release=self.let_go.append)
+        store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=orphanage, quarantine=None)
         nodes = SimpleNamespace(of_backing=self._nodes.get)
         self.hot = HotFiles(cast(Any, store), cast(Any, nodes), cast(Any, SimpleNamespace(forget=lambda _: None)), self.note)
         self.opened: list[OpenFile] = []
@@ -85,9 +87,13 @@ class _Files:
         for number, uid in enumerate(users):
             if uid:
                 opened.passed_through_for(uid, is_first=number == 0)
-        self._nodes[opened.inode] = SimpleNamespace(id=opened.inode, opened=opened)
+        self._nodes[opened.inode] = SimpleNamespace(id=opened.inode, opened=opened, is_named=False)
         self.opened.append(opened)
         return opened
+
+    def close(self, opened: OpenFile) -> None:
+        """Let the last handle of a file be closed."""
+        self._nodes[opened.inode].opened = None
 
     def know(self, inode: int) -> None:
         """Let a directory have a node."""
@@ -152,6 +158,23 @@ async def test_what_succeeds_after_its_user_was_told_that_the_file_is_busy_is_re
     await trio.testing.wait_all_tasks_blocked()
     assert done == ["recorded"] * (number == 0)
     assert files.told == [(inode, b"name")]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_file_that_loses_its_last_name_late_is_kept_for_as_long_as_it_is_open(
+    files: _Files, is_closed: bool
+) -> None:
+    opened, done = files.open("file", _MALLORY), []
+    with pytest.raises(FileBusyError):
+        files.unlink(opened, lambda: done.append("recorded"))
+    if is_closed:
+        files.close(opened)
+    assert files.let_go == []
+    files.calls.end(0)
+    with trio.fail_after(10):
+        while not done:
+            await trio.lowlevel.checkpoint()
+    assert files.let_go == [opened.inode] * is_closed
 
 
 def test_the_next_daemon_knows_what_is_held_and_walks_around_it(files: _Files) -> None:
@@ -240,7 +263,9 @@ def test_a_file_that_a_stranger_has_open_keeps_its_names(files: _Files, first: i
         lambda: files.unlink(opened),
         lambda: files.hot.rename([opened], files.directory_fd, b"file", files.directory_fd, b"new", then=files.calls.close),
         lambda: files.hot.link(opened, files.directory_fd, b"file", files.directory_fd, b"new", then=files.calls.close),
-        lambda: files.hot.rename_out(opened.inode, files.directory_fd, b"file", files.directory_fd, b"new", 0),
+        lambda: files.hot.rename_out(
+            opened.inode, files.directory_fd, b"file", files.directory_fd, b"new", files.calls.close
+        ),
     ]
     for change in changes:
         with pytest.raises(FileBusyError, match="several users"):

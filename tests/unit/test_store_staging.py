@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import FileBusyError
 from holdfast.store import Freeing, Orphanage, OutsideCalls, Quarantine, Staging, Trash
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
@@ -242,9 +243,11 @@ def quarantine(open_directory: OpenDirectory, clock: Clock) -> Quarantine:
     return Quarantine(open_directory("quarantine"), clock)
 
 
-def take(quarantine: Quarantine, tree: Path, tree_fd: int, content: str = "corrupt") -> str:
+def take(quarantine: Quarantine, tree: Path, tree_fd: int, content: str = "corrupt", path: str = "checkpoints/name") -> str:
     (tree / "name").write_text(content)
-    return quarantine.take(tree_fd, b"name", {"why": "digest", "path": "checkpoints/name"})
+    kept: list[str] = []
+    quarantine.take(tree_fd, b"name", {"why": "digest", "path": path}, kept.append)
+    return kept[0]
 
 
 def test_a_file_is_kept_aside_with_its_reason(
@@ -341,13 +344,30 @@ def test_a_directory_that_a_person_put_there_stays(quarantine: Quarantine, tree:
 
 
 def test_reasons_may_hold_any_file_name(quarantine: Quarantine, tree: Path, tree_fd: int, tmp_path: Path) -> None:
-    (tree / "name").touch()
-    kept = quarantine.take(tree_fd, b"name", {"path": os.fsdecode(b"work/\xff\n\xc3\xa4")})
-    assert quarantine.files()[0].reason == {"path": os.fsdecode(b"work/\xff\n\xc3\xa4")}
+    path = os.fsdecode(b"work/\xff\n\xc3\xa4")
+    kept = take(quarantine, tree, tree_fd, path=path)
+    assert quarantine.files()[0].reason == {"why": "digest", "path": path}
     json.loads((tmp_path / "quarantine" / f"{kept}.json").read_bytes())
 
 
 def test_a_file_that_is_gone_is_told(quarantine: Quarantine, tree_fd: int) -> None:
     with pytest.raises(FileNotFoundError):
-        quarantine.take(tree_fd, b"missing", {})
+        quarantine.take(tree_fd, b"missing", {}, lambda _: None)
     assert quarantine.files() == []
+
+
+def test_a_file_that_comes_late_gets_its_reason_then(quarantine: Quarantine, tree: Path, tree_fd: int) -> None:
+    (tree / "name").touch()
+    late: list[Callable[[], None]] = []
+    kept: list[str] = []
+
+    def rename(source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]) -> None:
+        os.rename(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+        late.append(then)
+        raise FileBusyError("not yet")
+
+    with pytest.raises(FileBusyError):
+        quarantine.take(tree_fd, b"name", {"why": "digest"}, kept.append, rename)
+    assert ([file.reason for file in quarantine.files()], kept) == ([{}], [])
+    late[0]()
+    assert [(file.name, file.reason) for file in quarantine.files()] == [(kept[0], {"why": "digest"})]

@@ -31,7 +31,8 @@ _log = logging.getLogger("holdfast.capacity")
 _T = TypeVar("_T")
 _CHECK_SECONDS = 5.0
 _TRIES = 5
-_RELEASE_SECONDS = 0.05  # a file just closed counts as open until the kernel has sent its RELEASE
+RELEASE_SECONDS = 0.05
+"""A file that was just closed counts as open until the kernel has sent its RELEASE."""
 _TURN_SECONDS = 0.001  # of the event loop, for evicting
 _MOST_WAITS = 200  # of such a time, until what was deleted is free on the disk
 _VAIN_SECONDS = 1.0
@@ -89,7 +90,7 @@ class Room:
                 await self.evict(self._missing(wanted))
                 if not any(self._missing(wanted)):
                     return
-                await trio.sleep(_RELEASE_SECONDS)
+                await trio.sleep(RELEASE_SECONDS)
             if any(self._missing(wanted)):
                 raise CacheFullError(f"no room for {wanted.size_bytes} bytes: {self.advice(wanted)}")
 
@@ -105,7 +106,7 @@ class Room:
                 if problem.errno != errno.ENOSPC or not await self._make_way(size_bytes):
                     raise
             if attempt:  # a journal gives out again what was freed only after its next commit
-                await trio.sleep(_RELEASE_SECONDS * 2.0**attempt)
+                await trio.sleep(RELEASE_SECONDS * 2.0**attempt)
         return await change()
 
     async def with_room_at_once(self, change: Callable[[], _T]) -> _T:
@@ -162,7 +163,7 @@ class Room:
                 return True
             if not self.disk.is_freeing:
                 return False
-            await trio.sleep(_RELEASE_SECONDS)
+            await trio.sleep(RELEASE_SECONDS)
         return False
 
     def advice(self, wanted: Space = _NOTHING) -> str:

@@ -12,10 +12,11 @@ from holdfast.cli.output import counted, moment, size
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError
+from holdfast.problems import DRAINING, LONG_UNSENT, STORE
 
 _STATUS_SECONDS = 10.0
-_TOLD_ELSEWHERE = ("the store ", "this node is draining", "files have been only on this node")
 """A daemon answers this in milliseconds; one that hangs must not hold up its own diagnosis."""
+_TOLD_BY_OTHER_CHECKS = (STORE, DRAINING, LONG_UNSENT)
 
 
 def asked(socket: Path) -> tuple[Status | None, Finding | None]:
@@ -116,7 +117,7 @@ def _disk(status: Status) -> Iterator[Finding]:
 def _node(status: Status) -> Iterator[Finding]:
     """Report what is wrong by the daemon's own word, but for what other checks say in more detail."""
     for problem in status.problems:
-        if not problem.startswith(_TOLD_ELSEWHERE):
+        if not problem.startswith(_TOLD_BY_OTHER_CHECKS):
             yield Finding("node", "fail", problem, 'docs/operations.md, "Troubleshooting", says what to do')
 
 

@@ -22,6 +22,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.holdings import Health, MountHealth, node_name
+from holdfast.problems import LONG_UNSENT
 from holdfast.telemetry import Histogram
 from holdfast.text import shown
 from holdfast.transfer import Fetcher
@@ -174,7 +175,7 @@ class StatusReport:
         oldest_ns = (await trio.to_thread.run_sync(self._unsent.totals)).oldest_ns if unsent else None
         if oldest_ns is None or time.time() - oldest_ns / 1e9 < _LONG_UNSENT_SECONDS:
             return []
-        return ["files have been only on this node for more than 15 minutes ('holdfast flush --all' says why)"]
+        return [f"{LONG_UNSENT} for more than 15 minutes ('holdfast flush --all' says why)"]
 
     def _remote(self, name: str) -> RemoteStatus:
         remote = self._parts.remotes[name]

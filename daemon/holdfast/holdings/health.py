@@ -12,6 +12,7 @@ from typing import Protocol
 from holdfast.capacity import CLEARLY_BELOW
 from holdfast.fs.foundation import Foundation
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
+from holdfast.problems import DRAINING, STORE
 
 _MANY_DELETIONS = 1000
 
@@ -49,7 +50,7 @@ class Health:
             health, waiting = remote.access.health, len(remote.deletions)
             if is_shown(name) and not health.up:
                 reason = f": {health.problem}" if with_reasons else ""
-                found.append(f"the store {name} does not answer{reason}")
+                found.append(f"{STORE}{name} does not answer{reason}")
             if is_shown(name) and with_reasons and waiting > _MANY_DELETIONS:
                 found.append(f"{waiting:,} deletions wait to be sent to the store {name}")
         return found
@@ -68,7 +69,7 @@ class Health:
         if self._mount.passthrough_possible and self._mount.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self._mount.data_mode})")
         if self._drain.is_on:
-            found.append("this node is draining: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
+            found.append(f"{DRAINING}: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
         return found
 
     def for_others(self, zone: str) -> NodeHealth:

@@ -46,9 +46,9 @@ class NameMarks:
         """Say whether ``inode`` is marked."""
         return self._has(self._held, inode.to_bytes(8, "big"))
 
-    def white_out(self, path: bytes) -> None:
-        """Hide what the store has at the tree path ``path``."""
-        self._put(self._whiteouts, _bounded(path), path)
+    def white_out(self, path: bytes) -> bool:
+        """Hide what the store has at the tree path ``path``; say whether it was not hidden before."""
+        return self._put(self._whiteouts, _bounded(path), path, overwrite=False)
 
     def uncover(self, path: bytes) -> None:
         """Show what the store has at ``path`` again."""
@@ -94,9 +94,9 @@ class NameMarks:
         found = map(decoded_name, self._values(self._deletions))
         return [version for version in found if version is not None]
 
-    def _put(self, database: lmdb._Database, key: bytes, value: bytes) -> None:
+    def _put(self, database: lmdb._Database, key: bytes, value: bytes, *, overwrite: bool = True) -> bool:
         with writing(self._environment, database) as transaction:
-            transaction.put(key, value)
+            return bool(transaction.put(key, value, overwrite=overwrite))
 
     def _delete(self, database: lmdb._Database, key: bytes) -> None:
         with writing(self._environment, database) as transaction:

@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from holdfast.secure_bits import keeps_capabilities
+
 _NOBODY = 65534
 _NOT_A_USER = 0xFFFF_FFFF
 """setfsuid(2) changes nothing then, and returns the present one."""
-_PR_SET_DUMPABLE, _PR_GET_SECUREBITS = 4, 27
-_NO_SETUID_FIXUP = 1 << 2
+_PR_SET_DUMPABLE = 4
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the lock of the interpreter: others would delay the way back
 _libc.setfsuid.argtypes = (ctypes.c_uint32,)
 _AS_BEFORE = nullcontext()
@@ -28,7 +29,7 @@ class OrdinaryUser:
 
     def __init__(self, is_near_end: Callable[[], bool]) -> None:
         self._is_near_end = is_near_end
-        self.is_possible = os.geteuid() == 0 and _keeps_capabilities() and _can_change()
+        self.is_possible = os.geteuid() == 0 and keeps_capabilities() and _can_change()
 
     @property
     def is_needed(self) -> bool:
@@ -55,11 +56,6 @@ class _Nobodys:
 
 
 _NOBODYS = _Nobodys()
-
-
-def _keeps_capabilities() -> bool:
-    bits = int(_libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0))
-    return bits >= 0 and bool(bits & _NO_SETUID_FIXUP)
 
 
 def _can_change() -> bool:

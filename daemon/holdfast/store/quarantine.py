@@ -16,14 +16,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.store.outside_calls import Answer
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _log = logging.getLogger("holdfast.store")
 _REASON = ".json"
-Rename = Callable[[int, bytes, int, bytes, int], None]
-"""renameat2(2)."""
+Rename = Callable[[int, bytes, int, bytes, Callable[[], None]], None]
+"""renameat2(2) with RENAME_NOREPLACE. The last argument is called if it succeeds after ``FileBusyError``."""
+
+
+def _rename(source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]) -> None:
+    del then  # it has succeeded on return
+    rename_with_flags(source_fd, old, target_fd, new, RENAME_NOREPLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,15 @@ class Quarantine:
     def _is_held(self) -> bool:
         return self._held_by is not None and not self._held_by.has_ended()
 
-    def take(self, source_fd: int, name: bytes, reason: dict[str, str], rename: Rename = rename_with_flags) -> str:
-        """Move the file ``name`` here by ``rename``, and write ``reason`` beside it; return its name here.
+    def take(
+        self,
+        source_fd: int,
+        name: bytes,
+        reason: dict[str, str],
+        taken: Callable[[str], None],
+        rename: Rename = _rename,
+    ) -> None:
+        """Move the file ``name`` here by ``rename``, write ``reason`` beside it, and call ``taken`` with its name here.
 
         Raises ``OSError`` if the file can't be moved, and what ``rename`` does. A reason that can't be written is only
         logged.
@@ -62,16 +75,20 @@ class Quarantine:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         while True:
             kept = f"{self._clock()}-{next(self._numbers)}"
+            then = partial(self._took, kept, name, reason, taken)
             try:
-                rename(source_fd, name, self.directory_fd, kept.encode(), RENAME_NOREPLACE)
+                rename(source_fd, name, self.directory_fd, kept.encode(), then)
                 break
             except FileExistsError:
                 continue
+        then()
+
+    def _took(self, kept: str, name: bytes, reason: dict[str, str], taken: Callable[[str], None]) -> None:
         try:
             self._write_reason(kept, reason)
         except OSError as problem:
             _log.warning("can't write down why %r is in quarantine as %s: %s", name, kept, problem)
-        return kept
+        taken(kept)
 
     def files(self) -> list[QuarantinedFile]:
         """Return the files in quarantine, oldest first."""

@@ -11,12 +11,13 @@ import errno
 import os
 import stat as stat_module
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from functools import partial
 from typing import Protocol
 
-from holdfast.errors import FileBusyError
+from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import StoreDirectory, keeping_mtime, note_digest
@@ -32,11 +33,16 @@ class CopyListener(Protocol):
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
 
-    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool) -> None:
-        """Remove a name of the open file ``inode``; if it is the last, keep the file for the next daemon."""
+    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
+        """Remove a name of the open file ``inode``; if it is the last, keep the file for the next daemon.
 
-    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
-        """renameat2(2) of the file ``inode``, open or not, out of the tree."""
+        ``then`` is called if it goes after ``FileBusyError``.
+        """
+
+    def rename_out(
+        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+    ) -> None:
+        """Move the file ``inode``, open or not, out of the tree, to a name that is free; ``then`` as above."""
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` now has the file ``stat``."""
@@ -180,14 +186,21 @@ class CachedCopies:
             return False
         if stat.st_ino != inode or not stat_module.S_ISREG(stat.st_mode):
             return False
-        self.forget_name(path, stat)
-        if self.is_open(inode):
-            self._listener.remove_open(directory_fd, name, inode, is_last=stat.st_nlink == 1)
-        else:
-            with self._freeing.later(name, directory_fd, stat):
-                os.unlink(name, dir_fd=directory_fd)
+        late = partial(self._dropped_late, path, stat, same_object=same_object)
+        with self._forgotten(path, stat):
+            if self.is_open(inode):
+                self._listener.remove_open(directory_fd, name, inode, is_last=stat.st_nlink == 1, then=late)
+            else:
+                with self._freeing.later(name, directory_fd, stat):
+                    os.unlink(name, dir_fd=directory_fd)
         self._listener.file_left(path, inode, same_object=same_object)
         return True
+
+    def _dropped_late(self, path: bytes, stat: os.stat_result, *, same_object: bool) -> None:
+        """The copy is gone, after whoever dropped it was told that it is busy."""
+        if self._tree.inode(path) != stat.st_ino:
+            self.forget_name(path, stat)
+            self._listener.file_left(path, stat.st_ino, same_object=same_object)
 
     def all_names_known(self, inode: int, entry: Entry) -> bool:
         """Say whether ``entry`` has all names (hard links) of the file ``inode``: then dropping them frees its bytes."""
@@ -238,16 +251,35 @@ class CachedCopies:
         self._listener.directory_emptied(path, stat.st_ino)
         return True
 
-    def forget_name(self, path: bytes, stat: os.stat_result) -> None:
-        """Remove ``path`` from the entry of a file that is about to lose this name."""
+    def forget_name(self, path: bytes, stat: os.stat_result) -> Entry | None:
+        """Remove ``path`` from the entry of a file that is about to lose this name; return the entry as it was."""
         entry = self._index.entries.get(stat.st_ino)
         if entry is None:
-            return
+            return None
+        before = copy(entry)
         if stat.st_nlink <= 1:
             self._index.entries.discard(stat.st_ino)
         else:
             entry.drop_name(path)
             self._index.entries.put(stat.st_ino, entry)
+        return before
+
+    def remember(self, inode: int, entry: Entry | None) -> None:
+        """Undo ``forget_name``, which has returned this: the file has kept its name."""
+        if entry is not None:
+            self._index.entries.put_if_room(inode, entry)
+
+    @contextmanager
+    def _forgotten(self, path: bytes, stat: os.stat_result) -> Iterator[None]:
+        """Forget a name that is removed in this block. If that fails, or comes late, it is known again."""
+        entry = self.forget_name(path, stat)
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, HoldfastError):
+            self.remember(stat.st_ino, entry)
+            raise
 
     def quarantine(self, path: bytes, inode: int, reason: dict[str, str]) -> None:
         """Move a file that must not be served out of the tree, and record why. If it is gone already, do nothing."""
@@ -257,16 +289,19 @@ class CachedCopies:
             stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
             if stat.st_ino != inode:
                 return
-            self.forget_name(path, stat)
+            taken = partial(self._quarantined, path, stat, reason)
             rename = partial(self._listener.rename_out, inode)
-            with self._unseen(parent, directory_fd):
-                kept = self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)}, rename)
-            self._listener.file_corrupt(inode)
-            self._listener.file_left(path, inode, same_object=True)
+            with self._unseen(parent, directory_fd), self._forgotten(path, stat):
+                self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)}, taken, rename)
         except FileNotFoundError:
             return
         finally:
             os.close(directory_fd)
+
+    def _quarantined(self, path: bytes, stat: os.stat_result, reason: dict[str, str], kept: str) -> None:
+        self.forget_name(path, stat)  # again if it comes late
+        self._listener.file_corrupt(stat.st_ino)
+        self._listener.file_left(path, stat.st_ino, same_object=True)
         self._counters.corrupt_dropped += 1
         self._events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
 

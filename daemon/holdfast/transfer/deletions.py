@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 
 import trio
@@ -107,6 +107,16 @@ class Deletions:
         """Record that an object is to be deleted: this version of it or, with the etag ``""``, any version."""
         self._marks.mark_deleted(version)
         self._add(version, trio.current_time() + self._delay_seconds)
+
+    def withdraw(self, version: CachedName) -> None:
+        """Undo ``schedule`` of just this version: the object is not to be deleted. Nothing has been sent since."""
+        attempt = self._pending.get(version.path)
+        if attempt is None or attempt.version is not version:
+            return
+        del self._pending[version.path]
+        attempt.done.set()
+        with suppress(HoldfastError):  # a disk that takes no writes; the next daemon finds the file and ignores the record
+            self._marks.clear_deleted(version.path)
 
     def pending(self, path: bytes) -> bool:
         """Say whether the object at ``path`` is to be deleted: it does not exist for this node, whatever the store shows."""

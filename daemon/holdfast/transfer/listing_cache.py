@@ -171,7 +171,7 @@ class CachedListing:
         self._names.clear()
         self._fingerprint = 0
 
-    def put(self, name: bytes, info: ObjectInfo) -> None:
+    def put(self, name: bytes, info: ObjectInfo | KnownObject) -> None:
         """Note that the store was seen to have the object ``name``."""
         self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
 

@@ -1,4 +1,5 @@
-"""Prefetch: files that an opened manifest names, and directories that will be listed. The formats define both.
+"""Prefetch: files that an opened manifest names, and directories that will be listed (the formats define both), and pinned
+files whose copies had to go.
 
 Engines ask for them one by one; prefetched together, they take as long as the slowest. Failures are not reported: the
 request that really needs the file or directory tries again and gets the error.
@@ -74,6 +75,18 @@ class Prefetcher:
             case ListDirectories() as ahead:
                 self._nursery.start_soon(self._list_directories, place, ahead)
 
+    def fetch_again(self, paths: Iterable[bytes]) -> None:
+        """Fetch objects whose copies, at these paths of the tree, have gone, and are wanted here."""
+        for path in paths:
+            directory, _, name = path.rpartition(b"/")
+            place = self._zones.place_of(directory)
+            if self._nursery is not None and place is not None:
+                self._nursery.start_soon(self._fetch_in_background, place, name)
+
+    async def _fetch_in_background(self, place: ZonePath, name: bytes) -> None:
+        IN_BACKGROUND.set(True)
+        await self._fetch(place, [name])
+
     async def _list_directories(self, place: ZonePath, ahead: ListDirectories) -> None:
         IN_BACKGROUND.set(True)
         shown_by = ahead.evidence
@@ -84,12 +97,12 @@ class Prefetcher:
         if is_there:
             async with trio.open_nursery() as nursery:
                 for name in ahead.names:
-                    nursery.start_soon(self._list, self._zones.place_of(place.child_path(name)))
+                    below = self._zones.place_of(place.child_path(name))
+                    if below is not None:
+                        nursery.start_soon(self._list, below)
 
-    async def _list(self, place: ZonePath | None) -> bool:
+    async def _list(self, place: ZonePath) -> bool:
         """Refresh the cached listing of a directory; return whether that succeeded."""
-        if place is None:
-            return False
         try:
             await self._view.listing(place).ask(self._ttl.oldest_listing(place))
         except HoldfastError:
@@ -107,7 +120,9 @@ class Prefetcher:
                 directory, _, last = path.rpartition(b"/")
                 missing.setdefault(directory, []).append(last)
         for directory, files in missing.items():
-            await self._fetch(self._zones.place_of(directory), files)
+            below = self._zones.place_of(directory)
+            if below is not None:
+                await self._fetch(below, [name for name in files if self._policy.of(below, name).fetched_ahead])
 
     def _is_here(self, path: bytes) -> bool:
         """Say whether there is nothing to fetch under a name that a manifest has: a file, or no name that one could have."""
@@ -116,13 +131,11 @@ class Prefetcher:
         except (OSError, ValueError):
             return True
 
-    async def _fetch(self, place: ZonePath | None, names: list[bytes]) -> None:
-        if place is None or not await self._list(place):
+    async def _fetch(self, place: ZonePath, names: list[bytes]) -> None:
+        if not names or not await self._list(place):
             return
         under_way: deque[PartialFetch] = deque()
         for name in names:
-            if not self._policy.of(place, name).fetched_ahead:
-                continue
             known = self._view.listing(place).object(name)
             path = place.child_path(name)
             if known is not None and not self._tree.inode(path):

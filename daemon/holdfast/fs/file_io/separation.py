@@ -4,7 +4,7 @@ Spark links the immutable files of a checkpoint into a working directory and bac
 names lead to one file and one node, so OPEN does not tell by which of them the file was found, and a write would change the
 object and the private file alike. So the copies of the objects are dropped, as by an eviction: the store has them. The open
 is answered with ESTALE, and the kernel looks the name up again. The private name leads to the file, which is private alone
-now; the object's name leads to the object, which is fetched.
+now; the object's name leads to the object, which is fetched, at once if it is pinned.
 
 Where that can't be, the open fails with EBUSY: the file is open, or the store does not have the object yet.
 """
@@ -12,26 +12,25 @@ Where that can't be, the open fails with EBUSY: the file is open, or the store d
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
+from holdfast.capacity import RELEASE_SECONDS
 from holdfast.errors import FileBusyError, StaleNodeError
+from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.index import Entries, EntryState
+from holdfast.index import EntryState, Index
 from holdfast.store import Tree
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZoneMap
 
 _TRIES = 20
-_RELEASE_SECONDS = 0.05
-"""A file that was just closed counts as open until the kernel has sent its RELEASE."""
 _LOOKING_SECONDS = 10.0
 """By then, whoever had found a node before its file was separated has opened it."""
 
@@ -51,12 +50,14 @@ class Separation:
         directories: Directories,
         zones: ZoneMap,
         locks: NodeLocks,
-        entries: Entries,
+        index: Index,
         copies: CachedCopies,
         tree: Tree,
         nodes: NodeTable,
         invalidation: Invalidation,
+        prefetcher: Prefetcher,
     ) -> None:
+        self._prefetcher = prefetcher
         self._nodes = nodes
         self._invalidation = invalidation
         self._tree = tree
@@ -64,7 +65,8 @@ class Separation:
         self._directories = directories
         self._zones = zones
         self._locks = locks
-        self._entries = entries
+        self._entries = index.entries
+        self._pins = index.pins
         self._copies = copies
         self._recent: dict[int, _Recent] = {}
         """Nodes that were separated a moment ago, by id."""
@@ -107,7 +109,7 @@ class Separation:
                     await self._invalidation.invalidate_now(self._drop_copies(node, stat))
                     self._invalidation.attributes_changed(node.id)
                     raise _look_again()
-            await trio.sleep(_RELEASE_SECONDS)
+            await trio.sleep(RELEASE_SECONDS)
         raise FileBusyError("the file is linked between a store and another directory, and is open, or not yet in the store")
 
     def _note(self, node: Node, thread: int) -> None:
@@ -154,14 +156,13 @@ class Separation:
         entry = self._entries.get(stat.st_ino)
         if entry is not None:
             found |= {name.path for name in entry.names if self._is_object(name.path)}
-            if entry.state is not EntryState.CLEAN and self._is_object(entry.path) and self._leads_to(entry.path, stat):
+            if (
+                entry.state is not EntryState.CLEAN
+                and self._is_object(entry.path)
+                and self._tree.inode(entry.path) == stat.st_ino
+            ):
                 found.add(entry.path)  # not sent yet, or being sent
         return found
-
-    def _leads_to(self, path: bytes, stat: os.stat_result) -> bool:
-        with suppress(OSError):
-            return self._tree.stat(path).st_ino == stat.st_ino
-        return False
 
     def _is_object(self, path: bytes) -> bool:
         parent, _, name = path.rpartition(b"/")
@@ -178,10 +179,12 @@ class Separation:
     def _drop_copies(self, node: Node, stat: os.stat_result) -> list[tuple[int, bytes]]:
         """Drop the names of the objects; return them as the kernel knows them, which may know more than the node does."""
         dropped = []
-        for path in self._object_names(node, stat):
+        paths = self._object_names(node, stat)
+        for path in paths:
             parent, _, name = path.rpartition(b"/")
             dropped.append((self._nodes.id_of(self._tree.inode(parent)), name))
             self._copies.drop(path, stat.st_ino, same_object=True)
+        self._prefetcher.fetch_again(filter(self._pins.cover, paths))
         if node.backing != stat.st_ino or not self._policy.has_digest(node):  # what is left is private
             self._entries.discard(stat.st_ino)
         return dropped

@@ -30,7 +30,15 @@ from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.store import Answer, HeldDirectory, OutsideCalls, StoreDirectory, own_directory, rename_with_flags
+from holdfast.store import (
+    RENAME_NOREPLACE,
+    Answer,
+    HeldDirectory,
+    OutsideCalls,
+    StoreDirectory,
+    own_directory,
+    rename_with_flags,
+)
 
 _log = logging.getLogger("holdfast.fs")
 PATIENCE_SECONDS = 3.0
@@ -224,15 +232,17 @@ class HotFiles:
         self._check_owner(opened, target_fd)
         self.call_now(opened, "link", [source_fd, target_fd], old, new, holds=[(target_fd, new)], then=then)
 
-    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
-        """renameat2(2) of a file, hot or not, out of the tree to a directory of the store's own."""
+    def rename_out(
+        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+    ) -> None:
+        """Move a file, hot or not, out of the tree to a directory of the store's own, under a name that is free there."""
         opened = self.of(inode)
         if opened is None:
-            rename_with_flags(source_fd, old, target_fd, new, flags)
+            rename_with_flags(source_fd, old, target_fd, new, RENAME_NOREPLACE)
         else:
             self._check_owner(opened, source_fd)
             holds = [(source_fd, old), (target_fd, new)]
-            self.call_now(opened, "rename", [source_fd, target_fd], old, new, flags, holds=holds)
+            self.call_now(opened, "rename", [source_fd, target_fd], old, new, RENAME_NOREPLACE, holds=holds, then=then)
 
     def _check_owner(self, opened: OpenFile, directory_fd: int) -> None:
         owner = opened.passthrough_uid
@@ -332,6 +342,7 @@ class HotFiles:
                 if late in calls:
                     calls.remove(late)
                     self._end(late)
+                    self._end_shelter(inode)
             if not calls:
                 self._late.pop(inode, None)
 
@@ -352,6 +363,12 @@ class HotFiles:
             directory = self._nodes.of_backing(inode)
             if directory is not None:
                 self._invalidate(directory.id, name)
+
+    def _end_shelter(self, inode: int) -> None:
+        """Let go of what keeps the file for the next daemon, unless it is open without a name."""
+        node = self._nodes.of_backing(inode)
+        if node is None or node.opened is None or node.is_named:
+            self._orphanage.release(inode)
 
 
 def _user_of(opened: OpenFile) -> int:

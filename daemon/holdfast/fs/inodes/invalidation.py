@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -77,19 +77,24 @@ class Invalidation:
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
 
-    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool) -> None:
-        """Remove a name of an open file; if it is the last, the file becomes an orphan. Raises ``FileBusyError``."""
+    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
+        """Remove a name of an open file; if it is the last, the file becomes an orphan. Raises ``FileBusyError``.
+
+        ``then`` is called if it goes after that.
+        """
         hot = self._hot.of(inode)
         if hot is not None:
-            self._hot.unlink(hot, directory_fd, name)
+            self._hot.unlink(hot, directory_fd, name, then)
         elif is_last:
             self._orphanage.take(directory_fd, name, inode)
         else:
             os.unlink(name, dir_fd=directory_fd)
 
-    def rename_out(self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, flags: int) -> None:
-        """renameat2(2) of a file, open or not, out of the tree. Raises ``FileBusyError``."""
-        self._hot.rename_out(inode, source_fd, old, target_fd, new, flags)
+    def rename_out(
+        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+    ) -> None:
+        """Move a file, open or not, out of the tree, to a new name. Raises ``FileBusyError``; ``then`` as above."""
+        self._hot.rename_out(inode, source_fd, old, target_fd, new, then)
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
         """The object at ``path`` got a backing file, and its parent directories exist too."""

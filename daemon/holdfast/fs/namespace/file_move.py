@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import trio
 
+from holdfast.errors import HoldfastError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
@@ -24,8 +25,8 @@ from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
-from holdfast.fs.writeback.retraction import Retraction
-from holdfast.index import CachedName, Entries
+from holdfast.fs.writeback.retraction import Retraction, do_nothing
+from holdfast.index import CachedName, Entries, Entry
 from holdfast.store import RENAME_NOREPLACE, Freeing
 from holdfast.transfer import Fetcher
 from holdfast.zones import ZonePath
@@ -110,15 +111,23 @@ class FileMoves:
             raise trio.WouldBlock
         is_unsent = has_settled and sent is None and self._policy.sends(move.there, move.new)
         replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
-        self._make_way(move, target_fd, victim)
-        if not keeps_object:
-            self._retraction.retract(move.here, move.old, move.stat)
+        forgotten = self._make_way(move, target_fd, victim)
+        undo = do_nothing
         follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
-        if victim is None:
-            self._rename(move, target_fd, hot, follow)
-        else:
-            with self._freeing.later(move.new, target_fd, victim):
-                self._rename(move, target_fd, hot, follow)
+        late = partial(self._follow_late, move, victim, follow, keeps_object=keeps_object)
+        try:
+            if not keeps_object:
+                undo = self._retraction.retract(move.here, move.old, move.stat)
+            if victim is None:
+                self._rename(move, target_fd, hot, late)
+            else:
+                with self._freeing.later(move.new, target_fd, victim):
+                    self._rename(move, target_fd, hot, late)
+        except (OSError, HoldfastError):
+            undo()
+            if victim is not None:
+                self._lost_names.was_not_renamed_over(victim, forgotten)
+            raise
         follow(os.stat(move.new, dir_fd=target_fd, follow_symlinks=False))
 
     def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:
@@ -129,31 +138,37 @@ class FileMoves:
             return ()
         return [each for each in (moved, replaced) if each is not None]
 
-    def _follow_late(self, move: FileMove, follow: Callable[[os.stat_result], None]) -> None:
+    def _follow_late(
+        self, move: FileMove, victim: os.stat_result | None, follow: Callable[[os.stat_result], None], *, keeps_object: bool
+    ) -> None:
         """The file has its new name, and its user was told that it is busy."""
         after = self._directories.stat(move.target, move.new)
-        if after is not None and _is_same(after, move.stat):
-            follow(after)
+        if after is None or not _is_same(after, move.stat):
+            return
+        if not keeps_object:
+            self._retraction.retract(move.here, move.old, move.stat)
+        if victim is not None:
+            self._lost_names.was_renamed_over_late(move.target, move.new, victim)
+        follow(after)
 
-    def _rename(
-        self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], follow: Callable[[os.stat_result], None]
-    ) -> None:
+    def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], late: Callable[[], None]) -> None:
         source_fd = self._directories.descriptor(move.source)
         if hot:
-            then = partial(self._follow_late, move, follow)
-            self._hot.rename(hot, source_fd, move.old, target_fd, move.new, then=then)
+            self._hot.rename(hot, source_fd, move.old, target_fd, move.new, then=late)
         else:
             os.rename(move.old, move.new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
-    def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> None:
-        """Handle the file that has the new name so far. Raises ``FileExistsError``."""
+    def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> Entry | None:
+        """Handle the file that has the new name so far; return its entry. Raises ``FileExistsError``."""
+        forgotten = None
         if victim is not None:
             if move.flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._lost_names.before_rename_over(move.target, move.new, target_fd, victim)
+            forgotten = self._lost_names.before_rename_over(move.target, move.new, target_fd, victim)
         path = move.there.child_path(move.new)
         self._fetcher.detach(path)
         self._nodes.drop_path(path)
+        return forgotten
 
     def _follow(
         self,

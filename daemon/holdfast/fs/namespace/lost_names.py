@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from collections.abc import Callable
 from functools import partial
 
+from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
@@ -14,6 +16,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
+from holdfast.index import Entry
 from holdfast.store import StoreDirectory
 from holdfast.transfer import CachedCopies
 
@@ -41,20 +44,33 @@ class LostNames:
         self._freeing = store.freeing
 
     def remove_name(
-        self, directory: Node, name: bytes, stat: os.stat_result, node: Node | None, hot: OpenFile | None
+        self,
+        directory: Node,
+        name: bytes,
+        stat: os.stat_result,
+        node: Node | None,
+        hot: OpenFile | None,
+        late: Callable[[], object],
     ) -> None:
-        """Remove a name of the file of ``node`` from the tree; ``hot`` is the file if it is hot (``HotFiles``)."""
+        """Remove a name of the file of ``node`` from the tree; ``hot`` is the file if it is hot (``HotFiles``).
+
+        ``late`` is called if the name goes after ``FileBusyError``.
+        """
         fd = self._directories.changing_descriptor(directory)
-        self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
+        forgotten = self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
-        if hot is not None:
-            self._hot.unlink(hot, fd, name, then=partial(self._removed_late, directory, name, stat))
-        elif last and node is not None and node.opened is not None:
-            self._orphanage.take(fd, name, stat.st_ino)
-        else:
-            with self._freeing.later(name, fd, stat):
-                os.unlink(name, dir_fd=fd)
+        try:
+            if hot is not None:
+                self._hot.unlink(hot, fd, name, then=partial(self._removed_late, directory, name, stat, late))
+            elif last and node is not None and node.opened is not None:
+                self._orphanage.take(fd, name, stat.st_ino)
+            else:
+                with self._freeing.later(name, fd, stat):
+                    os.unlink(name, dir_fd=fd)
+        except (OSError, HoldfastError):
+            self._copies.remember(stat.st_ino, forgotten)
+            raise
         self.name_removed(node, directory, name, stat)
 
     def name_removed(self, node: Node | None, directory: Node, name: bytes, stat: os.stat_result) -> None:
@@ -68,10 +84,12 @@ class LostNames:
         elif stat.st_nlink == 1:
             self._unlinks.gone.add(stat.st_ino)
 
-    def _removed_late(self, directory: Node, name: bytes, stat: os.stat_result) -> None:
+    def _removed_late(self, directory: Node, name: bytes, stat: os.stat_result, late: Callable[[], object]) -> None:
         """The name is gone, and its user was told that the file is busy."""
         found = self._directories.stat(directory, name)
         if found is None or found.st_ino != stat.st_ino:
+            late()
+            self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
             self.name_removed(self._nodes.of_backing(stat.st_ino), directory, name, stat)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
@@ -82,8 +100,11 @@ class LostNames:
             if stat is not None and stat.st_ino == node.backing:
                 self._updates.refresh(before, stat)
 
-    def before_rename_over(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> None:
-        """Prepare for a rename over ``new``: the replaced file, ``victim``, is kept while it is open."""
+    def before_rename_over(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> Entry | None:
+        """Prepare for a rename over ``new``: the replaced file, ``victim``, is kept while it is open.
+
+        Returns its entry, for ``was_not_renamed_over``.
+        """
         if stat_module.S_ISDIR(victim.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         place = self._directories.place(target)
@@ -93,5 +114,14 @@ class LostNames:
             self._hot.shelter(hot)
         elif victim.st_nlink == 1 and node is not None and node.opened is not None:
             self._orphanage.shelter(target_fd, new, victim.st_ino)
-        self._copies.forget_name(place.child_path(new), victim)
+        forgotten = self._copies.forget_name(place.child_path(new), victim)
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)
+        return forgotten
+
+    def was_not_renamed_over(self, victim: os.stat_result, entry: Entry | None) -> None:
+        """The rename that ``before_rename_over`` has prepared has failed, or comes late."""
+        self._copies.remember(victim.st_ino, entry)
+
+    def was_renamed_over_late(self, target: Node, new: bytes, victim: os.stat_result) -> None:
+        """The rename that came late has succeeded. Call ``name_removed`` too."""
+        self._copies.forget_name(self._directories.place(target).child_path(new), victim)

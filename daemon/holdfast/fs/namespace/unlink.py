@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from functools import partial
 
 import trio
 
-from holdfast.errors import NoSuchEntryError
+from holdfast.errors import HoldfastError, NoSuchEntryError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -65,9 +66,14 @@ class Unlinking:
         hot = self._hot.of_node(node, stat.st_ino) if stat is not None else None
         if hot is not None and not has_settled:
             raise trio.WouldBlock
-        self._retraction.retract(place, name, stat)
+        undo = self._retraction.retract(place, name, stat)
         if stat is not None:
-            self._lost_names.remove_name(directory, name, stat, node, hot)
+            retract_again = partial(self._retraction.retract, place, name, stat)
+            try:
+                self._lost_names.remove_name(directory, name, stat, node, hot, retract_again)
+            except (OSError, HoldfastError):
+                undo()
+                raise
         else:
             self._nodes.drop_path(place.child_path(name))
             self._directories.touch(directory)

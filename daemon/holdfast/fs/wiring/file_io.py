@@ -99,11 +99,12 @@ class FileParts:
             base.directories,
             parts.zones,
             base.locks,
-            index.entries,
+            index,
             base.copies,
             store.tree,
             base.nodes,
             base.invalidation,
+            self.prefetcher,
         )
         self.opening = Opening(
             self.files,

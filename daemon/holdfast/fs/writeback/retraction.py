@@ -1,21 +1,26 @@
 """Retraction: when a name is removed, the deletion of its object is recorded, or the fallback object is hidden.
 
-The local change of the name follows without an await in between, so that both happen or neither does within this process.
+The local change of the name follows without an await in between, and if it fails, the retraction is undone: so both happen
+or neither does within this process.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.index import CachedName, NameMarks
 from holdfast.store import Tree
-from holdfast.transfer import Fetcher
+from holdfast.transfer import Fetcher, KnownObject
 from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
 _MOST_LET_GO = 4096
+Undo = Callable[[], None]
+"""Undoes a retraction whose name could not be removed. Call it before the next await."""
 
 
 class Retraction:
@@ -40,7 +45,7 @@ class Retraction:
         """Paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
         self._holds = 0
 
-    def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> None:
+    def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Undo:
         """The name is about to be removed here. Schedules the deletion of its object; where the store is the fallback, hides
         it.
 
@@ -49,21 +54,31 @@ class Retraction:
         path = place.child_path(name)
         self._fetcher.detach(path)
         if place.zone.remote is None or self._policy.of(place, name).stays_here:
-            return
+            return do_nothing
         if not (place.zone.is_store and place.zone.sends):
-            if len(place.key_of(name)) <= LONGEST_KEY_BYTES and not self._is_held(place):
-                self._marks.white_out(path)
+            is_hidable = len(place.key_of(name)) <= LONGEST_KEY_BYTES and not self._is_held(place)
+            if is_hidable and self._marks.white_out(path):
+                return partial(self._marks.uncover, path)
         elif (version := self._versions.to_delete(place, name, stat)) is not None:
-            self.delete_object(place, name, version)
+            return self.delete_object(place, name, version)
+        return do_nothing
 
-    def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> None:
+    def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> Undo:
         """Schedule the deletion of this version of a name's object (``ObjectVersions``)."""
         self._view.deletions_of(place.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
         listing = self._view.listing(place)
+        known = listing.object(name)
         listing.remove(name)
         listing.note_writing()
         if not len(listing):
             self._hold(place)
+        return partial(self._keep_object, place, name, version, known)
+
+    def _keep_object(self, place: ZonePath, name: bytes, version: CachedName, known: KnownObject | None) -> None:
+        self._view.deletions_of(place.zone).withdraw(version)
+        if known is not None:
+            self._view.listing(place).put(name, known)
+            self.let_go(place)
 
     def _hold(self, place: ZonePath) -> None:
         """Keep the directory, which has lost its last object, until somebody removes it."""
@@ -87,3 +102,7 @@ class Retraction:
         """Say whether the directory is kept although no object implies it."""
         inode = self._tree.inode(place.path)
         return inode != 0 and self._marks.is_held(inode)
+
+
+def do_nothing() -> None:
+    """Undo what has changed nothing."""
