@@ -112,7 +112,7 @@ class Opening:
         if thread is not None and _changes(flags):
             await self._separation.separate(node, thread)
         elif thread is not None:
-            self._separation.check_found_anew(node, thread)
+            await self._separation.check_found_anew(node, thread)
         async with self._locks.of(node):
             opened = await self._open_or_fetch(node, flags)
             opened.count()

@@ -33,10 +33,16 @@ from holdfast.zones import ZoneMap
 _TRIES = 20
 _LOOKING_SECONDS = 10.0
 """By then, whoever had found a node before its file was separated has opened it."""
+_ANY_THREAD = 0
+"""The number of all threads that the daemon's process namespace does not have."""
+_ANY_LOOKING_SECONDS = 0.02
+"""``_LOOKING_SECONDS`` of these, who can't be told apart: far longer than from the reply to a lookup to the open, which is
+one system call."""
 
 
 class _Recent(NamedTuple):
     until: float
+    any_until: float
     told: set[int]
     """Threads that have looked its name up again."""
 
@@ -82,25 +88,32 @@ class Separation:
         if node.id in self._recent:
             raise trio.WouldBlock
 
-    def check_found_anew(self, node: Node, thread: int) -> None:
+    async def check_found_anew(self, node: Node, thread: int, arrived: float | None = None) -> None:
         """Raise ``StaleNodeError`` to a thread that may have found the file by the object's name before it was separated.
 
-        It hears so once. So does a thread that has found it afterwards, which costs it one more lookup.
+        It hears so once. So does a thread that has found it afterwards, which costs it one more lookup. Threads without
+        numbers all hear so whose requests have ``arrived`` (now, if that is not given) in the first moment, and at its end:
+        nobody tries a third time.
         """
         recent = self._recent.get(node.id)
         if recent is None:
             return
         if trio.current_time() > recent.until:
             del self._recent[node.id]
+        elif thread == _ANY_THREAD:
+            if (trio.current_time() if arrived is None else arrived) < recent.any_until:
+                await trio.sleep_until(recent.any_until)
+                raise _look_again()
         elif thread not in recent.told:
             recent.told.add(thread)
             raise _look_again()
 
     async def separate(self, node: Node, thread: int) -> None:
         """Return if a file may be opened for writing as it is. Raises ``StaleNodeError`` once it was separated."""
+        arrived = trio.current_time()
         for _ in range(_TRIES):
             async with self._locks.of(node):
-                self.check_found_anew(node, thread)
+                await self.check_found_anew(node, thread, arrived)
                 stat = self._stat(node)
                 if stat is None or not await self._has_both(node, stat):
                     return
@@ -108,6 +121,7 @@ class Separation:
                     self._note(node, thread)
                     await self._invalidation.invalidate_now(self._drop_copies(node, stat))
                     self._invalidation.attributes_changed(node.id)
+                    await self.check_found_anew(node, thread, arrived)
                     raise _look_again()
             await trio.sleep(RELEASE_SECONDS)
         raise FileBusyError("the file is linked between a store and another directory, and is open, or not yet in the store")
@@ -116,7 +130,7 @@ class Separation:
         now = trio.current_time()
         for old in [each for each, recent in self._recent.items() if now > recent.until]:
             del self._recent[old]
-        self._recent[node.id] = _Recent(now + _LOOKING_SECONDS, {thread})
+        self._recent[node.id] = _Recent(now + _LOOKING_SECONDS, now + _ANY_LOOKING_SECONDS, {thread})
 
     def _stat(self, node: Node) -> os.stat_result | None:
         if node.backing == 0 or node.parent is None:
