@@ -47,15 +47,18 @@ class Zone:
     """Whether the zone shows a store itself."""
     sends: bool = field(init=False, repr=False, compare=False)
     """Whether files are sent to the store."""
+    key_start: int = field(init=False, repr=False, compare=False)
+    """Where the object key begins in a path of the zone."""
 
     def __post_init__(self) -> None:
         # not properties, because every request asks several times
         object.__setattr__(self, "is_store", self.kind is ZoneKind.STORE)
+        object.__setattr__(self, "key_start", len(self.prefix) + 1 if self.prefix else 0)
         object.__setattr__(self, "sends", self.durability in (Durability.COMMIT, Durability.ASYNC))
 
     def key_of(self, path: bytes) -> bytes:
         """Return ``path`` (of the tree, in this zone) relative to the zone: the object key, as bytes."""
-        return path[len(self.prefix) + 1 :] if self.prefix else path
+        return path[self.key_start :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class ZonePath:
 
     def key_of(self, name: bytes) -> bytes:
         """Return the path of the entry ``name`` relative to the zone."""
-        inside = self.zone.key_of(self.path)
+        inside = self.path[self.zone.key_start :]
         return inside + b"/" + name if inside else name
 
 
