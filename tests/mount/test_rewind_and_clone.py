@@ -295,6 +295,35 @@ def test_a_copy_has_all_that_a_restart_reads_and_an_id_of_its_own(node: Node, lo
     assert ids[0] != ids[1]
 
 
+def test_a_copy_names_its_own_schemas_where_operators_name_them_by_absolute_paths(
+    node: Node, location: Path, remote_files: Path
+) -> None:
+    """As joins of state format 3 and transformWithState do."""
+    schema = "state/0/_stateSchema/default/0_11111111-2222-3333-4444-555555555555"
+    metadata = location / "state/0/_metadata/v2/0"
+    (location / schema).parent.mkdir(parents=True)
+    (location / schema).write_bytes(b"\0\x02v3")
+    metadata.parent.mkdir(exist_ok=True)
+
+    def name_schema(path: Path | str) -> None:
+        store = {"storeName": "default", "numPartitions": 1, "stateSchemaFilePaths": [f"file:{path}"]}
+        metadata.write_text("v2\n" + json.dumps({"operatorInfo": {"operatorId": 0}, "stateStoreInfo": [store]}))
+
+    with node.client() as client:
+        name_schema(f"/mnt/elsewhere/{QUERY}s/{schema}")
+        with pytest.raises(RefusedError, match=r"/mnt/elsewhere/\S+, which is not in this checkpoint"):
+            copy(client, node)
+        assert not (remote_files / TARGET).exists()
+        name_schema(node.checkpoints / QUERY / schema)
+        copy(client, node)
+        assert newest(verified(client, node.checkpoints / TARGET)).restorable
+    head, _, text = (remote_files / TARGET / "state/0/_metadata/v2/0").read_text().partition("\n")
+    copied = json.loads(text)
+    assert (head, copied["operatorInfo"]) == ("v2", {"operatorId": 0})
+    assert copied["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"file:{node.checkpoints / TARGET / schema}"]
+    assert (remote_files / TARGET / schema).read_bytes() == b"\0\x02v3"
+
+
 def test_a_copy_of_an_earlier_batch_goes_on_from_there(node: Node, location: Path, remote_files: Path) -> None:
     with node.client() as client:
         copy(client, node, TO, keep_id=True)

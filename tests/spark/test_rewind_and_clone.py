@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from tests.support.node import Node
 from tests.support.s3 import Versitygw
 from tests.support.spark_trials import Laid, restart
 
+PAGE = Path(__file__).parents[2] / "docs/checkpoints.md"
 QUERY = "query"
 BACK = 2
 
@@ -76,3 +80,43 @@ def test_a_query_goes_on_from_an_earlier_batch_and_from_copies(
         back(client, query, newest_of(query) - 1)
         undo(client, query)
     goes_on(spark, laid, query, 8)
+
+
+def file_sink(spark: SparkSession, arrived: Path, checkpoint: Path, output: Path) -> set[int]:
+    """Let a query with a file sink come to the end of its input; return what is read of its output."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.streaming.fileSink.log.compactInterval", 3)
+    rows = own.readStream.schema("n int").option("maxFilesPerTrigger", 1).csv(str(arrived))
+    writer = rows.writeStream.format("json").option("path", str(output)).option("checkpointLocation", str(checkpoint))
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    return {row.n for row in own.read.schema("n int").json(str(output)).collect()}
+
+
+def test_a_query_with_a_file_sink_goes_on_in_a_new_directory_as_the_documentation_says(
+    spark: SparkSession, workspace: Path, make_node: NodeFactory
+) -> None:
+    """Past the batch that compacts the sink's log, where one without a log dies."""
+    new, copied = re.findall(r"```bash\n(.+?)```", PAGE.read_text().partition("### File sinks")[2], re.DOTALL)[:2]
+    node, arrived = make_node().start(), workspace / "in"
+    query, output = node.checkpoints / QUERY, workspace / "out"
+    arrived.mkdir()
+
+    def arrive() -> int:
+        """Let a file arrive after all others; return its number."""
+        number = len(list(arrived.iterdir()))
+        (arrived / f"{number}.csv").write_text(f"{number}\n")
+        os.utime(arrived / f"{number}.csv", (number, number))
+        return number
+
+    for _ in range(5):
+        arrive()
+    assert file_sink(spark, arrived, query, output) == set(range(5))
+    for recipe, batch in ((new, 4), (copied, 3), (new, 1)):
+        clone, to = node.checkpoints / f"copy-{batch}-{recipe is new}", workspace / f"out-{batch}-{recipe is new}"
+        with node.client() as client:
+            *_, _ = client.clone(CloneRequest(path=str(query), to=str(clone), batch=batch))
+        variables = {"FROM": str(output), "TO": str(to), "N": str(batch), "INTERVAL": "3", "PATH": "/usr/bin:/bin"}
+        subprocess.run(["bash", "-euc", recipe], env=variables, check=True)
+        arrive()
+        newest = arrive()
+        assert file_sink(spark, arrived, clone, to) == set(range(0 if recipe is copied else batch + 1, newest + 1))

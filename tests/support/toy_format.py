@@ -19,6 +19,7 @@ from holdfast.checkpoints.formats.interface import (
     OTHER,
     Batch,
     Completions,
+    Copied,
     Counted,
     EngineVersion,
     Evidence,
@@ -188,10 +189,13 @@ class ToyTables(LocationLayout):
             for pattern in (_PARTITION, _LOG)
         ]
 
-    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[Copied]:
         yield from ()
         gone = {each.name for step in self.later(location, listing, batch) for each in step}
-        return [each for each in listing if each.name not in gone and not each.name.endswith(self.entry)]
+        return Copied([each for each in listing if each.name not in gone and not each.name.endswith(self.entry)], [])
+
+    def moved(self, content: bytes, source: bytes, target: bytes) -> bytes:
+        return content
 
     def new_entry(self, content: bytes, new_id: str) -> bytes:
         return new_id.encode()

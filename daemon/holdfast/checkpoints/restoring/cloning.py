@@ -78,7 +78,7 @@ class Clones:
         if f"{target}/".startswith(f"{source}/") or f"{source}/".startswith(f"{target}/") or not (source and target):
             raise PlanError("a copy can't lie within its original, nor the other way round")
         original = await self._originals.at(zone, source, batch)
-        last = Cloned(0, len(original.files), original.batch)
+        last = Cloned(0, len(original.files) + len(original.rewritten), original.batch)
         async for last in _Clone(self._stores[zone], original, target).steps(keep_id=keep_id):
             yield last
         await self._local.directory_made(zone, target)
@@ -94,21 +94,36 @@ class _Clone:
 
     async def steps(self, *, keep_id: bool) -> AsyncIterator[Cloned]:
         original = self._original
-        is_renewed = original.renewed is not None and not keep_id
+        is_renewed = original.layout is not None and not keep_id
         there = await self._there()
+        rewritten = await self._rewritten()
         note = await self._begun(Note(self._source, original.batch, str(uuid.uuid4()) if is_renewed else ""), there)
         missing = [each for each in original.files if there.get(each.name) != each.size_bytes]
-        done, bytes_done = len(original.files) - len(missing), 0
+        total = len(original.files) + len(rewritten)
+        done, bytes_done = total - len(missing), 0
+        for key, data in rewritten.items():
+            await self._put(key, data)
+            bytes_done += len(data)
         for step in in_steps(missing):
             await copy_all(self._access, [self._pair(each.name) for each in step])
             done += len(step)
             bytes_done += sum(each.size_bytes for each in step)
-            yield Cloned(done, len(original.files), original.batch, bytes_done)
+            yield Cloned(done, total, original.batch, bytes_done)
         await self._check_whole(original.files)
         if original.entry.encode() not in there:
             await self._write_entry(note)
         await self._access.delete([key_below(self._target, _NOTE)])
         yield Cloned(done, done, original.batch, bytes_done)
+
+    async def _rewritten(self) -> dict[str, bytes]:
+        """Return what the files with paths in them are to be in the copy, by their keys. Raises ``PlanError``."""
+        layout, found = self._original.layout, {}
+        if layout is not None:
+            for each in self._original.rewritten:
+                source, target = self._pair(each.name)
+                before = await self._access.read(content, self._access.store, source, each.size_bytes)
+                found[target] = layout.moved(before, self._source.encode(), self._target.encode())
+        return found
 
     async def _there(self) -> dict[bytes, int]:
         """Return the sizes in bytes of what there is at the target, by name."""
@@ -139,13 +154,13 @@ class _Clone:
             raise PlanError(f"{shown(bad)} has changed while it was copied: stop the query, or try again")
 
     async def _write_entry(self, note: Note) -> None:
-        entry, renewed = self._original.entry, self._original.renewed
+        entry, layout = self._original.entry, self._original.layout
         source, target = key_below(self._source, entry), key_below(self._target, entry)
-        if renewed is None or not note.new_id:
+        if layout is None or not note.new_id:
             await self._access.copy(source, target)
             return
         before = await self._access.read(content, self._access.store, source, _LARGEST_ENTRY_BYTES)
-        await self._put(target, renewed(before, note.new_id))
+        await self._put(target, layout.new_entry(before, note.new_id))
 
     async def _put(self, key: str, data: bytes) -> None:
         """Create an object. One that is there with these bytes is ours: an answer was lost. Raises ``PlanError``."""

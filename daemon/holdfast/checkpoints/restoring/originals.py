@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast.checkpoints.examination import Examination
 from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.formats.interface import LocationLayout
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import location_at_root, self_contained
 from holdfast.checkpoints.restoring.verifying import StoreVerification
@@ -23,14 +24,16 @@ _T = TypeVar("_T")
 class Original:
     """``files`` are to be copied, by their names below ``source``, and then ``entry``, which makes the copy a checkpoint.
 
-    Of a query as it was after ``batch``, ``renewed`` returns what the entry is to be with another id.
+    Of a query as it was after ``batch``, ``layout`` says what the entry is to be with another id, and what each of the files
+    ``rewritten`` is to be in a copy at another place.
     """
 
     source: str
     files: list[Listed]
     entry: str
     batch: int | None = None
-    renewed: Callable[[bytes, str], bytes] | None = None
+    rewritten: tuple[Listed, ...] = ()
+    layout: LocationLayout | None = None
 
 
 class Originals:
@@ -61,8 +64,8 @@ class Originals:
         restore = await self._verification.restore(zone, source, batch)
         number = next(found.number for layout in self._formats.locations if (found := layout.batch_of(restore.name)))
         layout, below = location_at_root(listed.listing, self._formats)
-        files = await self._examined(zone, source, Examination(layout.copied(b"", below, number)))
-        return Original(source, files, layout.entry.decode(), number, layout.new_entry)
+        copied = await self._examined(zone, source, Examination(layout.copied(b"", below, number)))
+        return Original(source, copied.files, layout.entry.decode(), number, tuple(copied.rewritten), layout)
 
     async def _examined(self, zone: str, source: str, examination: Examination[_T]) -> _T:
         while examination.wanted:

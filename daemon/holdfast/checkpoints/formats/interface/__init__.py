@@ -17,6 +17,7 @@ from holdfast.checkpoints.formats.interface.census import Counted, Found
 from holdfast.checkpoints.formats.interface.format import FetchReferences, Format, ListDirectories, ReadAhead
 from holdfast.checkpoints.formats.interface.locations import (
     Batch,
+    Copied,
     Evidence,
     FinishedBatch,
     GroupLayout,
@@ -35,6 +36,7 @@ __all__ = [
     "UUID",
     "Batch",
     "Completions",
+    "Copied",
     "Counted",
     "EngineVersion",
     "Evidence",

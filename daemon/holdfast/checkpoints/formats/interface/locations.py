@@ -39,6 +39,13 @@ class FinishedBatch(NamedTuple):
     version: int
 
 
+class Copied(NamedTuple):
+    """What a copy of a location takes: ``files`` as they are, ``rewritten`` with the copy's paths in them (``moved``)."""
+
+    files: list[Listed]
+    rewritten: list[Listed]
+
+
 class LocationLayout(ABC):
     """Directories that are judged as a whole."""
 
@@ -121,10 +128,17 @@ class LocationLayout(ABC):
         """
 
     @abstractmethod
-    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[Copied]:
         """Return what a copy of a location takes that is to go on from ``batch``, without its ``entry``.
 
-        Raises ``PlanError`` when there is no such batch, or something in the location can't be read at another place.
+        Raises ``PlanError`` when there is no such batch.
+        """
+
+    @abstractmethod
+    def moved(self, content: bytes, source: bytes, target: bytes) -> bytes:
+        """Return what one of the ``rewritten`` files is to be at ``target``, where a location at ``source`` is copied to.
+
+        Raises ``PlanError`` when it names files of other places, which would be read in the place of the copy's.
         """
 
     @abstractmethod

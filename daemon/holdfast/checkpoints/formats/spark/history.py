@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from holdfast.checkpoints.examination import Asking, Wanted
+from holdfast.checkpoints.formats.interface import Copied
 from holdfast.checkpoints.formats.spark.manifests import OPERATOR_METADATA
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.formats.spark.query import SET_ASIDE
-from holdfast.checkpoints.formats.spark.small_files import OperatorStores
+from holdfast.checkpoints.formats.spark.small_files import OperatorStores, with_schema_files
 from holdfast.checkpoints.formats.spark.wrapping import Layer
+from holdfast.checkpoints.manifests import BrokenError
 from holdfast.checkpoints.plans import Listed
 from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.text import shown
@@ -48,8 +50,8 @@ def later(location: bytes, listing: Iterable[Listed], batch: int) -> list[list[L
     return [state, *([listed] for *_, listed in sorted(logs, key=lambda each: each[:2], reverse=True))]
 
 
-def copied(location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
-    """Return what a copy takes. Raises ``PlanError`` for a query whose operators name their schemas by absolute paths."""
+def copied(location: bytes, listing: Iterable[Listed], batch: int) -> Asking[Copied]:
+    """Return what a copy takes. Operators that name their schemas by absolute paths get the copy's paths."""
     listing = list(listing)
     gone = {listed.name for step in later(location, listing, batch) for listed in step}
     entry = _below(location, _METADATA)
@@ -63,12 +65,26 @@ def copied(location: bytes, listing: Iterable[Listed], batch: int) -> Asking[lis
     taken = [listed for listed in taken if not (listed in named and _stays_behind(named[listed]))]
     metadata = [listed for listed in taken if listed in named and named[listed].kind is SparkKind.OPERATOR_METADATA]
     answers = yield [Wanted(listed.name, OPERATOR_METADATA, listed.size_bytes) for listed in metadata]
-    for listed in metadata:
-        operator = answers[listed.name]
-        if isinstance(operator, OperatorStores) and operator.schema_files:
-            text = shown(listed.name)
-            raise PlanError(f"{text} names files by absolute paths: no copy would read its own")
-    return taken
+    operators = [(listed, answers[listed.name]) for listed in metadata]
+    rewritten = [listed for listed, each in operators if isinstance(each, OperatorStores) and each.schema_files]
+    return Copied([listed for listed in taken if listed not in rewritten], rewritten)
+
+
+def moved_metadata(content: bytes, source: bytes, target: bytes) -> bytes:
+    """Return an operator's metadata with the schemas of the copy at ``target``. Raises ``PlanError`` if it names others'."""
+
+    def moved(path: str) -> str:
+        place, state, below = path.rpartition("/state/")
+        if not f"/{place}".endswith(f"/{source.decode()}"):
+            raise PlanError(
+                f"an operator names {shown(path.encode())}, which is not in this checkpoint: no copy can read it"
+            )
+        return place.removesuffix(source.decode()) + target.decode() + state + below
+
+    try:
+        return with_schema_files(content, moved)
+    except BrokenError as broken:
+        raise PlanError(f"an operator's metadata: {broken.result}") from None
 
 
 def new_metadata(content: bytes, new_id: str) -> bytes:

@@ -11,6 +11,7 @@ from holdfast.checkpoints.formats.interface import (
     OTHER,
     TEMPORARY,
     Batch,
+    Copied,
     Counted,
     EngineVersion,
     Evidence,
@@ -113,9 +114,13 @@ class Queries(LocationLayout):
         """Return what later batches have left: their state, then commits and offsets, the newest first."""
         return history.later(location, listing, batch)
 
-    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[list[Listed]]:
+    def copied(self, location: bytes, listing: Iterable[Listed], batch: int) -> Asking[Copied]:
         """Return what a copy takes."""
         return history.copied(location, listing, batch)
+
+    def moved(self, content: bytes, source: bytes, target: bytes) -> bytes:
+        """Return an operator's metadata with the paths of the copy."""
+        return history.moved_metadata(content, source, target)
 
     def new_entry(self, content: bytes, new_id: str) -> bytes:
         """Return ``metadata`` with another id."""

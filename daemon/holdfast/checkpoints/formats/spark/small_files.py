@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -83,6 +83,15 @@ def _operator(text: bytes) -> Manifest:
         tuple((store.name.encode(), store.partitions) for store in stores),
         tuple(path.encode() for store in stores for path in store.schema_files),
     )
+
+
+def with_schema_files(text: bytes, moved: Callable[[str], str]) -> bytes:
+    """Return an operator's metadata with ``moved`` of each path of a schema. Raises ``BrokenError`` when it is none."""
+    _operator(text)  # all that is read below is there
+    found = msgspec.json.decode(_after_version(text), type=dict[str, Any])
+    for store in found["stateStoreInfo"]:
+        store["stateSchemaFilePaths"] = [moved(path) for path in store.get("stateSchemaFilePaths", ())]
+    return text.partition(b"\n")[0] + b"\n" + msgspec.json.encode(found)
 
 
 def _checksum(text: bytes) -> Manifest:
