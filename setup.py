@@ -39,7 +39,7 @@ def _java_compiler() -> str | None:
 
 
 def _build_jar(jar: Path) -> str:
-    """Compile against the signatures of Hadoop in ``jvm/hadoop``, which are not packed: Spark brings Hadoop itself.
+    """Compile against the signatures in ``jvm/hadoop`` and ``jvm/spark``, which are not packed: Spark brings all of that.
 
     Returns an empty string, or why there is no jar.
     """
@@ -49,7 +49,8 @@ def _build_jar(jar: Path) -> str:
     with tempfile.TemporaryDirectory() as directory:
         command = [compiler, "--release", _JAVA_RELEASE, "-Xlint:all,-options", "-Werror", "-implicit:none"]
         sources = sorted(map(str, (_JVM / "src").rglob("*.java")))
-        compiled = subprocess.run([*command, "-sourcepath", str(_JVM / "hadoop"), "-d", directory, *sources], check=False)
+        signatures = f"{_JVM / 'hadoop'}:{_JVM / 'spark'}"
+        compiled = subprocess.run([*command, "-sourcepath", signatures, "-d", directory, *sources], check=False)
         if compiled.returncode:
             return f"{compiler} has failed; it takes a JDK of version 9 or later"
         jar.parent.mkdir(parents=True, exist_ok=True)

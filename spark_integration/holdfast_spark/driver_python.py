@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import runpy
 import sys
 from collections.abc import Callable
@@ -18,14 +17,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import RefusedError
 from holdfast.errors import HoldfastError
-from holdfast_spark.session import install, links_in_mount, local_directory
+from holdfast_spark.session import MARK, directory_name, install, links_in_mount, local_directory
 from holdfast_spark.state_settings import settings, state_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("holdfast.driver")
-_LONGEST_NAME = 64
 
 
 def main() -> None:
@@ -78,11 +76,11 @@ def _made(name: str) -> dict[str, str]:
     """Return Holdfast's settings for the job of this name. Raises ``HoldfastError``."""
     links = links_in_mount()
     try:
-        local = local_directory(re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST_NAME])
+        local = local_directory(directory_name(name))
     except RefusedError as problem:
         _log.warning("this job has no working directory: %s", problem)
-        return {**state_settings(), **links}
-    return {**settings(local), **links}
+        return {**state_settings(), **links, **MARK}
+    return {**settings(local), **links, **MARK}
 
 
 if __name__ == "__main__":

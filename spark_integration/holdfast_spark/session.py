@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
 DEFAULT_STORE = WorkdirsSection().local_state
 """The store that local state falls back to by default."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
+MARK = {"spark.holdfast.configured": "true"}
+"""Tells the plugin in the driver's JVM, where a properties file names it, that it has nothing to do."""
 _START_SECONDS = 15.0
 _TAKEOVER_SECONDS = 60.0
 """A mount without a daemon gets one again: within a second, but ten and more where the machine has much else to do."""
 _ATTEMPT_SECONDS = 0.2
+_LONGEST_NAME = 64
 _T = TypeVar("_T")
 
 
@@ -45,14 +49,17 @@ def configure(
     ``/run/holdfast/control.sock``).
     """
     local = local_directory(name, role, socket)
-    for key, value in {**settings(local), **links_in_mount(socket)}.items():
+    for key, value in {**settings(local), **links_in_mount(socket), **MARK}.items():
         builder = builder.config(key, value)
     return with_installed(builder, partial(install, socket=socket))
 
 
-def local_directory(name: str, role: str = "driver", socket: str | None = None) -> Path:
-    """Acquire the working directory ``<role>_<name>`` for this process; return where in it Spark's own files belong."""
-    local = Path(acquire(role, name, socket).path) / "tmp" / "spark"
+def local_directory(name: str, role: str = "driver", socket: str | None = None, pid: int | None = None) -> Path:
+    """Acquire the working directory ``<role>_<name>`` for a process; return where in it Spark's own files belong.
+
+    ``pid`` is the process; None: this one.
+    """
+    local = Path(acquire(role, name, socket, pid).path) / "tmp" / "spark"
     local.mkdir(exist_ok=True)
     os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
     return local
@@ -82,9 +89,15 @@ def install(spark: SparkSession, socket: str | None = None) -> None:
     stop_queries_first()
 
 
-def acquire(role: str, name: str, socket: str | None = None) -> WorkdirInfo:
-    """Acquire a working directory for this process."""
-    return _ask(socket, lambda client: client.acquire(role, name, os.getpid(), os.getuid(), os.getgid()))
+def directory_name(application: str) -> str:
+    """Return the name of the working directory of an application that does not choose one."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", application)[:_LONGEST_NAME]
+
+
+def acquire(role: str, name: str, socket: str | None = None, pid: int | None = None) -> WorkdirInfo:
+    """Acquire a working directory for the process ``pid``, or this one."""
+    holder = os.getpid() if pid is None else pid
+    return _ask(socket, lambda client: client.acquire(role, name, holder, os.getuid(), os.getgid()))
 
 
 def checkpoint_location(name: str, socket: str | None = None, *, store: str = DEFAULT_STORE) -> str:

@@ -28,6 +28,8 @@ _WHEEL_HOME = "/opt/holdfast/bin/"
 """Where the units in ``systemd/`` look for the programs: where install.md puts the wheel."""
 _UNITS = ("holdfastd.service", "holdfast-sweep.service", "holdfast-sweep.timer", "spark-worker@.service")
 _COMMANDS = {"holdfast": ("usr/bin", "holdfast.cli", "main"), "holdfastd": ("usr/sbin", "holdfast.daemon", "run")}
+_COMPANION = "holdfast-spark-driver"
+"""The plugin for Spark looks for it in ``/usr/lib/holdfast/bin``."""
 _DRIVER_PYTHON = "holdfast-pyspark"
 DRIVER_PYTHON_TEXT = """\
 #!/bin/sh
@@ -99,13 +101,17 @@ class PackageTree:
 
     def _commands(self) -> None:
         for name, (place, module, function) in _COMMANDS.items():
-            program = f"#!/{_HOME}/bin/python3 -P\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
-            self._write(f"{_HOME}/bin/{name}", program, _PROGRAM)
+            self._program(name, module, function)
             self._link(f"{place}/{name}", f"../lib/holdfast/bin/{name}")
+        self._program(_COMPANION, "holdfast_spark.companion.conversation", "main")
         self._write(f"{_HOME}/bin/{_DRIVER_PYTHON}", DRIVER_PYTHON_TEXT, _PROGRAM)
         for shell, path in _COMPLETIONS.items():
             script = get_completion_script(prog_name="holdfast", complete_var="_HOLDFAST_COMPLETE", shell=shell)
             self._write(path, script.replace(" --no-files", "") + "\n")
+
+    def _program(self, name: str, module: str, function: str) -> None:
+        text = f"#!/{_HOME}/bin/python3 -P\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+        self._write(f"{_HOME}/bin/{name}", text, _PROGRAM)
 
     def _service_files(self) -> None:
         units, debian = self._checkout / "systemd", self._checkout / "systemd/debian"
@@ -166,7 +172,7 @@ class PackageTree:
 
     def _set_modes(self) -> None:
         """Give everything the modes that Debian wants, whatever the umask and the copied files had."""
-        programs = {self._home / "bin" / name for name in (*_COMMANDS, _DRIVER_PYTHON)}
+        programs = {self._home / "bin" / name for name in (*_COMMANDS, _COMPANION, _DRIVER_PYTHON)}
         for directory, _, names in os.walk(self._root):
             Path(directory).chmod(0o755)
             for path in (Path(directory, name) for name in names):

@@ -6,11 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.control.messages import HoldingsInfo
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
-from tests.cluster.settings import TOOLS
+from tests.cluster.plans import JAR
+from tests.cluster.settings import MOUNTPOINT, TOOLS
+from tests.support.spark_properties import documented_properties
 
 _JOB = str(TOOLS / "checkout/tests/cluster/placed_job.py")
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # halves what short jobs take
@@ -41,6 +44,15 @@ def start(cluster: Cluster, name: str, *arguments: str, executors: int, confs: S
     settings = [f"spark.holdfast.executors={executors}", *(f"{key}={value}" for key, value in _CONFS.items()), *confs]
     words = [word for setting in settings for word in ("--conf", setting)]
     said = cluster.nodes[0].run("python", _JOB, name, *arguments, *words)
+    return Start(**json.loads(said.splitlines()[-1]))
+
+
+def start_java(cluster: Cluster, jar: Path, name: str, rows: int, row_bytes: int, executors: int) -> Start:
+    """Run the Java job ``Placed`` of ``jar`` as the query ``name``, by the documented properties alone."""
+    properties = {**documented_properties(MOUNTPOINT, JAR), **_CONFS}
+    words = [word for key, value in properties.items() for word in ("--conf", f"{key}={value}")]
+    job = ("--class", "Placed", str(jar), name, str(rows), str(row_bytes), str(executors))
+    said = cluster.nodes[0].run("spark-submit", "--name", name, *words, *job)
     return Start(**json.loads(said.splitlines()[-1]))
 
 

@@ -22,6 +22,7 @@ _SITE_PACKAGES = Path("lib", f"python{sys.version_info[0]}.{sys.version_info[1]}
 PYTHON = str(TOOLS / "venv/bin/python")
 SPARK_HOME = str(TOOLS / "venv" / _SITE_PACKAGES / "pyspark")
 CONF = TOOLS / "conf"
+JAR = TOOLS / "extension/holdfast_spark_jvm/holdfast-spark.jar"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def plan(
     """Return a node's view. ``files`` are added to those that every node has."""
     hosts = ["127.0.0.1 localhost", f"{MASTER} master"]
     hosts += [f"{settings.address(number)} {settings.name(number)}" for number in range(1, settings.nodes + 1)]
-    command = f'#!/bin/sh\nexec {PYTHON} -P -m holdfast "$@"\n'
+    commands = {"holdfast": 'holdfast "$@"', "holdfast-spark-driver": "holdfast_spark.companion"}
     return Plan(
         hostname=hostname,
         directories=[str(MOUNTPOINT), str(CONTROL_SOCKET.parent)],
@@ -77,7 +78,10 @@ def plan(
         files={
             "/etc/hostname": (f"{hostname}\n", 0o644),
             "/etc/hosts": ("\n".join([*hosts, ""]), 0o644),
-            str(TOOLS / "bin/holdfast"): (command, 0o755),
+            **{
+                str(TOOLS / "bin" / name): (f"#!/bin/sh\nexec {PYTHON} -P -m {module}\n", 0o755)
+                for name, module in commands.items()
+            },
             str(CONF / "spark-env.sh"): (f'. "{_inside(spark_env_path())}"\n', 0o644),
             **files,
         },

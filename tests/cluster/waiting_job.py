@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from holdfast_spark.placement.cluster import Cluster, Executor
+from holdfast_spark.placement.cluster import Cluster
+from holdfast_spark.placement.driver import Executor
 from holdfast_spark.placement.fetch_ahead import on_hosts
 from tests.cluster.occupying import POLL_SECONDS, elements, occupy
 

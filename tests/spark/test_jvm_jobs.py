@@ -26,7 +26,7 @@ SELECT count(*) FROM counted;
 
 @pytest.fixture(scope="module")
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return spark_programs.jar_of_counts(tmp_path_factory.mktemp("jar"))
+    return spark_programs.jar_of("Counts", tmp_path_factory.mktemp("jar"))
 
 
 @pytest.fixture
@@ -45,10 +45,14 @@ def has_kept_its_state(location: Path, batches: int) -> bool:
 
 
 def test_a_java_job_finds_its_state_again_and_sql_reads_it(workspace: Path, node: Node, properties: Path, jar: Path) -> None:
-    job = ["--properties-file", str(properties), "--class", "Counts", str(jar), "counts"]
+    job = ["--properties-file", str(properties), "--name", "java job", "--class", "Counts", str(jar), "counts"]
+    with_companion = spark_programs.with_companion(workspace, node.socket)
     for batches in (1, 2):
-        spark_programs.run(workspace, "bin/spark-submit", *job)
+        said = spark_programs.run(workspace, "bin/spark-submit", *job, **with_companion)
+        assert said.split()[-1] == str(node.work / "driver_java-job/tmp/spark")
         assert has_kept_its_state(node.checkpoints / "counts", batches)
+        with node.client() as client:
+            assert [each.batch for each in client.batches("counts")] == list(range(batches))
     assert node.status().counters["bytes_fetched"] == 0
     query = STATE_OF_A_QUERY.format(location=node.checkpoints / "counts")
     said = spark_programs.run(workspace, "bin/spark-sql", "--properties-file", str(properties), "-e", query)
@@ -58,21 +62,31 @@ def test_a_java_job_finds_its_state_again_and_sql_reads_it(workspace: Path, node
 def test_a_client_of_spark_connect_has_its_state_on_the_servers_mount(
     workspace: Path, node: Node, properties: Path, jar: Path
 ) -> None:
-    with connect_server(workspace, properties) as remote:
-        spark_programs.run(workspace, "bin/spark-submit", "--remote", remote, "--class", "Counts", str(jar), "counts")
+    """The server has a working directory, and what its sessions do is reported."""
+    with connect_server(workspace, properties, spark_programs.with_companion(workspace, node.socket)) as remote:
+        job = ["--remote", remote, "--class", "Counts", str(jar), "counts"]
+        said = spark_programs.run(workspace, "bin/spark-submit", *job)
+        assert said.split()[-1] == str(node.work / "driver_Spark-Connect-server/tmp/spark")
+        with node.client() as client:
+            wait_until(lambda: [each.batch for each in client.batches("counts")] == [0])
     assert has_kept_its_state(node.checkpoints / "counts", 1)
 
 
 @contextmanager
-def connect_server(workspace: Path, properties: Path) -> Iterator[str]:
-    """Run Spark Connect's server with the properties; give its address."""
+def connect_server(workspace: Path, properties: Path, variables: dict[str, str]) -> Iterator[str]:
+    """Run Spark Connect's server with the properties and the environment's ``variables``; give its address."""
     port = free_port()
     command = [str(spark_programs.HOME / "sbin/start-connect-server.sh"), "--wait", "--properties-file", str(properties)]
     command += ["--conf", f"spark.connect.grpc.binding.port={port}"]
     log = workspace / "server.log"
     with log.open("wb") as stream:
         server = subprocess.Popen(
-            command, env=spark_programs.environment(), cwd=workspace, stdout=stream, stderr=stream, start_new_session=True
+            command,
+            env=spark_programs.environment(**variables),
+            cwd=workspace,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
         )
     try:
         wait_until(lambda: server.poll() is not None or "Spark Connect server started" in log.read_text(), START_SECONDS)

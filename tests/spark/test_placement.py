@@ -5,13 +5,15 @@ What can't run where its state is, because the node is busy or lost, runs elsewh
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.placed import Start, fetched, held, held_by, start
+from tests.cluster.placed import Start, fetched, held, held_by, start, start_java
 from tests.cluster.settings import Settings
+from tests.support import spark_programs
 from tests.support.node import wait_until
 
 _NODES, _PARTITIONS = 3, 12
@@ -21,7 +23,7 @@ _STATE_BYTES = 600 * 10_000
 
 
 @pytest.mark.timeout(600)
-def test_the_state_stays_where_it_is_as_far_as_it_can(disk: Path) -> None:
+def test_the_state_stays_where_it_is_as_far_as_it_can(disk: Path, tmp_path: Path) -> None:
     settings = Settings(nodes=_NODES, partitions=_PARTITIONS, options=(("holdings.interval_seconds", "0.2"),))
     with Cluster.running(disk, settings) as cluster:
         first = start(cluster, "flights", *_ROWS, executors=_NODES)
@@ -32,9 +34,24 @@ def test_the_state_stays_where_it_is_as_far_as_it_can(disk: Path) -> None:
         assert second.batch == first.batch + 1
         assert second.hosts == first.hosts
         assert sum(fetched(cluster).values()) - before < 0.02 * _STATE_BYTES
+        _a_java_job_does_so_too(cluster, spark_programs.jar_of("Placed", tmp_path))
         spread = _without_the_third(cluster)
         assert spread.balances() == [[6, 6]]
         _with_the_second_busy(cluster, spread)
+
+
+def _a_java_job_does_so_too(cluster: Cluster, jar: Path) -> None:
+    """By the plugin of the properties file, it lies even from its first batch on, and is found by the next driver."""
+    shutil.copy(jar, cluster.shared)
+    starts = []
+    for _ in range(2):
+        before = sum(fetched(cluster).values())
+        starts.append(start_java(cluster, cluster.shared / jar.name, "java", 600, 10_000, _NODES))
+        wait_until(lambda: sorted(map(len, held(cluster, "java").values())) == [4, 4, 4])
+    assert starts[0].balances() == [[4, 4, 4]]
+    assert starts[1].batch == starts[0].batch + 1
+    assert starts[1].hosts == starts[0].hosts
+    assert sum(fetched(cluster).values()) - before < 0.02 * _STATE_BYTES
 
 
 def _without_the_third(cluster: Cluster) -> Start:

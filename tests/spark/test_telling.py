@@ -6,7 +6,8 @@ import uuid
 
 from pyspark.sql import SparkSession
 
-from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
+from holdfast_spark.placement.cluster import Cluster
+from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
 
 HERE, THERE = Executor("0", "node1", 1), Executor("1", "node2", 1)
 

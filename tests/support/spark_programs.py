@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 HOME = Path(pyspark.__file__).parent
-_SOURCE = Path(__file__).parent / "spark_java/Counts.java"
+_SOURCES = Path(__file__).parent / "spark_java"
 _SMALL = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
@@ -36,6 +36,15 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **local, "PYTHONPATH": os.pathsep.join(sys.path), **more}
 
 
+def with_companion(directory: Path, socket: Path) -> dict[str, str]:
+    """Return the variables by which the plugin finds its command, written into ``directory``, and the daemon."""
+    command = directory / "bin/holdfast-spark-driver"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m holdfast_spark.companion\n')
+    command.chmod(0o755)
+    return {"PATH": f"{command.parent}:{os.environ['PATH']}", "HOLDFAST_SOCKET": str(socket)}
+
+
 def run(directory: Path, program: str, *arguments: str, **more: str) -> str:
     """Run one of Spark's programs in ``directory``; return what it prints. Raises ``AssertionError`` with its last words."""
     command = [str(HOME / program), *arguments]
@@ -44,14 +53,14 @@ def run(directory: Path, program: str, *arguments: str, **more: str) -> str:
     return done.stdout
 
 
-def jar_of_counts(directory: Path) -> Path:
-    """Compile the Java job into ``directory``; skip the test without a JDK."""
+def jar_of(name: str, directory: Path, jars: Path = HOME / "jars") -> Path:
+    """Compile the Java job ``name`` against Spark's ``jars`` into ``directory``; skip the test without a JDK."""
     if shutil.which("javac") is None:
         pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
-    command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", f"{HOME}/jars/*", str(_SOURCE)]
+    command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", f"{jars}/*", str(_SOURCES / f"{name}.java")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    jar = directory / "counts.jar"
+    jar = directory / f"{name}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
-        archive.write(directory / "classes/Counts.class", "Counts.class")
+        archive.write(directory / f"classes/{name}.class", f"{name}.class")
     return jar

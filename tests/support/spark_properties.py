@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from holdfast_spark.linking import jar_path
 
@@ -12,9 +12,9 @@ _MOUNTPOINT = "/mnt/holdfast/"
 _PACKAGED_JAR = "/usr/share/holdfast/holdfast-spark.jar"
 
 
-def documented_properties(mountpoint: Path) -> dict[str, str]:
-    """Return the properties, for a mount at ``mountpoint``."""
+def documented_properties(mountpoint: Path, jar: PurePath | None = None) -> dict[str, str]:
+    """Return the properties, for a mount at ``mountpoint``, and Holdfast's jar at the path ``jar``, or where it is here."""
     text = _DOCUMENT.read_text().partition(_COMMAND)[2].partition("\n$ ")[0]
-    here = text.replace(_MOUNTPOINT, f"{mountpoint}/").replace(_PACKAGED_JAR, str(jar_path()))
+    here = text.replace(_MOUNTPOINT, f"{mountpoint}/").replace(_PACKAGED_JAR, str(jar or jar_path()))
     pairs = (line.split(maxsplit=1) for line in here.splitlines())
     return {key: value.strip() for key, value in pairs}

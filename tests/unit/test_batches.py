@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,7 @@ from holdfast.cli.batches import line
 from holdfast.control.batches import Batches
 from holdfast.control.messages import BatchReport
 from holdfast.telemetry import Counters, EventLog
-
-pytest.importorskip("pyspark")
-from holdfast_spark.batch_reports import BatchReports
+from holdfast_spark.batch_queue import BatchQueue
 
 ALICE, MALLORY = 60_001, 60_666
 
@@ -84,27 +81,26 @@ def test_batches_of_one_query_are_found_by_its_name(batches: Batches) -> None:
     assert list(batches.since(2, None)) == []
 
 
-def progress(batch: int) -> Any:
-    state = SimpleNamespace(commitTimeMs=40, customMetrics={"rocksdbLoadLatencyMs": 25})
-    return SimpleNamespace(
-        progress=SimpleNamespace(
-            name="flights",
-            id="id",
-            runId="run 1",
-            batchId=batch,
-            batchDuration=9000,
-            numInputRows=7,
-            durationMs={"addBatch": 8000, "triggerExecution": 9000},
-            stateOperators=[state, state],
-        )
-    )
+def progress(batch: int) -> str:
+    state = {"commitTimeMs": 40, "customMetrics": {"rocksdbLoadLatencyMs": 25}}
+    found = {
+        "name": "flights",
+        "id": "id",
+        "runId": "run 1",
+        "batchId": batch,
+        "batchDuration": 9000,
+        "numInputRows": 7,
+        "durationMs": {"addBatch": 8000, "triggerExecution": 9000},
+        "stateOperators": [state, state],
+    }
+    return json.dumps(found)
 
 
-def test_the_listener_reports_batches_with_their_parts_and_state_stores() -> None:
+def test_batches_are_reported_with_their_parts_and_state_stores() -> None:
     sent: list[BatchReport] = []
-    reports = BatchReports(sent.append)
-    reports.onQueryStarted(SimpleNamespace(name="flights", id="id", runId="run 1"))
-    reports.onQueryProgress(progress(812))
+    reports = BatchQueue(sent.append)
+    reports.started("flights", "run 1")
+    reports.progressed(progress(812))
     reports.finish(60)
     started, batch = sent
     assert (started.batch, started.query) == (-1, "flights")
@@ -122,11 +118,11 @@ def test_a_daemon_that_does_not_answer_holds_no_query_up_and_takes_no_memory() -
         assert may_answer.wait(60)
         sent.append(report.batch)
 
-    reports = BatchReports(answer_late)
-    reports.onQueryProgress(progress(0))
+    reports = BatchQueue(answer_late)
+    reports.progressed(progress(0))
     assert asked.wait(60)
     for number in range(1, 10_000):
-        reports.onQueryProgress(progress(number))  # returns at once, or the test would never end
+        reports.progressed(progress(number))  # returns at once, or the test would never end
     may_answer.set()
     reports.finish(60)
     assert sent == [0, *range(9900, 10_000)]
@@ -136,10 +132,10 @@ def test_a_daemon_that_is_gone_is_told_of_once_and_nothing_is_raised(caplog: pyt
     def fail(report: BatchReport) -> None:
         raise OSError("there is no daemon")
 
-    reports = BatchReports(fail)
+    reports = BatchQueue(fail)
     with caplog.at_level("WARNING", "holdfast.batches"):
         for number in range(10):
-            reports.onQueryProgress(progress(number))
+            reports.progressed(progress(number))
         reports.finish(60)
-        reports.onQueryProgress(SimpleNamespace(progress=None))  # of a Spark with other fields
+        reports.progressed("{}")  # of a Spark with other fields
     assert [record.getMessage() for record in caplog.records] == ["the daemon is not told of batches: there is no daemon"]

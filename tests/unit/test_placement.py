@@ -20,7 +20,8 @@ from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
 from holdfast.errors import DaemonUnreachableError
 from holdfast_spark.placement.assignment import Held, assign
-from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery
+from holdfast_spark.placement.cluster import Cluster
+from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
 from holdfast_spark.placement.operators import JOIN_STORES, operators_of_checkpoint, operators_of_plan
 from holdfast_spark.placement.steering import Steering
 
@@ -234,7 +235,7 @@ class ScriptedCluster:
     def plan(self, query: StreamingQuery) -> str:
         return JOIN_WITH_A_TABLE
 
-    def shuffle_partitions(self) -> int:
+    def shuffle_partitions(self, query: StreamingQuery) -> int:
         return 6
 
     def has_jobs(self, run_id: str) -> bool:
@@ -272,7 +273,7 @@ class Steered:
         self.problem: Exception | None = None
         self.unreachable = False
         self.lost_in_fetch = ""
-        self.steering = Steering(cast(Cluster, self.cluster), self._ask, self._fetch)
+        self.steering = Steering(self.cluster, self._ask, self._fetch)
 
     def hold(self, node: str, *partitions: int, draining: bool = False) -> None:
         stores = [

@@ -31,6 +31,7 @@ def test_the_documented_properties_are_the_same_settings(monkeypatch: pytest.Mon
     properties = documented_properties(Path("/mnt"))
     assert properties.pop("spark.pyspark.driver.python").endswith("/holdfast-pyspark")
     assert properties.pop("spark.sql.streaming.checkpointLocation") == "file:///mnt/checkpoints"
+    assert properties.pop("spark.plugins") == "io.holdfast.spark.HoldfastPlugin"
     jar = {properties.pop(f"spark.{process}.extraClassPath") for process in ("driver", "executor")}
     assert jar == {str(jar_path())}
     linking = linking_settings("/mnt", ["checkpoints", "blobs"])

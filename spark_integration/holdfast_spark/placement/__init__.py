@@ -23,17 +23,22 @@ if TYPE_CHECKING:
 
     from holdfast_spark.placement.cluster import Cluster
 
+_PLUGIN = "spark.holdfast.plugin"
+"""The plugin sets this where it works."""
 _log = logging.getLogger("holdfast.placement")
 
 
 def place_state(spark: SparkSession, socket: Path | str) -> bool:
     """Let the streaming queries of this session run their partitions where their state is; return whether that is possible.
 
-    It is not with Spark Connect, where the driver's JVM is elsewhere, and there is nothing to place on ``local[…]``.
+    It is not with Spark Connect, where the driver's JVM is elsewhere, and there is nothing to place on ``local[…]``. Where
+    the plugin of ``holdfast-spark.jar`` is in the JVM, it does this already.
     ``socket`` is the daemon's. Faults are logged (``holdfast.placement``), and change nothing for the queries.
     """
     if not hasattr(spark, "_jsparkSession") or (spark.sparkContext.master or "").split("[")[0] == "local":
         return False
+    if spark.sparkContext.getConf().get(_PLUGIN):
+        return True
     from holdfast_spark.placement.cluster import Cluster
     from holdfast_spark.placement.fetch_ahead import fetch_ahead
     from holdfast_spark.placement.listener import PlacementListener
@@ -62,7 +67,7 @@ def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
 
 def _prepared(cluster: Cluster) -> None:
     """Do beforehand what takes a second, so that no query has to wait for it."""
-    from holdfast_spark.placement.cluster import reason
+    from holdfast_spark.placement.driver import reason
 
     try:
         cluster.prepare()

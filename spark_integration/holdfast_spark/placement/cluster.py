@@ -1,5 +1,4 @@
-"""Spark's driver, as far as placement asks it: which executors there are, what a query is, and where its state should
-be.
+"""The driver of a PySpark program: which executors there are, what a query is, and where its state should be.
 
 Everything goes through py4j into private parts of Spark that have had nearly the same form from 3.5 to 4.3. What they can't
 be asked for: the environment's block manager, whose class py4j can't load. A Java error ends the thread of the JVM
@@ -11,8 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
 from holdfast_spark.state_settings import spark_version
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 _COORDINATOR_HAS_SETTINGS = (4, 1)
 """From this Spark on, the coordinator's reference is made with the session's settings."""
-_CALLING = "An error occurred while calling"
 _CLASS = "HoldfastPlacement"
 _SOURCE = f"""
 import java.util.UUID;
@@ -64,33 +63,8 @@ public class {_CLASS} {{
 """One call for all partitions: py4j takes a millisecond for each, and a query may have thousands."""
 
 
-class Executor(NamedTuple):
-    """An executor that runs tasks."""
-
-    id: str
-    host: str
-    cores: int
-
-
-class StreamingQuery(NamedTuple):
-    """A query that has been started: its checkpoint, and the state below it, as Spark writes them."""
-
-    id: str
-    location: str
-    state_location: str
-
-
-class Instance(NamedTuple):
-    """One state store, and the executor that should have it."""
-
-    operator: int
-    partition: int
-    store: str
-    executor: Executor
-
-
 class Cluster:
-    """The driver behind ``spark``. Every call may raise anything that py4j and the JVM raise."""
+    """The driver behind ``spark``, as ``Driver`` describes it. Every call may raise anything that py4j and the JVM raise."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -144,7 +118,7 @@ class Cluster:
         execution = self._execution(query.id)
         return "" if execution is None else str(execution.analyzedPlan().toString())
 
-    def shuffle_partitions(self) -> int:
+    def shuffle_partitions(self, query: StreamingQuery) -> int:  # noqa: ARG002 all queries are of this session
         """Return how many partitions the state of a new query gets."""
         return int(self._spark.conf.get("spark.sql.shuffle.partitions"))
 
@@ -188,12 +162,6 @@ class Cluster:
 
     def _objects(self) -> Any:
         return self._context._gateway.new_array(self._context._jvm.Object, 0)
-
-
-def reason(problem: Exception) -> str:
-    """Return on one line what went wrong. Of py4j's errors the first line names the call, the second the reason."""
-    first, *more = str(problem).split("\n", 2)
-    return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
 from holdfast_spark.placement.assignment import Held, assign
-from holdfast_spark.placement.cluster import Cluster, Executor, Instance, StreamingQuery, reason
+from holdfast_spark.placement.driver import Driver, Executor, Instance, StreamingQuery, reason
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan
 
 _YOUNG_SECONDS = 15.0
@@ -53,7 +53,7 @@ class _Run:
 class Steering:
     """Steers through ``cluster``. ``ask`` and ``fetch_ahead`` reach the daemon and the executors."""
 
-    def __init__(self, cluster: Cluster, ask: Ask, fetch_ahead: FetchAhead) -> None:
+    def __init__(self, cluster: Driver, ask: Ask, fetch_ahead: FetchAhead) -> None:
         self._cluster = cluster
         self._ask = ask
         self._fetch_ahead = fetch_ahead
@@ -74,7 +74,7 @@ class Steering:
             operators = operators_of_checkpoint(path)
             is_guessed = not operators
             if is_guessed:
-                operators = operators_of_plan(self._cluster.plan(query), self._cluster.shuffle_partitions())
+                operators = operators_of_plan(self._cluster.plan(query), self._cluster.shuffle_partitions(query))
             executors = self._cluster.executors()
             nodes = asked.result().nodes
         if not operators:

@@ -19,6 +19,7 @@ public final class Counts {
             .trigger(Trigger.AvailableNow())
             .start();
     query.awaitTermination();
+    System.out.println(spark.conf().get("spark.local.dir", "none"));
     spark.stop();
   }
 }

@@ -1,0 +1,5 @@
+"""``python -m holdfast_spark.companion``."""
+
+from holdfast_spark.companion.conversation import main
+
+main()

@@ -1,0 +1,74 @@
+"""Spark's driver as placement asks it, in whichever language the driver's program is written.
+
+``cluster`` asks the JVM of a PySpark program, ``holdfast_spark.companion`` one without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+_CALLING = "An error occurred while calling"
+
+
+class Executor(NamedTuple):
+    """An executor that runs tasks."""
+
+    id: str
+    host: str
+    cores: int
+
+
+class StreamingQuery(NamedTuple):
+    """A query that has been started: its checkpoint, and the state below it, as Spark writes them."""
+
+    id: str
+    location: str
+    state_location: str
+
+
+class Instance(NamedTuple):
+    """One state store, and the executor that should have it."""
+
+    operator: int
+    partition: int
+    store: str
+    executor: Executor
+
+
+class Driver(Protocol):
+    """Every call may raise anything."""
+
+    def seconds_since_start(self) -> float:
+        """Return how long ago the application was started."""
+
+    def executors(self) -> list[Executor]:
+        """Return the executors that get tasks now.
+
+        Not those that are being decommissioned, though they are active; nor those that have registered, but not yet their
+        block manager: Spark does not tell where they are.
+        """
+
+    def query(self, query_id: str) -> StreamingQuery | None:
+        """Return a query that is active; None for one that has ended."""
+
+    def plan(self, query: StreamingQuery) -> str:
+        """Return the analyzed plan of a query, as Spark prints it; empty if the query has ended."""
+
+    def shuffle_partitions(self, query: StreamingQuery) -> int:
+        """Return how many partitions the state of the query gets, if it is new."""
+
+    def has_jobs(self, run_id: str) -> bool:
+        """Say whether Spark has had anything to do for a run of a query."""
+
+    def tell(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        """Tell the coordinator of state stores where each one is; return how many were told."""
+
+    def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        """Return how many state stores the coordinator knows with another executor now."""
+
+
+def reason(problem: Exception) -> str:
+    """Return on one line what went wrong. Of py4j's errors the first line names the call, the second the reason."""
+    first, *more = str(problem).split("\n", 2)
+    return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first

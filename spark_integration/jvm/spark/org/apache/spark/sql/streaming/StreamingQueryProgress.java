@@ -1,0 +1,9 @@
+package org.apache.spark.sql.streaming;
+
+import java.util.UUID;
+
+public class StreamingQueryProgress {
+    public native UUID runId();
+
+    public native String json();
+}

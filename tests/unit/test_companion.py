@@ -1,0 +1,160 @@
+"""The process beside a driver without Python: its lines, what it asks of the JVM, and that no answer is its own affair."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.control.messages import BatchReport, HoldingsReply
+from holdfast_spark.companion import conversation
+from holdfast_spark.companion.conversation import Conversation
+from holdfast_spark.companion.jvm import JvmDriver, JvmError
+from holdfast_spark.companion.lines import fields_of, line_of
+from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
+
+QUERY = StreamingQuery("q", "file:/mnt/q", "file:/mnt/q/state")
+PLAN = "~Aggregate [key#1]\n+- ~StreamingRelation"
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+def test_fields_are_the_same_on_the_other_side(fields: list[str]) -> None:
+    line = line_of(fields)
+    assert not set(line) & {"\n", "\r"}
+    assert fields_of(line) == fields
+
+
+class ScriptedJvm:
+    """A driver's JVM at the other ends of two pipes."""
+
+    def __init__(self, location: Path) -> None:
+        self.location = location
+        read, write = os.pipe()
+        self.output, self._said = os.fdopen(write, "wb"), os.fdopen(read, "rb")
+        read, write = os.pipe()
+        self.input, self._saying = os.fdopen(read, "rb"), os.fdopen(write, "wb")
+        self.told: list[list[str]] = []
+
+    def say(self, *fields: str) -> None:
+        self._saying.write(f"{line_of(fields)}\n".encode())
+        self._saying.flush()
+
+    def answer_until(self, key: str) -> str:
+        while True:
+            kind, *about = fields_of(self._said.readline().decode().rstrip("\n"))
+            if kind == key:
+                return about[0]
+            if kind == "ask":
+                number, question, *rest = about
+                self.say("answer", number, *self._answer(question, rest))
+
+    def end(self) -> None:
+        self._saying.close()
+
+    def _answer(self, question: str, about: list[str]) -> list[str]:
+        if question in ("tell", "elsewhere"):
+            self.told.append(about)
+        answers = {
+            "query": [f"file:{self.location}", f"file:{self.location}/state", PLAN, "4"],
+            "executors": ["0", "node1", "1", "1", "node2", "1"],
+            "age": ["60000"],
+        }
+        return answers.get(question, ["0"])
+
+
+@pytest.fixture
+def jvm(tmp_path: Path) -> Iterator[ScriptedJvm]:
+    scripted = ScriptedJvm(tmp_path)
+    yield scripted
+    scripted.output.close()
+    scripted._said.close()
+    scripted.input.close()
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[BatchReport]:
+    sent: list[BatchReport] = []
+    monkeypatch.setattr(conversation, "_report", sent.append)
+    monkeypatch.setattr(conversation, "_holdings", lambda path: HoldingsReply(nodes=[]))
+    return sent
+
+
+def test_a_query_is_placed_and_reported_as_pysparks_are(jvm: ScriptedJvm, reports: list[BatchReport]) -> None:
+    holding = threading.Thread(target=Conversation(jvm.output).hold, args=(jvm.input,))
+    holding.start()
+    jvm.say("hello", "a job", "1", "false", "/held/before")
+    assert jvm.answer_until("directory") == "/held/before"
+    jvm.say("started", "q", "run", "")
+    assert jvm.answer_until("run") == ""
+    ((state, run, *stores),) = jvm.told
+    assert (state, run) == (f"file:{jvm.location}/state", "run")
+    assert sorted(stores[3::5]) == ["node1", "node1", "node2", "node2"]
+    assert stores[1::5] == ["0", "1", "2", "3"]
+    progress = {
+        "id": "q",
+        "runId": "run",
+        "batchId": 7,
+        "batchDuration": 9,
+        "numInputRows": 1,
+        "stateOperators": [{"commitTimeMs": 3}],
+    }
+    jvm.say("progress", "run", json.dumps(progress))
+    jvm.say("terminated", "run", "")
+    jvm.end()
+    holding.join(60)
+    assert [(each.query, each.batch) for each in reports] == [("q", -1), ("q", 7)]
+
+
+def test_on_one_machine_nothing_is_asked_and_no_start_waits(jvm: ScriptedJvm, reports: list[BatchReport]) -> None:
+    jvm.say("hello", "a job", "1", "true", "/held/before")
+    jvm.say("started", "q", "run", "counts")
+    jvm.end()
+    Conversation(jvm.output).hold(jvm.input)
+    assert jvm.answer_until("run") == ""
+    assert jvm.told == []
+    assert [each.query for each in reports] == ["counts"]
+
+
+def test_a_driver_without_a_daemon_goes_without_a_directory(
+    jvm: ScriptedJvm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SOCKET", str(tmp_path / "nobody/control.sock"))
+    jvm.say("hello", "a job", str(os.getpid()), "true", "")
+    jvm.end()
+    Conversation(jvm.output).hold(jvm.input)
+    assert jvm.answer_until("directory") == ""
+    (message,) = caplog.messages
+    assert message.startswith("this job has no working directory: ")
+
+
+def test_what_the_jvm_cannot_answer_is_an_error_of_the_one_who_asked() -> None:
+    driver = JvmDriver(io.BytesIO())
+    asked = threading.Event()
+
+    class Output(io.BytesIO):
+        def flush(self) -> None:
+            asked.set()
+
+    driver = JvmDriver(Output())
+    problems: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            driver.tell(QUERY, "run", [Instance(0, 0, "default", Executor("1", "node1", 1))])
+        except JvmError as problem:
+            problems.append(problem)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert asked.wait(60)
+    driver.settle("17", ["nobody asked"], is_fault=False)
+    driver.settle("0", ["java.lang.NoSuchMethodException: tell"], is_fault=True)
+    asking.join(60)
+    assert [str(problem) for problem in problems] == ["java.lang.NoSuchMethodException: tell"]
