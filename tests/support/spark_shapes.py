@@ -21,6 +21,12 @@ class StateShape:
         changelogs = "-changelog" if self.provider == "RocksDB" and self.has_changelogs else ""
         return f"{self.provider.lower()}-{self.checkpoint_format}{changelogs}"
 
+    @property
+    def title(self) -> str:
+        """What it is called in a table."""
+        changelogs = f" {'with' if self.has_changelogs else 'without'} changelogs" if self.provider == "RocksDB" else ""
+        return f"{self.provider}{changelogs}, format {self.checkpoint_format}"
+
     def settings(self) -> dict[str, str]:
         """Spark's settings for it."""
         return {
@@ -35,6 +41,7 @@ SHAPES = (
     StateShape("RocksDB", 1),
     StateShape("HDFSBacked", 1),
     StateShape("RocksDB", 2, has_changelogs=False),
+    StateShape("RocksDB", 1, has_changelogs=False),
 )
 """HDFSBacked knows format 1 only: with 2 Spark refuses to load what it has written."""
 

@@ -1,0 +1,239 @@
+"""What one Spark does with its queries: kills, a sweep, copies, a rewind, and the checkpoints of earlier Sparks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from holdfast.control.client import ControlClient
+from holdfast.control.messages import CloneRequest, RewindRequest, SweepRequest, VerifyRequest
+from holdfast.errors import HoldfastError
+from tests.matrix.job import BATCHES_RETAINED, Plan, Query
+from tests.matrix.outcomes import CLONE, KILL, LINKS, PLACEMENT, READ, REWIND, SWEEP, VERIFY, Outcomes, upgrade_from
+from tests.matrix.queries import BY_NAME, put_input
+from tests.matrix.sparks import Spark
+from tests.support.node import Node, wait_until
+from tests.support.spark_shapes import SHAPES, StateShape
+
+_ROOT = Path(__file__).parents[2]
+_FILES = 4
+_COMMITS_BEFORE_THE_KILL = 3
+_BATCHES_BACK = 1
+_SECONDS = 600.0
+_PROVIDER_OF_LINKS = "RocksDB"
+_IN_EACH_SHAPE = ("aggregation",)
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_HAS_FORMAT_2 = (4, 0)
+_MIXES_FORMATS = (4, 3)
+_READS_STATE = (4, 0)
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""They halve what short jobs take."""
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The way in which the sessions of a history keep state: as ``configure`` says, or all of it in format 2.
+
+    Before 4.3, a JVM with queries of both formats fails: what it expects of snapshots is one for all.
+    """
+
+    name: str
+    settings: dict[str, str]
+    shapes: tuple[StateShape | None, ...]
+
+    def is_for(self, later: Sessions) -> bool:
+        """Say whether sessions of a later Spark take over what these have left."""
+        return set(self.shapes) <= set(later.shapes)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The queries that the history of ``spark`` has left, at rest, and the sessions that they ran in."""
+
+    spark: Spark
+    sessions: Sessions
+    queries: list[Query]
+
+
+class History:
+    """The queries of one Spark, over ``node``. ``directory`` has their input and output, and what the drivers say."""
+
+    def __init__(self, spark: Spark, sessions: Sessions, node: Node, directory: Path, outcomes: Outcomes) -> None:
+        self._spark = spark
+        self._sessions = sessions
+        self._python = spark.python()
+        self._node = node
+        self._directory = directory / f"{spark.version}-{sessions.name}"
+        self._zone = node.checkpoints / self._directory.name
+        self._outcomes = outcomes
+        self._drivers = 0
+        self._input = self._directory / "in"
+        for made in (self._input, self._directory / "out"):
+            made.mkdir(parents=True)
+
+    def live(self, kinds: Iterable[str], before: Iterable[Left]) -> Left:
+        """Kill queries of these kinds, sweep, copy and rewind them, go on, and go on from what earlier Sparks have left."""
+        for _ in range(_FILES):
+            put_input(self._input)
+        queries = [
+            self._query(kind, shape)
+            for shape in self._sessions.shapes
+            for kind in kinds
+            if BY_NAME[kind].since <= self._spark.release and (shape is None or kind in _IN_EACH_SHAPE)
+        ]
+        self._run_and_kill(queries)
+        copies = self._copies(queries, CLONE, "copy")
+        groups = {KILL: queries, CLONE: [copy for copy in copies if self._attempt(REWIND, copy, self._rewind)]}
+        for query in queries:
+            self._attempt(VERIFY, query, self._verify)
+        self._sweep(queries)
+        for left in before:
+            operation = upgrade_from(left.spark.short)
+            groups[operation] = self._copies(left.queries, operation, left.spark.short)
+            put_input(Path(left.queries[0].input))
+        put_input(self._input)
+        self._go_on(groups)
+        return Left(self._spark, self._sessions, queries)
+
+    def _query(self, kind: str, shape: StateShape | None) -> Query:
+        words = kind.replace(",", "").replace(" ", "-")
+        name = f"{words}-{shape.name}" if shape else words
+        return self._at(Query(name, kind, shape, "", str(self._input), ""), name)
+
+    def _at(self, query: Query, name: str) -> Query:
+        """Return the query with another name, and a checkpoint and output of its own."""
+        checkpoint, output = self._zone / name, self._directory / "out" / name
+        return replace(query, name=name, checkpoint=str(checkpoint), output=str(output), is_original=name == query.name)
+
+    def _run_and_kill(self, queries: list[Query]) -> None:
+        """Run the queries side by side; SIGKILL all of the driver's processes when each has some commits."""
+        with self._driver(queries, forever=True) as driver:
+            logs = [Path(query.checkpoint) / "commits" for query in queries]
+            wait_until(
+                lambda: (
+                    driver.poll() is not None
+                    or all(len(list(log.glob("[0-9]*"))) >= _COMMITS_BEFORE_THE_KILL for log in logs)
+                ),
+                _SECONDS,
+            )
+            assert driver.poll() is None, f"the driver has ended: {self._said()[-1500:]}"
+        keeping = [query for query in queries if query.shape is None or query.shape.provider == _PROVIDER_OF_LINKS]
+        stored = {path.stat().st_ino for query in keeping for path in Path(query.checkpoint).glob("state/**/*.sst")}
+        local = [path.stat().st_ino for path in self._node.work.glob(f"driver_{self._driver_name}/tmp/**/*.sst")]
+        linked = sum(each in stored for each in local)
+        self._outcomes.note(self._spark, LINKS, None, "" if linked else f"of {len(local)} local SSTs none is a link")
+
+    def _verify(self, client: ControlClient, query: Query) -> None:
+        *_, last = client.verify_checkpoints(VerifyRequest(query.checkpoint, deep=True, spark=self._spark.short))
+        newest = [each for each in last.restores if each.newest]
+        assert [each.restorable for each in newest] == [True], f"{newest}"[:500]
+
+    def _sweep(self, queries: list[Query]) -> None:
+        """Sweep as soon as the driver is dead: what goes then is what no restart needs."""
+        with self._node.client() as client:
+            plan = client.plan_sweep(
+                SweepRequest(str(self._zone), grace_seconds=0.0, min_batches_to_retain=BATCHES_RETAINED)
+            )
+            *_, last = client.execute(plan.id)
+        kept = [each.why for each in plan.kept]
+        self._outcomes.note(self._spark, SWEEP, None, f"kept: {kept}"[:500] if kept or not last.finished else "")
+        for query in queries:
+            self._attempt(SWEEP, query, self._verify)
+
+    def _copies(self, queries: list[Query], operation: str, prefix: str) -> list[Query]:
+        pairs = [(query, self._at(query, f"{prefix}-{query.name}")) for query in queries]
+        return [copy for query, copy in pairs if self._attempt(operation, query, partial(_copy, copy))]
+
+    def _rewind(self, client: ControlClient, query: Query) -> None:
+        newest = max(int(path.name) for path in Path(query.checkpoint, "commits").glob("[0-9]*"))
+        plan = client.plan_rewind(RewindRequest(query.checkpoint, newest - _BATCHES_BACK, idle_seconds=0))
+        *_, last = client.execute(plan.id)
+        assert last.finished
+        for entry in Path(query.output).glob("_spark_metadata/[0-9]*"):  # as docs/checkpoints.md says
+            if int(entry.name.partition(".")[0]) > newest - _BATCHES_BACK:
+                entry.unlink()
+
+    def _attempt(self, operation: str, query: Query, action: Callable[[ControlClient, Query], object]) -> bool:
+        """Do something to a query by the daemon; note what is wrong. Return whether it could be done."""
+        try:
+            with self._node.client() as client:
+                action(client, query)
+        except (HoldfastError, AssertionError) as problem:
+            self._outcomes.note(self._spark, operation, query, f"{operation}: {problem}")
+            return False
+        self._outcomes.note(self._spark, operation, query, "")
+        return True
+
+    def _go_on(self, groups: Mapping[str, list[Query]]) -> None:
+        """Let all queries come to the end of their input in one driver, and note for each group what came of it."""
+        operations = {query.name: (operation, query) for operation, group in groups.items() for query in group}
+        with self._driver([query for group in groups.values() for query in group]) as driver:
+            driver.wait(_SECONDS)
+        told: set[str] = set()
+        for line in self._said().splitlines():
+            facts = json.loads(line) if line.startswith("{") else {}
+            if "placement" in facts:
+                self._outcomes.note(self._spark, PLACEMENT, None, facts["placement"])
+            if "query" in facts:
+                operation, query = operations[facts["query"]]
+                told.add(query.name)
+                self._outcomes.note(self._spark, operation, query, facts["problem"])
+                if query.is_original and self._spark.release >= _READS_STATE:
+                    self._outcomes.note(self._spark, READ, query, facts["unread"])
+        for name in operations.keys() - told:
+            self._outcomes.note(self._spark, *operations[name], f"the driver has died: {self._said()[-1000:]}")
+
+    @property
+    def _driver_name(self) -> str:
+        return f"matrix-{self._directory.name}".replace(".", "-")
+
+    def _said(self) -> str:
+        return (self._directory / f"driver-{self._drivers}.log").read_text(errors="replace")
+
+    @contextmanager
+    def _driver(self, queries: list[Query], *, forever: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a driver. At the end all of its processes are killed."""
+        self._drivers += 1
+        plan, log = (self._directory / f"driver-{self._drivers}.{kind}" for kind in ("json", "log"))
+        Plan(self._driver_name, str(self._node.socket), queries, self._sessions.settings, forever).write(plan)
+        environment = {**os.environ, **self._environment()}
+        command = [str(self._python), "-m", "tests.matrix.job", str(plan)]
+        with log.open("wb") as stream:
+            driver = subprocess.Popen(
+                command, env=environment, cwd=self._directory, stdout=stream, stderr=stream, start_new_session=True
+            )
+        try:
+            yield driver
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+
+    def _environment(self) -> dict[str, str]:
+        local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "JAVA_TOOL_OPTIONS": _JAVA_OPTIONS}
+        return {**local, "PYSPARK_PYTHON": str(self._python), "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"}
+
+
+def sessions_of(spark: Spark) -> list[Sessions]:
+    """Return the ways in which sessions of a Spark keep state."""
+    if spark.release >= _MIXES_FORMATS:
+        return [Sessions("configured", {}, (None, *SHAPES))]
+    first = tuple(shape for shape in SHAPES if shape.checkpoint_format == 1)
+    second = tuple(shape for shape in SHAPES if shape.checkpoint_format == 2)
+    configured = Sessions("configured", {}, (None, *first))
+    return [configured, *([Sessions("format-2", {_FORMAT: "2"}, second)] if spark.release >= _HAS_FORMAT_2 else [])]
+
+
+def _copy(copy: Query, client: ControlClient, query: Query) -> None:
+    *_, last = client.clone(CloneRequest(query.checkpoint, copy.checkpoint))
+    assert last.finished
+    shutil.copytree(query.output, copy.output, ignore=shutil.ignore_patterns(".*.crc"))
+    for entry in Path(copy.output).glob("_spark_metadata/*"):  # as docs/checkpoints.md says
+        entry.write_text(entry.read_text().replace(f"{query.output}/", f"{copy.output}/"))

@@ -1,0 +1,95 @@
+"""The Sparks of the matrix, each in a virtual environment of its own with pinned packages, outside of the checkout.
+
+``pins/VERSION.txt`` has the packages with their hashes; the newest Spark is the project's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cache import cache_directory
+
+_PINS = Path(__file__).parent / "pins"
+_ROOT = Path(__file__).parents[2]
+_INSTALL_SECONDS = 900
+
+
+class NotInstalledError(Exception):
+    """A Spark can't be had, for the reason given."""
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A version of Spark."""
+
+    version: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor version."""
+        major, minor, *_ = self.version.split(".")
+        return int(major), int(minor)
+
+    @property
+    def short(self) -> str:
+        """Major and minor version, as text."""
+        return ".".join(map(str, self.release))
+
+    def python(self) -> Path:
+        """Return the Python that has this Spark, installed where it is not yet. Raises ``NotInstalledError``."""
+        pins = _PINS / f"{self.version}.txt"
+        if not pins.exists():
+            return Path(sys.executable)
+        constraints = (_ROOT / "constraints.txt").read_text()
+        key = hashlib.sha256(f"{pins.read_text()}{sys.version}".encode()).hexdigest()[:16]
+        directory = cache_directory() / f"spark-{self.version}-{key}"
+        if not (directory / "complete").exists():
+            with _alone(directory):
+                if not (directory / "complete").exists():
+                    _install(directory, pins, constraints)
+        return directory / "bin/python"
+
+
+def sparks() -> list[Spark]:
+    """Return all, the oldest first."""
+    match = re.search(r"^pyspark==(\S+)", (_ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert match is not None
+    versions = [pins.stem for pins in _PINS.glob("*.txt")]
+    return sorted((Spark(version) for version in [*versions, match[1]]), key=lambda spark: spark.release)
+
+
+def _install(directory: Path, pins: Path, constraints: str) -> None:
+    print(f"installing Spark {pins.stem} into {directory} (once; a minute or two)", file=sys.stderr, flush=True)
+    _run(sys.executable, "-m", "venv", "--clear", str(directory))
+    pip = re.search(r"^pip==.*(?:\n .*--hash.*)+", constraints, re.MULTILINE)
+    assert pip is not None
+    (directory / "pip.txt").write_text(pip[0] + "\n")
+    install = [str(directory / "bin/python"), "-m", "pip", "install", "-q", "--require-hashes"]
+    _run(*install, "-r", str(directory / "pip.txt"))
+    _run(*install, "--no-deps", "--build-constraint", str(_ROOT / "constraints.txt"), "-r", str(pins))
+    (directory / "complete").touch()
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise NotInstalledError(f"{' '.join(command[:5])} …: no end after {_INSTALL_SECONDS} s") from None
+    if done.returncode:
+        raise NotInstalledError(f"{' '.join(command[:5])} …: {done.stderr[-1000:]}")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{directory}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
