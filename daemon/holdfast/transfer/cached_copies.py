@@ -256,12 +256,12 @@ class CachedCopies:
         entry = self._index.entries.get(stat.st_ino)
         if entry is None:
             return None
-        before = copy(entry)
         if stat.st_nlink <= 1:
             self._index.entries.discard(stat.st_ino)
-        else:
-            entry.drop_name(path)
-            self._index.entries.put(stat.st_ino, entry)
+            return entry
+        before = copy(entry)
+        entry.drop_name(path)
+        self._index.entries.put(stat.st_ino, entry)
         return before
 
     def remember(self, inode: int, entry: Entry | None) -> None:
