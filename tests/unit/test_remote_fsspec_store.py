@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from holdfast.errors import (
     NameNotStorableError,
@@ -169,3 +172,52 @@ def test_options_that_can_not_be_are_refused_with_the_first_request(faulty: type
     with pytest.raises(RemoteRefusedError, match="options") as caught:
         store.head("a")
     assert SECRET not in repr(caught.value)
+
+
+class OneConnection(Faulty):
+    """A file system that must not be used by two threads at once, as paramiko's and ftplib's."""
+
+    protocol = "sftp"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    used_by_two = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.user = threading.Lock()
+
+    def info(self, path: str, **options: Any) -> Any:
+        if not self.user.acquire(blocking=False):
+            type(self).used_by_two = True
+            raise AssertionError("two threads use one connection")
+        try:
+            _SEVERAL.wait()
+            return super().info(path, **options)
+        finally:
+            self.user.release()
+
+
+_SEVERAL = threading.Barrier(4)
+
+
+def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gain of none: all of them wait for answers that others have taken, for ever."""
+    monkeypatch.setitem(_registry, "sftp", OneConnection)
+    OneConnection.problem, OneConnection.made = None, 0
+    store = opened("sftp:///box")
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(3):
+            for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+                with pytest.raises(ObjectMissingError):
+                    one.result()
+    assert (OneConnection.used_by_two, OneConnection.made) == (False, 4)
+    OneConnection.problem = EOFError("connection reset")
+    with ThreadPoolExecutor(4) as threads:
+        for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+            with pytest.raises(RemoteUnavailableError):
+                one.result()
+        OneConnection.problem = None
+        for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+            with pytest.raises(ObjectMissingError):
+                one.result()
+    assert OneConnection.made == 8, "a connection that may be broken is not used again"

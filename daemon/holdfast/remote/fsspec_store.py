@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -39,6 +38,7 @@ from holdfast.remote.contract import (
     UploadSource,
     delete_each,
 )
+from holdfast.remote.fsspec_connections import FsspecConnections
 from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, modified_ns
 from holdfast.remote.keys import (
     PRIVATE,
@@ -82,11 +82,11 @@ class FsspecStore(RemoteStore):
         self.url = public_url(url)
         self._given = (url, dict(options))
         self._secrets = secrets_of(url, options)
-        self._lock = threading.Lock()
-        self._root: FsspecRoot | None = None
-        self.name_rules = _RULES.get(url.partition("://")[0], NameRules())
+        scheme = url.partition("://")[0]
+        self._connections = FsspecConnections(scheme, self._connect)
+        self.name_rules = _RULES.get(scheme, NameRules())
         try:
-            fsspec.get_filesystem_class(url.partition("://")[0])
+            fsspec.get_filesystem_class(scheme)
         except ImportError as problem:
             raise ConfigurationError(f"{self.url}: {masked(str(problem), self._secrets)}") from None
         except ValueError:
@@ -215,9 +215,9 @@ class FsspecStore(RemoteStore):
     def _request(self, what: str) -> Iterator[FsspecRoot]:
         """Yield the file system, with its own cache of listings dropped, and translate what it raises."""
         try:
-            root = self._open()
-            root.files.invalidate_cache()
-            yield root
+            with self._connections.one() as root:
+                root.files.invalidate_cache()
+                yield root
         except HoldfastError:
             raise
         except (FileNotFoundError, NotADirectoryError):
@@ -236,14 +236,11 @@ class FsspecStore(RemoteStore):
                 raise NameNotStorableError(text, errno.EINVAL) from None
             raise RemoteUnavailableError(text, of_store=False) from None  # the name may be what the library can't handle
 
-    def _open(self) -> FsspecRoot:
-        with self._lock:
-            if self._root is None:
-                url, options = self._given
-                try:
-                    files, directory = fsspec.core.url_to_fs(url, **options)
-                except (TypeError, ValueError) as problem:
-                    text = masked(str(problem), self._secrets)
-                    raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
-                self._root = FsspecRoot(files, directory.rstrip("/"))
-            return self._root
+    def _connect(self) -> FsspecRoot:
+        url, options = self._given
+        try:
+            files, directory = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
+        except (TypeError, ValueError) as problem:
+            text = masked(str(problem), self._secrets)
+            raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
+        return FsspecRoot(files, directory.rstrip("/"))
