@@ -19,6 +19,8 @@ _MOST_WAITING = 100
 _LONGEST_NAME = 200
 _MOST_PARTS = 16
 _LOADED = "rocksdbLoadLatencyMs"
+_WHOLE = "triggerExecution"
+"""The part that is the whole batch. Spark 3.5 writes no duration beside it."""
 _START = -1
 _log = logging.getLogger("holdfast.batches")
 
@@ -87,7 +89,7 @@ def report_of(progress: dict[str, Any]) -> BatchReport:
         query=str(progress.get("name") or progress["id"])[:_LONGEST_NAME],
         run=progress["runId"],
         batch=progress["batchId"],
-        milliseconds=float(progress["batchDuration"]),
+        milliseconds=float(progress.get("batchDuration", parts.get(_WHOLE, 0.0))),
         rows=max(0, progress["numInputRows"]),
         parts=parts,
         load_milliseconds=float(sum(each.get("customMetrics", {}).get(_LOADED, 0) for each in operators)),

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import RefusedError
 from holdfast.errors import HoldfastError
-from holdfast_spark.session import MARK, directory_name, install, links_in_mount, local_directory
+from holdfast_spark.plugin import STEP_ASIDE
+from holdfast_spark.session import directory_name, install, links_in_mount, local_directory
 from holdfast_spark.state_settings import settings, state_settings
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _made(name: str) -> dict[str, str]:
         local = local_directory(directory_name(name))
     except RefusedError as problem:
         _log.warning("this job has no working directory: %s", problem)
-        return {**state_settings(), **links, **MARK}
-    return {**settings(local), **links, **MARK}
+        return {**state_settings(), **links, **STEP_ASIDE}
+    return {**settings(local), **links, **STEP_ASIDE}
 
 
 if __name__ == "__main__":

@@ -1,19 +1,13 @@
-"""Two drivers on one checkpoint: the second one's error, told in a sentence.
-
-The mount creates the names of a checkpoint's logs once, so that one of two drivers wins each batch. The query of the other
-one ends, harmlessly, with one of several errors of Spark's and Java's. None of them says what has happened.
-"""
+"""Telling a PySpark program that one of its queries has ended because another driver works on its checkpoint."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TextIO
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -23,44 +17,21 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from holdfast_spark.second_driver_errors import SecondDriverErrors
+
 _log = logging.getLogger("holdfast.second_driver")
 _ExceptionHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
-_IDENTIFIER = re.compile(r"^Identifier: (?!\[id)(\S+) \[id", re.MULTILINE)
-_SIGNS = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
-    "Multiple streaming queries are concurrently using",
-    "FileAlreadyExistsException",
-    "(File exists)",
-)
-_LOG_FILE = re.compile(r"(/[^\s:]*)/((?:offsets|commits|sources/\d+)/\d+(?:\.compact)?|metadata)(?=[\s,.:;)]|$)")
-_BATCH = re.compile(r"Multiple streaming jobs detected for (\d+)")
-_LOCATION = re.compile(r"checkpointLocation=(?:file:/*(?=/))?([^\],\s]+)")
-
-
-def explanation(error: str, query: str | None) -> str | None:
-    """Return the sentence for a query's error; None if it is about something else. ``query`` is its name, if it has one."""
-    if not any(sign in error for sign in _SIGNS):
-        return None
-    file, batch, location = (pattern.search(error) for pattern in (_LOG_FILE, _BATCH, _LOCATION))
-    if not (file or batch):
-        return None  # another file of the program's that exists
-    checkpoint = file[1] if file else location[1] if location else ""
-    first_with = file[2] if file else f"batch {batch[1]}" if batch else ""
-    return (
-        f"holdfast: the query {query or 'without a name'} has ended: another driver, here or on another node, works on the "
-        f"same checkpoint{checkpoint and f' {checkpoint}'}, and was first with {first_with}. That one goes on, and nothing "
-        "is damaged. Start this query again when the other one has ended, or give it a checkpoint of its own"
-    )
 
 
 def explain_second_drivers(spark: SparkSession) -> None:
     """Write the sentence to stderr when a query of this session has ended that way, or the program with its error."""
     if not hasattr(spark, "_jsparkSession"):
         return  # Spark Connect: the listener would run in another process
-    listener = SecondDriverListener(sys.stderr)
+    errors = SecondDriverErrors(sys.stderr)
+    listener = SecondDriverListener(errors)
     spark.streams.addListener(listener)
     atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
-    sys.excepthook = partial(_after, sys.excepthook, listener)
+    sys.excepthook = partial(_after, sys.excepthook, errors)
 
 
 def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
@@ -72,40 +43,29 @@ def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
 
 def _after(
     earlier: _ExceptionHook,
-    listener: SecondDriverListener,
+    errors: SecondDriverErrors,
     kind: type[BaseException],
     problem: BaseException,
     traceback: TracebackType | None,
 ) -> None:
     """Let the hook before this one have its say, then tell: the listener may hear of a query's end too late."""
     earlier(kind, problem, traceback)
-    listener.tell(str(problem), None)
+    errors.tell(str(problem), None)
 
 
 class SecondDriverListener(StreamingQueryListener):
-    """Tells of each query once, on ``stream``."""
+    """The listener that Spark calls."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._names: dict[str, str | None] = {}
-        self._told: set[str] = set()
-
-    def tell(self, error: str, query: str | None) -> None:
-        """Tell why a query has ended if it is for another driver, and has not been told."""
-        named = _IDENTIFIER.search(error)
-        sentence = explanation(error, query or (named[1] if named else None))
-        if sentence is not None and sentence not in self._told:
-            self._told.add(sentence)
-            self._stream.write(f"{sentence}\n")
-            self._stream.flush()
+    def __init__(self, errors: SecondDriverErrors) -> None:
+        self._errors = errors
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 Spark's name
         """Remember what the query is called."""
-        self._names[str(event.runId)] = event.name
+        self._errors.started(str(event.runId), event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 Spark's name
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 Spark's name
         """Look at why it has ended."""
-        self.tell(event.exception or "", self._names.pop(str(event.runId), None))
+        self._errors.ended(str(event.runId), event.exception)

@@ -16,6 +16,7 @@ from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from holdfast_spark.linking import give_executors_the_jar, linking_settings
 from holdfast_spark.placement import place_state
+from holdfast_spark.plugin import STEP_ASIDE, plugin_works
 from holdfast_spark.session_builder import with_installed
 from holdfast_spark.state_settings import fit_format_to_provider, settings
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 DEFAULT_STORE = WorkdirsSection().local_state
 """The store that local state falls back to by default."""
 DEFAULT_SOCKET = "/run/holdfast/control.sock"
-MARK = {"spark.holdfast.configured": "true"}
-"""Tells the plugin in the driver's JVM, where a properties file names it, that it has nothing to do."""
 _START_SECONDS = 15.0
 _TAKEOVER_SECONDS = 60.0
 """A mount without a daemon gets one again: within a second, but ten and more where the machine has much else to do."""
@@ -49,7 +48,7 @@ def configure(
     ``/run/holdfast/control.sock``).
     """
     local = local_directory(name, role, socket)
-    for key, value in {**settings(local), **links_in_mount(socket), **MARK}.items():
+    for key, value in {**settings(local), **links_in_mount(socket), **STEP_ASIDE}.items():
         builder = builder.config(key, value)
     return with_installed(builder, partial(install, socket=socket))
 
@@ -83,8 +82,9 @@ def install(spark: SparkSession, socket: str | None = None) -> None:
     give_executors_the_jar(spark)
     fit_format_to_provider(spark)
     stop_queries_first = stop_session_at_exit(spark)
-    place_state(spark, socket_path(socket))
-    report_batches(spark, socket_path(socket))
+    if not plugin_works(spark):
+        place_state(spark, socket_path(socket))
+        report_batches(spark, socket_path(socket))
     explain_second_drivers(spark)
     stop_queries_first()
 

@@ -22,7 +22,7 @@ _STATE_BYTES = 600 * 10_000
 """Of each batch, at least."""
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_state_stays_where_it_is_as_far_as_it_can(disk: Path, tmp_path: Path) -> None:
     settings = Settings(nodes=_NODES, partitions=_PARTITIONS, options=(("holdings.interval_seconds", "0.2"),))
     with Cluster.running(disk, settings) as cluster:

@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from holdfast_spark.second_driver import SecondDriverListener
+from holdfast_spark.second_driver_errors import SecondDriverErrors
 from tests.conftest import NodeFactory
 from tests.support.node import wait_until
 
@@ -22,7 +23,8 @@ def test_the_query_of_the_slower_driver_ends_with_a_sentence(
     arriving.mkdir()
     (arriving / "0.txt").write_text("first")
     said = io.StringIO()
-    listener = SecondDriverListener(said)
+    errors = SecondDriverErrors(said)
+    listener = SecondDriverListener(errors)
     spark.streams.addListener(listener)
     writer = spark.readStream.text(f"file://{arriving}").writeStream.format("noop").queryName("lines")
     query = writer.option("checkpointLocation", f"file://{here.checkpoints}/lines").start()
@@ -33,8 +35,8 @@ def test_the_query_of_the_slower_driver_ends_with_a_sentence(
         (arriving / "1.txt").write_text("second")
         with pytest.raises(StreamingQueryException) as ended:
             query.processAllAvailable()
-        listener.tell(str(ended.value), None)
-        wait_until(lambda: listener._names == {})
+        errors.tell(str(ended.value), None)
+        wait_until(lambda: errors._names == {})
     finally:
         query.stop()
         spark.streams.removeListener(listener)

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 HOME = Path(pyspark.__file__).parent
-_SOURCES = Path(__file__).parent / "spark_java"
+SOURCES = Path(__file__).parent / "spark_java"
 _SMALL = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
@@ -57,7 +57,7 @@ def jar_of(name: str, directory: Path, jars: Path = HOME / "jars") -> Path:
     """Compile the Java job ``name`` against Spark's ``jars`` into ``directory``; skip the test without a JDK."""
     if shutil.which("javac") is None:
         pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
-    command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", f"{jars}/*", str(_SOURCES / f"{name}.java")]
+    command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", f"{jars}/*", str(SOURCES / f"{name}.java")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     jar = directory / f"{name}.jar"

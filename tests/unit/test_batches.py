@@ -11,7 +11,7 @@ from holdfast.cli.batches import line
 from holdfast.control.batches import Batches
 from holdfast.control.messages import BatchReport
 from holdfast.telemetry import Counters, EventLog
-from holdfast_spark.batch_queue import BatchQueue
+from holdfast_spark.batch_queue import BatchQueue, report_of
 
 ALICE, MALLORY = 60_001, 60_666
 
@@ -107,6 +107,12 @@ def test_batches_are_reported_with_their_parts_and_state_stores() -> None:
     assert (batch.batch, batch.milliseconds, batch.rows) == (812, 9000, 7)
     assert batch.parts == {"addBatch": 8000, "triggerExecution": 9000}
     assert (batch.load_milliseconds, batch.commit_milliseconds) == (50, 80)
+
+
+def test_a_spark_that_writes_no_duration_of_a_batch_has_it_among_the_parts() -> None:
+    of_spark_3 = json.loads(progress(812))
+    del of_spark_3["batchDuration"]
+    assert report_of(of_spark_3).milliseconds == 9000
 
 
 def test_a_daemon_that_does_not_answer_holds_no_query_up_and_takes_no_memory() -> None:

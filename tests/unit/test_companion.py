@@ -86,7 +86,9 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[BatchReport]:
     return sent
 
 
-def test_a_query_is_placed_and_reported_as_pysparks_are(jvm: ScriptedJvm, reports: list[BatchReport]) -> None:
+def test_a_query_is_placed_and_reported_as_pysparks_are(
+    jvm: ScriptedJvm, reports: list[BatchReport], capsys: pytest.CaptureFixture[str]
+) -> None:
     holding = threading.Thread(target=Conversation(jvm.output).hold, args=(jvm.input,))
     holding.start()
     jvm.say("hello", "a job", "1", "false", "/held/before")
@@ -106,9 +108,10 @@ def test_a_query_is_placed_and_reported_as_pysparks_are(jvm: ScriptedJvm, report
         "stateOperators": [{"commitTimeMs": 3}],
     }
     jvm.say("progress", "run", json.dumps(progress))
-    jvm.say("terminated", "run", "")
+    jvm.say("terminated", "run", "java.io.FileNotFoundException: /mnt/q/offsets/8 (File exists)")
     jvm.end()
     holding.join(60)
+    assert "and was first with offsets/8." in capsys.readouterr().err
     assert [(each.query, each.batch) for each in reports] == [("q", -1), ("q", 7)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast_spark.second_driver import explanation
+from holdfast_spark.second_driver_errors import explanation
 
 _AT_THE_COMMIT = (
     "[STREAM_FAILED] Query [id = 18c8, runId = 8653] terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent "

@@ -19,6 +19,7 @@ from holdfast_spark.companion.jvm import JvmDriver
 from holdfast_spark.companion.lines import fields_of
 from holdfast_spark.placement.query_events import QueryEvents
 from holdfast_spark.placement.steering import Steering
+from holdfast_spark.second_driver_errors import SecondDriverErrors
 from holdfast_spark.session import directory_name, local_directory, socket_path
 
 _LAST_SECONDS = 1.0
@@ -43,6 +44,7 @@ class Conversation:
         self._places = False
         self._events = QueryEvents(Steering(self._jvm, _holdings, _not_ahead))
         self._reports = BatchQueue(_report)
+        self._errors = SecondDriverErrors(sys.stderr)
         self._acts: Mapping[str, Callable[..., None]] = {
             "hello": self._hello,
             "started": self._started,
@@ -67,6 +69,7 @@ class Conversation:
 
     def _started(self, query_id: str, run_id: str, name: str) -> None:
         self._reports.started(name or query_id, run_id)
+        self._errors.started(run_id, name or None)
         if not self._places:
             self._jvm.send(run_id, "")
             return
@@ -85,8 +88,9 @@ class Conversation:
     def _idle(self, run_id: str, _: str) -> None:
         self._events.look_again(run_id, after_batch=False)
 
-    def _terminated(self, run_id: str, _: str) -> None:
+    def _terminated(self, run_id: str, error: str) -> None:
         self._events.ended(run_id)
+        self._errors.ended(run_id, error)
 
     def _answered(self, number: str, *answer: str) -> None:
         self._jvm.settle(number, list(answer), is_fault=False)

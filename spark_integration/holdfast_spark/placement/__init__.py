@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HoldingsReply
+from holdfast_spark.plugin import plugin_works
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from holdfast_spark.placement.cluster import Cluster
 
-_PLUGIN = "spark.holdfast.plugin"
-"""The plugin sets this where it works."""
 _log = logging.getLogger("holdfast.placement")
 
 
@@ -37,7 +36,7 @@ def place_state(spark: SparkSession, socket: Path | str) -> bool:
     """
     if not hasattr(spark, "_jsparkSession") or (spark.sparkContext.master or "").split("[")[0] == "local":
         return False
-    if spark.sparkContext.getConf().get(_PLUGIN):
+    if plugin_works(spark):
         return True
     from holdfast_spark.placement.cluster import Cluster
     from holdfast_spark.placement.fetch_ahead import fetch_ahead

@@ -40,6 +40,7 @@ final class Companion {
     private static final List<String> PLACES = Arrays.asList("/usr/lib/holdfast/bin", "/opt/holdfast/bin");
     private static final int MOST_WAITING = 1000;
     private static final long END_SECONDS = 3;
+    private static final String QUESTION = "ask";
     private static final String DIRECTORY = "directory";
     private static final Logger LOG = LoggerFactory.getLogger("io.holdfast.spark");
 
@@ -129,10 +130,12 @@ final class Companion {
                 new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))) {
             for (String line = output.readLine(); line != null; line = output.readLine()) {
                 String[] fields = Line.fields(line);
-                if (fields[0].equals("ask")) {
+                if (fields[0].equals(QUESTION) && fields.length > 2) {
                     threads.execute(() -> answer(fields));
-                } else {
+                } else if (fields.length == 2) {
                     settle(fields[0], fields[1]);
+                } else {
+                    throw new IOException("nobody understands " + line);
                 }
             }
         } catch (IOException | RuntimeException problem) {
