@@ -27,4 +27,14 @@ class Limit:
         )
 
 
-LIMITS: tuple[Limit, ...] = ()
+_READER_OF_4_0 = "Spark 4.0's `statestore` looks for the names of format 1 (`CANNOT_LOAD_STATE_STORE`)"
+_NULLABLE_JOIN = (
+    "since 4.0, Spark takes the columns of this join to be nullable, 3.5 did not, and the state is refused; it goes on with "
+    "`spark.sql.streaming.stateStore.stateSchemaCheck=false` (`STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE`)"
+)
+
+LIMITS: tuple[Limit, ...] = (
+    Limit(_READER_OF_4_0, ("4.0",), "`statestore` and `state-metadata` read it", shape="rocksdb-2-changelog"),
+    Limit(_READER_OF_4_0, ("4.0",), "`statestore` and `state-metadata` read it", shape="rocksdb-2"),
+    Limit(_NULLABLE_JOIN, (), "goes on from a clone of 3.5's", "join"),
+)

@@ -1,11 +1,13 @@
 """A real Flink: its jars from PyPI, once, into ``$HOLDFAST_CACHE``; jobs in processes of their own that can be killed.
 
 The jars are those of ``apache-flink-libraries``, got by pip and checked by their hash. Jobs are Java, compiled against them.
+``$HOLDFAST_TEST_FLINK`` names another of the versions than the newest.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -17,8 +19,12 @@ import pytest
 
 from tests.support.cache import cache_directory
 
-VERSION = "2.3.0"
-_HASH = "sha256:38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151"
+_HASHES = {
+    "1.20.3": "sha256:f07f07a46bb272c1e851379ed92105928367019db31240091a5367fc92800289",
+    "2.0.1": "sha256:23e20e76083b4501a530b3678bdfaee9f2615ae4e4f7aedfe79bb5e36ffd990b",
+    "2.3.0": "sha256:38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151",
+}
+VERSION = os.environ.get("HOLDFAST_TEST_FLINK", "2.3.0")
 _OPEN = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")]
 _SMALL = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _TESTS = Path(__file__).parent.parent
@@ -45,7 +51,7 @@ def _install(directory: Path) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     requirement = fresh / "requirement.txt"
-    requirement.write_text(f"apache-flink-libraries=={VERSION} --hash={_HASH}\n")
+    requirement.write_text(f"apache-flink-libraries=={VERSION} --hash={_HASHES[VERSION]}\n")
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
     command += ["--require-hashes", "--no-compile", "--target", str(fresh), "--requirement", str(requirement)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,10 +15,7 @@ import java.util.TreeSet;
 import org.apache.flink.runtime.checkpoint.Checkpoints;
 import org.apache.flink.runtime.checkpoint.metadata.CheckpointMetadata;
 import org.apache.flink.runtime.checkpoint.metadata.MetadataSerializer;
-import org.apache.flink.runtime.checkpoint.metadata.MetadataV3Serializer;
-import org.apache.flink.runtime.checkpoint.metadata.MetadataV4Serializer;
-import org.apache.flink.runtime.checkpoint.metadata.MetadataV5Serializer;
-import org.apache.flink.runtime.checkpoint.metadata.MetadataV6Serializer;
+import org.apache.flink.runtime.checkpoint.metadata.MetadataSerializers;
 import org.apache.flink.runtime.state.filemerging.DirectoryStreamStateHandle;
 import org.apache.flink.runtime.state.filemerging.EmptySegmentFileStateHandle;
 import org.apache.flink.runtime.state.filemerging.SegmentFileStateHandle;
@@ -82,13 +79,8 @@ public final class Expected {
     if (arguments[0].equals("--versions")) {
       first = 2;
       CheckpointMetadata metadata = load(Paths.get(arguments[2]).toAbsolutePath());
-      for (MetadataSerializer serializer :
-          new MetadataSerializer[] {
-            MetadataV3Serializer.INSTANCE,
-            MetadataV4Serializer.INSTANCE,
-            MetadataV5Serializer.INSTANCE,
-            MetadataV6Serializer.INSTANCE
-          }) {
+      for (int version = 3; version <= 6; version++) {
+        MetadataSerializer serializer = MetadataSerializers.getSerializer(version);
         String name = arguments[1] + "/version-" + serializer.getVersion();
         try (DataOutputStream out = new DataOutputStream(new FileOutputStream(name))) {
           Checkpoints.storeCheckpointMetadata(metadata, out, serializer);

@@ -1,0 +1,31 @@
+"""A slice of ``./run matrix``: each Spark that is older than the project's is killed and goes on, also from its elders'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.history import History, Left, Sessions
+from tests.matrix.outcomes import Outcomes
+from tests.matrix.sparks import NotInstalledError, sparks
+from tests.support.node import Node
+
+pytestmark = pytest.mark.timeout(1500)
+KINDS = ["aggregation"]
+CONFIGURED = Sessions("configured", {}, (None,))
+
+
+def test_each_earlier_spark_goes_on_after_a_kill_from_clones_and_from_what_its_elders_have_left(
+    node: Node, workspace: Path
+) -> None:
+    *earlier, _ = sparks()
+    outcomes = Outcomes(print)
+    left: list[Left] = []
+    for spark in earlier:
+        try:
+            spark.python()
+        except NotInstalledError as problem:
+            pytest.skip(f"Spark {spark.version} can't be installed here: {problem}")
+        left.append(History(spark, CONFIGURED, node, workspace, outcomes).live(KINDS, left[-1:]))
+    assert outcomes.unexplained == []
