@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import fsspec
 import pytest
@@ -221,3 +224,39 @@ def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.
             with pytest.raises(ObjectMissingError):
                 one.result()
     assert OneConnection.made == 8, "a connection that may be broken is not used again"
+
+
+class BrokenDatanode(BaseHTTPRequestHandler):
+    """A namenode that has a file, and the datanode beside it, which has not."""
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        if query["op"] == ["GETFILESTATUS"]:
+            status = {"type": "FILE", "length": 10, "modificationTime": 1, "pathSuffix": ""}
+            self._answer(200, json.dumps({"FileStatus": status}))
+        elif "redirect" in query:
+            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=OPEN&length=10")
+        else:
+            self._answer(404, json.dumps({"RemoteException": {"exception": "FileNotFoundException", "message": "no"}}))
+
+    def _answer(self, status: int, text: str, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(text))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file() -> None:
+    with HTTPServer(("127.0.0.1", 0), BrokenDatanode) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            store = opened(f"webhdfs://127.0.0.1:{server.server_port}/box")
+            assert store.head("file").size_bytes == 10
+            with pytest.raises(RemoteUnavailableError, match="the datanode answers 404"):
+                b"".join(store.read("file", 0, 10, "").buffers)
+        finally:
+            server.shutdown()

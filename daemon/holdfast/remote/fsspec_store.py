@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import fsspec
 
@@ -243,4 +244,18 @@ class FsspecStore(RemoteStore):
         except (TypeError, ValueError) as problem:
             text = masked(str(problem), self._secrets)
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
+        if url.startswith("webhdfs"):
+            files.session.hooks["response"].append(_check_sent_by_datanode)
         return FsspecRoot(files, directory.rstrip("/"))
+
+
+def _check_sent_by_datanode(response: Any, **options: Any) -> None:
+    """Raise ``OSError`` if a datanode answers a read with an error, whose text fsspec takes for the bytes of the file.
+
+    Answers of the namenode, which is asked with ``redirect``, fsspec checks itself. A gateway (HttpFS) is both.
+    """
+    del options
+    query = parse_qs(urlsplit(response.url).query)
+    is_for_data = "redirect" not in query or "true" in query.get("data", ())
+    if query.get("op") == ["OPEN"] and is_for_data and not response.ok:
+        raise OSError(errno.EIO, f"the datanode answers {response.status_code}: {printable(response.text[:200])}")
