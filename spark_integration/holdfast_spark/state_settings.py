@@ -23,7 +23,7 @@ _PROVIDER = f"{_STATE_STORE}providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FORMAT = f"{_STATE_STORE}checkpointFormatVersion"
 _KEEPS_FORMATS = (4, 3)
-"""From this Spark on, queries keep the format that they began in; earlier ones were not tried."""
+"""From this Spark on, queries keep the format that they began in; in 4.0 a JVM with queries of both formats fails."""
 _CHECKSUM_FILES = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 """In format 2 a checksum file beside each state file is one more object to send. The digests of Holdfast do the same."""
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"

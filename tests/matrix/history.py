@@ -42,7 +42,8 @@ _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Sessions:
     """The way in which the sessions of a history keep state: as ``configure`` says, or all of it in format 2.
 
-    Before 4.3, a JVM with queries of both formats fails: what it expects of snapshots is one for all.
+    Under 4.0 a JVM with queries of both formats fails: what it expects of snapshots is one for all. Only from 4.3 on, each
+    query keeps its own.
     """
 
     name: str
