@@ -22,7 +22,12 @@ from holdfast.errors import DaemonUnreachableError
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.cluster import Cluster
 from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
-from holdfast_spark.placement.operators import JOIN_STORES, operators_of_checkpoint, operators_of_plan
+from holdfast_spark.placement.operators import (
+    JOIN_STORES,
+    operators_of_checkpoint,
+    operators_of_plan,
+    partitions_of_checkpoint,
+)
 from holdfast_spark.placement.steering import Steering
 
 QUERY = "3b7f2c1e"
@@ -154,6 +159,18 @@ def test_a_plan_tells_the_operators_from_its_top() -> None:
     ]
     assert operators_of_plan(JOIN_WITH_A_TABLE, 6) == [StatefulOperator(0, 6, (b"default",))]
     assert operators_of_plan("no plan at all\n~\n\x1b[2J", 6) == []
+
+
+def test_spark_3_marks_no_streams_and_writes_no_metadata_of_operators(tmp_path: Path) -> None:
+    for plan in (JOIN_THEN_DEDUPLICATE, JOIN_WITH_A_TABLE):
+        assert operators_of_plan(plan.replace("~", ""), 6) == operators_of_plan(plan, 6)
+    assert operators_of_plan("Aggregate [id#0L]\n+- Range (0, 10, step=1)\n", 6) == []
+    assert partitions_of_checkpoint(tmp_path) == 0
+    (tmp_path / "state/0/7").mkdir(parents=True)
+    assert partitions_of_checkpoint(tmp_path) == 8
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/9").write_text('v1\n{"conf":{"spark.sql.shuffle.partitions":"12"}}\n{}')
+    assert partitions_of_checkpoint(tmp_path) == 12
 
 
 def write_operator(location: Path, name: str, operator: int, partitions: int) -> None:

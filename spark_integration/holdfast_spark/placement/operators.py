@@ -1,4 +1,5 @@
-"""Which operators of a query keep state: by the metadata in its checkpoint, and for a query that is new by its plan.
+"""Which operators of a query keep state: by the metadata in its checkpoint, and by its plan for a query that is new, or of
+Spark 3.5, which writes no metadata of operators.
 
 A plan is read as Spark prints it. If a guess is wrong, some partitions of the first start are where Spark puts them.
 """
@@ -18,6 +19,7 @@ JOIN_STORES = (b"left-keyToNumValues", b"left-keyWithIndexToValue", b"right-keyT
 """S ``SymmetricHashJoinStateManager.allStateStoreNames``."""
 _LINE = re.compile(r"(?P<tree>[ :+-]*)(?P<streams>~?)(?P<node>[A-Za-z]+)")
 _LEVEL = 3  # characters by which a child is indented
+_SOURCE = "Streaming"  # StreamingRelation, StreamingRelationV2, StreamingExecutionRelation, StreamingDataSourceV2Relation
 _LARGEST_BYTES = 2**20
 _KEEP_STATE = frozenset(
     {
@@ -59,6 +61,12 @@ def operators_of_plan(plan: str, partitions: int) -> list[StatefulOperator]:
     return [StatefulOperator(number, partitions, each) for number, each in enumerate(stores)]
 
 
+def partitions_of_checkpoint(location: Path) -> int:
+    """Return how many partitions the state has by what is below ``location``, beside metadata; 0 if nothing says."""
+    there = max((_partitions_there(operator) for operator in (location / "state").glob("*")), default=0)
+    return FORMATS.partitions_now(0, there, _newest_offsets(location))
+
+
 def _newest_first(directory: Path) -> Iterator[Path]:
     """Yield the files of an operator's metadata: those of the second version are numbered by the batch that wrote them."""
     with suppress(FileNotFoundError):
@@ -90,18 +98,25 @@ def _number(file: Path) -> int:
 def _stores_of_nodes(plan: str) -> Iterator[tuple[bytes, ...]]:
     lines = [match for match in map(_LINE.match, plan.splitlines()) if match]
     for index, line in enumerate(lines):
-        if not line["streams"]:
-            continue
-        if line["node"] in _KEEP_STATE:
+        if line["node"] in _KEEP_STATE and _streams(lines, index):
             yield (DEFAULT_STORE,)
-        elif line["node"] == "Join" and all(child["streams"] for child in _children(lines, index)):
+        elif line["node"] == "Join" and all(_streams(lines, child) for child in _children(lines, index)):
             yield JOIN_STORES
 
 
-def _children(lines: list[re.Match[str]], index: int) -> Iterator[re.Match[str]]:
+def _streams(lines: list[re.Match[str]], index: int) -> bool:
+    """Say whether a node is of a stream: Spark marks it, but for 3.5, or it has a source of a stream below it."""
+    return bool(lines[index]["streams"]) or any(lines[below]["node"].startswith(_SOURCE) for below in _below(lines, index))
+
+
+def _below(lines: list[re.Match[str]], index: int) -> Iterator[int]:
     depth = len(lines[index]["tree"])
-    for line in lines[index + 1 :]:
-        if len(line["tree"]) <= depth:
+    for below in range(index + 1, len(lines)):
+        if len(lines[below]["tree"]) <= depth:
             return
-        if len(line["tree"]) == depth + _LEVEL:
-            yield line
+        yield below
+
+
+def _children(lines: list[re.Match[str]], index: int) -> Iterator[int]:
+    depth = len(lines[index]["tree"]) + _LEVEL
+    return (below for below in _below(lines, index) if len(lines[below]["tree"]) == depth)

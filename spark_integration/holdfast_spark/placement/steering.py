@@ -18,7 +18,7 @@ from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.driver import Driver, Executor, Instance, StreamingQuery, reason
-from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan
+from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan, partitions_of_checkpoint
 
 _YOUNG_SECONDS = 15.0
 """For so long after its start an application may wait for executors that register late."""
@@ -74,7 +74,8 @@ class Steering:
             operators = operators_of_checkpoint(path)
             is_guessed = not operators
             if is_guessed:
-                operators = operators_of_plan(self._cluster.plan(query), self._cluster.shuffle_partitions(query))
+                partitions = partitions_of_checkpoint(path) or self._cluster.shuffle_partitions(query)
+                operators = operators_of_plan(self._cluster.plan(query), partitions)
             executors = self._cluster.executors()
             nodes = asked.result().nodes
         if not operators:
