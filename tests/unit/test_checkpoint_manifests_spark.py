@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tracemalloc
 import zipfile
@@ -18,10 +19,12 @@ from holdfast.checkpoints.formats.interface import FetchReferences
 from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from holdfast.checkpoints.formats.spark.batch_log import SparkCommit, SparkOffsets
 from holdfast.checkpoints.formats.spark.changelog import LineageItem, SparkChangelog
+from holdfast.checkpoints.formats.spark.history import moved_metadata
 from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, COMMIT, OFFSETS, SNAPSHOT
 from holdfast.checkpoints.formats.spark.names import SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Trouble, Unreadable
+from holdfast.errors import PlanError
 from holdfast.fs.file_io.prefetch import names_behind
 from tests.support import samples, spark_files
 
@@ -364,3 +367,35 @@ def test_references_of_a_file_are_a_hint(tmp_path: Path) -> None:
     assert references(fd) == []
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+def operator(*paths: object, more: str = "") -> bytes:
+    stores = [{"storeName": "default", "numPartitions": 2, "stateSchemaFilePaths": list(paths)}]
+    return b"v2\n" + json.dumps({"stateStoreInfo": stores}).encode()[:-1] + more.encode() + b"}"
+
+
+def test_an_operators_metadata_names_the_schemas_of_a_copy() -> None:
+    before = operator(
+        "file:/mnt/c/team/q/state/0/_stateSchema/default/0_a", "file:/mnt/c/team/q/state/1/b", more=', "x": [1]'
+    )
+    after = operator("file:/mnt/c/copy/state/0/_stateSchema/default/0_a", "file:/mnt/c/copy/state/1/b", more=', "x": [1]')
+    head, _, moved = moved_metadata(before, b"team/q", b"copy").partition(b"\n")
+    assert (head, json.loads(moved)) == (b"v2", json.loads(after.partition(b"\n")[2]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        operator("file:/mnt/c/other/q/state/0/a"),
+        operator("file:/mnt/c/myteam/q/state/0/a"),
+        operator("a"),
+        operator(1),
+        operator("/team/q/state/a", more=', "x": ' + "[" * 100_000 + "]" * 100_000),
+        operator("/team/q/state/a", more=', "x": '),
+        b"v2\n[]",
+        b"",
+    ],
+)
+def test_what_leads_out_of_a_checkpoint_or_is_no_metadata_is_not_copied(content: bytes) -> None:
+    with pytest.raises(PlanError):
+        moved_metadata(content, b"team/q", b"copy")

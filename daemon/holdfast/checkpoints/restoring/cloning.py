@@ -96,14 +96,15 @@ class _Clone:
         original = self._original
         is_renewed = original.layout is not None and not keep_id
         there = await self._there()
-        rewritten = await self._rewritten()
+        for each in original.rewritten:  # before anything is written
+            await self._moved(each)
         note = await self._begun(Note(self._source, original.batch, str(uuid.uuid4()) if is_renewed else ""), there)
         missing = [each for each in original.files if there.get(each.name) != each.size_bytes]
-        total = len(original.files) + len(rewritten)
+        total = len(original.files) + len(original.rewritten)
         done, bytes_done = total - len(missing), 0
-        for key, data in rewritten.items():
-            await self._put(key, data)
-            bytes_done += len(data)
+        for each in original.rewritten:
+            await self._put(key_below(self._target, each.name.decode()), await self._moved(each))
+            bytes_done += each.size_bytes
         for step in in_steps(missing):
             await copy_all(self._access, [self._pair(each.name) for each in step])
             done += len(step)
@@ -115,15 +116,11 @@ class _Clone:
         await self._access.delete([key_below(self._target, _NOTE)])
         yield Cloned(done, done, original.batch, bytes_done)
 
-    async def _rewritten(self) -> dict[str, bytes]:
-        """Return what the files with paths in them are to be in the copy, by their keys. Raises ``PlanError``."""
-        layout, found = self._original.layout, {}
-        if layout is not None:
-            for each in self._original.rewritten:
-                source, target = self._pair(each.name)
-                before = await self._access.read(content, self._access.store, source, each.size_bytes)
-                found[target] = layout.moved(before, self._source.encode(), self._target.encode())
-        return found
+    async def _moved(self, file: Listed) -> bytes:
+        """Return what a file with paths in it is to be in the copy. Raises ``PlanError``."""
+        source, layout = key_below(self._source, file.name.decode()), self._original.layout
+        before = await self._access.read(content, self._access.store, source, file.size_bytes)
+        return before if layout is None else layout.moved(before, self._source.encode(), self._target.encode())
 
     async def _there(self) -> dict[bytes, int]:
         """Return the sizes in bytes of what there is at the target, by name."""

@@ -88,7 +88,10 @@ def _operator(text: bytes) -> Manifest:
 def with_schema_files(text: bytes, moved: Callable[[str], str]) -> bytes:
     """Return an operator's metadata with ``moved`` of each path of a schema. Raises ``BrokenError`` when it is none."""
     _operator(text)  # all that is read below is there
-    found = msgspec.json.decode(_after_version(text), type=dict[str, Any])
+    try:
+        found = msgspec.json.decode(_after_version(text), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:  # in what is not read
+        raise BrokenError(Trouble.MALFORMED, f"an operator's metadata: {problem}") from None
     for store in found["stateStoreInfo"]:
         store["stateSchemaFilePaths"] = [moved(path) for path in store.get("stateSchemaFilePaths", ())]
     return text.partition(b"\n")[0] + b"\n" + msgspec.json.encode(found)
