@@ -64,7 +64,7 @@ def _run(chosen: list[Spark], kinds: list[str], directory: Path, outcomes: Outco
         for spark in chosen:
             began = time.monotonic()
             for sessions in sessions_of(spark):
-                before = [each for each in left if each.spark != spark and each.sessions.is_for(sessions)]
+                before = [each for each in left if each.spark != spark and each.queries and each.sessions.is_for(sessions)]
                 left.append(History(spark, sessions, node, directory, outcomes).live(kinds, before))
             _say(f"Spark {spark.version}: {time.monotonic() - began:.0f} s")
     finally:

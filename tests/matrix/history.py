@@ -90,6 +90,8 @@ class History:
             for kind in kinds
             if BY_NAME[kind].since <= self._spark.release and (shape is None or kind in _IN_EACH_SHAPE)
         ]
+        if not queries:  # this Spark, or this format, has none of these kinds
+            return Left(self._spark, self._sessions, [])
         self._run_and_kill(queries)
         copies = self._copies(queries, CLONE, "copy")
         groups = {KILL: queries, CLONE: [copy for copy in copies if self._attempt(REWIND, copy, self._rewind)]}
