@@ -121,7 +121,7 @@ def test_what_takes_no_room_does_not_count(node: Node, worker: Path, remote_file
     (worker / "one").write_bytes(b"x" * (3 << 20))
     for number in range(5):
         os.link(worker / "one", worker / f"name{number}")
-    wait_until(lambda: (info(node, worker).used_bytes or 0) > 3 << 20)
+    wait_until(lambda: (info(node, worker).used_bytes or 0) >= 3 << 20)
     assert (info(node, worker).used_bytes or 0) < LIMIT_BYTES
     assert node.events("quota-reached") == []
 
@@ -190,7 +190,7 @@ def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: P
 
 def test_df_shows_the_limit(node: Node, worker: Path) -> None:
     (worker / "half").write_bytes(b"x" * (2 << 20))
-    wait_until(lambda: (info(node, worker).used_bytes or 0) > 2 << 20)
+    wait_until(lambda: (info(node, worker).used_bytes or 0) >= 2 << 20)
     size, free = subprocess.check_output(["df", "--output=size,avail", "-B1", worker], text=True).split()[-2:]
     assert int(size) == LIMIT_BYTES
     assert (1 << 20) < int(free) <= (2 << 20)
