@@ -34,7 +34,7 @@ _NULLABLE_JOIN = (
 )
 _SNAPSHOTS_OF_4_0 = (
     "Spark 4.3 does not read snapshots of format 2 that 4.0 wrote, with `v2` in them (`CANNOT_READ_CHECKPOINT`); "
-    "`verify` does not tell of it"
+    "`verify` says so, and `verify --spark 4.3` refuses them"
 )
 
 LIMITS: tuple[Limit, ...] = (

@@ -243,6 +243,28 @@ def test_a_snapshot_of_spark_4_0_is_read() -> None:
     assert b"state/0/0/SSTs/000029-f3acdb61-12c6-48e7-b4cf-804c09ed60ce.sst" in set(found["commits/7"].files())
 
 
+@pytest.mark.parametrize(
+    ("name", "engine", "is_good", "why"),
+    [
+        ("spark-4.0-snapshot-v2", None, True, "Spark 4.0 wrote snapshots ('v2') that no other Spark reads"),
+        ("spark-4.0-snapshot-v2", (4, 0), True, ""),
+        ("spark-4.0-snapshot-v2", (4, 1), False, "this Spark does not read version 2 of it"),
+        ("spark-4.0-snapshot-v2", (4, 3), False, "this Spark does not read version 2 of it"),
+        ("spark-rocksdb-2-changelog", (4, 0), False, "this Spark does not read version 1 of it"),
+        ("spark-rocksdb-2-changelog", (4, 1), True, ""),
+        ("spark-rocksdb-1-changelog", (4, 0), True, ""),
+    ],
+)
+def test_spark_4_0_and_the_others_do_not_read_each_others_snapshots_of_format_2(
+    name: str, engine: tuple[int, int] | None, is_good: bool, why: str
+) -> None:
+    root = spark(name)
+    newest = next(each for each in examined(restores(root.listing(), None, engine=engine), root.open) if each.is_newest)
+    assert newest.is_good == is_good
+    said = {*newest.remarks, *(fault.why for fault in newest.faults)}
+    assert why in said if why else not said
+
+
 def test_after_spark_s_own_repartitioning_all_partitions_are_judged() -> None:
     found = judged(spark("damaged-spark-repartitioned"))  # without the snapshot of partition 4 and an SST of partition 3
     assert found["commits/1"].is_good

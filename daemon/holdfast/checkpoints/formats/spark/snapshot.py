@@ -1,8 +1,9 @@
 """Reads ``N.zip`` and ``N_<uuid>.zip``: which SSTs and logs a snapshot of Spark's RocksDB provider consists of.
 
 The member ``metadata`` is a line ``v1``, then JSON with ``sstFiles`` and ``logFiles``; the files that it names stand in
-``SSTs/`` and ``logs/`` beside the zip. Both checkpoint formats have it so. Spark 4.0 writes ``v2`` once format 2 was used in
-its JVM, with the same JSON. Source: S ``RocksDBCheckpointMetadata``, ``RocksDBFileManager.dfsFilePath`` (Spark 4.3, 4.0).
+``SSTs/`` and ``logs/`` beside the zip. Both checkpoint formats have it so. Spark 4.0 writes ``v2``, with the same JSON, in a
+JVM whose first state store had format 2, and reads nothing else there. Source: S ``RocksDBCheckpointMetadata``,
+``RocksDBFileManager.dfsFilePath`` (Spark 3.5 to 4.3).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from holdfast.checkpoints.json_manifests import decoder
 from holdfast.checkpoints.manifests import BrokenError, Manifest, Trouble, Unreadable
 
 _MEMBER = "metadata"
-_VERSIONS = (b"v1", b"v2")
+_VERSIONS = {b"v1": 1, b"v2": 2}
 _LARGEST_BYTES = 256 * 2**20
 _LARGEST_METADATA_BYTES = 4 * 2**20
 """36,000 SSTs; a partition with a terabyte of state has 16,000. In memory it is ten times as much."""
@@ -47,9 +48,10 @@ class SharedFile:
 
 @dataclass(frozen=True, slots=True)
 class SparkSnapshot(Manifest):
-    """What a snapshot consists of, beside what is in the zip itself."""
+    """What a snapshot consists of, beside what is in the zip itself, and the version of its metadata: 1 or 2."""
 
     files: tuple[SharedFile, ...]
+    version: int = 1
 
 
 class _SstFile(msgspec.Struct, frozen=True):
@@ -80,13 +82,14 @@ def read_spark_snapshot(stream: BinaryIO, size_bytes: int) -> SparkSnapshot | Un
 
 def _read(stream: BinaryIO, size_bytes: int) -> SparkSnapshot:
     _check_directory(stream, size_bytes)
-    version, _, text = _member(_Within(stream, size_bytes)).partition(b"\n")
-    if version.rstrip(b"\r") not in _VERSIONS:
-        raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version[:20]!r} in a snapshot's metadata; v1 and v2 can be read")
+    line, _, text = _member(_Within(stream, size_bytes)).partition(b"\n")
+    version = _VERSIONS.get(line.rstrip(b"\r"))
+    if version is None:
+        raise BrokenError(Trouble.UNKNOWN_VERSION, f"{line[:20]!r} in a snapshot's metadata; v1 and v2 can be read")
     metadata = _decode_metadata(text)
     named: list[tuple[str, _SstFile | _LogFile]] = [("SSTs", file) for file in metadata.sst_files]
     named += [("logs", file) for file in metadata.log_files or ()]
-    return SparkSnapshot(tuple(SharedFile(_path(where, file.name), file.size_bytes) for where, file in named))
+    return SparkSnapshot(tuple(SharedFile(_path(where, file.name), file.size_bytes) for where, file in named), version)
 
 
 def _path(directory: str, name: str) -> bytes:

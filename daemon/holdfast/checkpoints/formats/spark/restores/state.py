@@ -28,9 +28,12 @@ _MOST_REPLAYED = 500
 """Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
 _FALLS_BACK = (4, 2)
 """From this Spark on, an older snapshot does if the newest can't be loaded (SPARK-54121, SPARK-56216)."""
+_EXPECTS_ITS_FORMAT = (4, 0)
+"""This Spark writes a checkpoint's format into its snapshots, and reads no others; all others write and read 1."""
 _FIRST = 1
 """Version 0 is empty."""
 _CHECKSUM = b".crc"
+_OF_4_0 = "Spark 4.0 wrote snapshots ('v2') that no other Spark reads"
 
 
 class Attempt(NamedTuple):
@@ -46,10 +49,11 @@ class Attempt(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """The files that a snapshot or a change takes, and what is wrong with them."""
+    """The files that a snapshot or a change takes, what is wrong with them, and what a restart gets by with."""
 
     reads: list[bytes]
     fault: Fault | None
+    remark: str = ""
 
 
 class StoreFiles:
@@ -74,6 +78,7 @@ class StoreFiles:
         self._snapshot_kind, self._change_kind = (STATE_FILE, STATE_FILE) if is_hdfs_backed else (SNAPSHOT, WHOLE_CHANGELOG)
         self._has_changes = not {SparkKind.DELTA, SparkKind.CHANGELOG}.isdisjoint(kinds)
         self._committed = committed
+        self._engine = engine
         self._falls_back = engine is None or engine >= _FALLS_BACK
         self._snapshots: dict[Attempt, _Checked] = {}
         self._changes: dict[Attempt, _Checked] = {}
@@ -90,6 +95,7 @@ class StoreFiles:
                 snapshot = yield from self._checked_snapshot(attempt)
                 if snapshot.fault is None:
                     found.reads += snapshot.reads
+                    found.remarks += [snapshot.remark] if snapshot.remark else []
                     return self._got_by(found)
                 found.faults.append(snapshot.fault)
                 if not self._falls_back or newest.version - attempt.version > _MOST_REPLAYED:
@@ -157,12 +163,27 @@ class StoreFiles:
             fault = self._location.unreadable(name, answer)
             reads, of_checksum = yield from self._checked_size(name)
             fault = fault or of_checksum
-            for file in answer.files if isinstance(answer, SparkSnapshot) else ():
-                shared = b"%s/%s" % (self._directory, file.name)
-                reads.append(self._location.whole(shared))
-                fault = fault or self._location.fault(shared, file.size_bytes)
-            checked = self._snapshots[attempt] = _Checked(reads, fault)
+            remark = ""
+            if isinstance(answer, SparkSnapshot):
+                for file in answer.files:
+                    shared = b"%s/%s" % (self._directory, file.name)
+                    reads.append(self._location.whole(shared))
+                    fault = fault or self._location.fault(shared, file.size_bytes)
+                fault = fault or self._refused(name, answer, attempt)
+                remark = _OF_4_0 if self._engine is None and answer.version != 1 else ""
+            checked = self._snapshots[attempt] = _Checked(reads, fault, remark)
         return checked
+
+    def _refused(self, name: bytes, snapshot: SparkSnapshot, attempt: Attempt) -> Fault | None:
+        """Say that the Spark that restarts does not read a snapshot because of the version of its metadata.
+
+        One of 4.0 may have 2 in queries of format 1 as well, so there both are taken for right.
+        """
+        if self._engine == _EXPECTS_ITS_FORMAT:
+            is_read = snapshot.version == 2 or not attempt.unique_id
+        else:
+            is_read = snapshot.version == 1 or self._engine is None
+        return None if is_read else Fault(self._location.whole(name), f"this Spark does not read version {snapshot.version} of it")
 
     def _checked_change(self, attempt: Attempt) -> Asking[_Checked]:
         checked = self._changes.get(attempt)
