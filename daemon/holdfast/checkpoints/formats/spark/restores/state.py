@@ -183,11 +183,9 @@ class StoreFiles:
             is_read = snapshot.version == 2 or not attempt.unique_id
         else:
             is_read = snapshot.version == 1 or self._engine is None
-        return (
-            None
-            if is_read
-            else Fault(self._location.whole(name), f"this Spark does not read version {snapshot.version} of it")
-        )
+        if is_read:
+            return None
+        return Fault(self._location.whole(name), f"this Spark does not read version {snapshot.version} of it")
 
     def _checked_change(self, attempt: Attempt) -> Asking[_Checked]:
         checked = self._changes.get(attempt)
