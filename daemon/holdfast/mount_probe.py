@@ -5,7 +5,8 @@ the next one from starting. So another process asks, whenever the daemon wants t
 
 If the daemon stops asking, or its mount stops answering, the process writes down which of the two, for the next daemon: one
 that hangs can say nothing. One that has ended does not hang: then nothing is written, however late the next one answers. It
-removes the note if the daemon comes round. It counts time in portions, so that a machine that was suspended has not been
+removes the note if the daemon comes round. A daemon that somebody has stopped (SIGSTOP, a debugger) does nothing wrong, so
+the note has a second line then. It counts time in portions, so that a machine that was suspended has not been
 silent.
 
 This file is also that process's program, and so imports only the standard library.
@@ -25,6 +26,8 @@ from pathlib import Path
 _PORTIONS = 20
 _QUESTION = b"?"
 _ANSWER = b"!"
+WAS_STOPPED = "it was stopped"
+"""The second line of a note."""
 
 
 class MountProbe:
@@ -64,8 +67,12 @@ def _wait(poll: select.poll, end: select.poll, note: Path, why: str, portion_sec
             return True
     if not end.poll(0):
         with suppress(OSError):  # nowhere to write: then the next daemon knows less
-            note.write_text(why)
+            note.write_text(f"{why}\n{WAS_STOPPED}" if _is_stopped(os.getppid()) else why)
     return bool(poll.poll())
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _ask(mountpoint: str, waker: int) -> None:

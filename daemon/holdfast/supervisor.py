@@ -90,9 +90,9 @@ async def _run(
             _log.warning("the mount of an earlier daemon can't be taken over (%s): mounting afresh", refusal)
             events.emit("takeover-failed", why=refusal)
         if hang := watchdog.taken(tables.hang):
-            _log.warning("the daemon before this one hung, and was replaced: %s", hang)
-            events.emit("hang-ended", why=hang)
-        tables.executed.count_end(hung=bool(hang))
+            _log.warning("the daemon before this one hung, and was replaced: %s", hang.why)
+            events.emit("hang-ended", why=hang.why)
+        tables.executed.count_end(hung=hang is not None and not hang.was_stopped)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
         kernel = KernelNotifier(passthrough=config.mount.passthrough)

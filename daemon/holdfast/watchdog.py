@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
-from holdfast.mount_probe import MountProbe
+from holdfast.mount_probe import WAS_STOPPED, MountProbe
 from holdfast.service_manager import ServiceManager
 
 _log = logging.getLogger("holdfast")
@@ -65,11 +66,18 @@ class Watchdog:
             probe.close()
 
 
-def taken(note: Path) -> str:
-    """Return what the note says of the daemon before this one, and remove it; empty if there is none."""
+class Hang(NamedTuple):
+    """Why a daemon was replaced. One that ``was_stopped`` would have gone on with what it was doing."""
+
+    why: str
+    was_stopped: bool
+
+
+def taken(note: Path) -> Hang | None:
+    """Return what the note says of the daemon before this one, and remove it; None if there is none."""
     try:
-        why = note.read_text()
+        why, _, more = note.read_text().partition("\n")
         note.unlink()
     except FileNotFoundError:
-        return ""
-    return why
+        return None
+    return Hang(why, more == WAS_STOPPED)

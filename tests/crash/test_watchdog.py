@@ -5,19 +5,34 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast import watchdog
 from holdfast.mount_probe import MountProbe
+from holdfast.watchdog import Hang
 from tests.conftest import NodeFactory
 from tests.support import hanging_daemon
 from tests.support.children import children_of
+from tests.support.hanging_daemon import BLOCKED
 from tests.support.mounts import unserved
 from tests.support.node import Node, wait_until
 from tests.support.privileges import needs_root
 
 _SECONDS = 4.0
+_SILENT = """
+import pathlib, select, sys
+from holdfast.mount_probe import MountProbe
+probe = MountProbe(sys.argv[1], pathlib.Path(sys.argv[2]), 1.0)
+probe.ask()
+select.select([probe.channel], [], [])
+print(end=".", flush=True)
+sys.stdin.read()
+"""
+"""Has its mount asked once, and never again."""
 
 
 @pytest.fixture
@@ -44,6 +59,7 @@ def test_a_daemon_that_hangs_is_replaced_under_running_work(blow: signal.Signals
     with path.open("w+b", buffering=0) as file:
         file.write(b"before")
         os.kill(hung, blow)
+        wait_until(lambda: "\nState:\tT" in Path(f"/proc/{hung}/status").read_text() or BLOCKED in watched.log.read_text())
         path.rename(path.with_name("moved"))  # nobody answers now
         assert watched.pid != hung
         file.write(b" and after")
@@ -74,6 +90,22 @@ def test_the_process_that_asks_the_mount_is_replaced_when_it_is_killed(watched: 
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: probes(watched) not in ([], [killed]))
     assert watched.pid == daemon
+
+
+@needs_root
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "busy"])
+def test_the_note_of_a_daemon_that_somebody_has_stopped_says_so(is_stopped: bool, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    command = [sys.executable, "-c", _SILENT, str(tmp_path), str(note)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as silent:
+        assert silent.stdout is not None
+        assert silent.stdout.read(1) == b"."
+        if is_stopped:
+            silent.send_signal(signal.SIGSTOP)
+        wait_until(lambda: note.exists() and note.read_text() != "")
+        silent.send_signal(signal.SIGKILL)
+    assert watchdog.taken(note) == Hang("its event loop did not turn", is_stopped)
+    assert watchdog.taken(note) is None
 
 
 @needs_root

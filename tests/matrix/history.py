@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -128,11 +128,16 @@ class History:
                 _SECONDS,
             )
             assert driver.poll() is None, f"the driver has ended: {self._said()[-1500:]}"
-        keeping = [query for query in queries if query.shape is None or query.shape.provider == _PROVIDER_OF_LINKS]
-        stored = {path.stat().st_ino for query in keeping for path in Path(query.checkpoint).glob("state/**/*.sst")}
-        local = [path.stat().st_ino for path in self._node.work.glob(f"driver_{self._driver_name}/tmp/**/*.sst")]
-        linked = sum(each in stored for each in local)
-        self._outcomes.note(self._spark, LINKS, None, "" if linked else f"of {len(local)} local SSTs none is a link")
+            keeping = [query for query in queries if query.shape is None or query.shape.provider == _PROVIDER_OF_LINKS]
+            with suppress(AssertionError):  # Spark uploads snapshots in the background
+                wait_until(lambda: self._has_links(keeping))
+            problem = "" if self._has_links(keeping) else "no local SST is a link"
+        self._outcomes.note(self._spark, LINKS, None, problem)
+
+    def _has_links(self, queries: list[Query]) -> bool:
+        """Say whether a file of the driver's local state is also one of the checkpoints'."""
+        stored = {inode for query in queries for inode in _inodes(Path(query.checkpoint), "state/**/*.sst")}
+        return not stored.isdisjoint(_inodes(self._node.work / f"driver_{self._driver_name}", "tmp/**/*.sst"))
 
     def _verify(self, client: ControlClient, query: Query) -> None:
         *_, last = client.verify_checkpoints(VerifyRequest(query.checkpoint, deep=True, spark=self._spark.short))
@@ -240,3 +245,9 @@ def _copy(copy: Query, client: ControlClient, query: Query) -> None:
     shutil.copytree(query.output, copy.output, ignore=shutil.ignore_patterns(".*.crc"))
     for entry in Path(copy.output).glob("_spark_metadata/*"):  # as docs/checkpoints.md says
         entry.write_text(entry.read_text().replace(f"{query.output}/", f"{copy.output}/"))
+
+
+def _inodes(directory: Path, pattern: str) -> Iterator[int]:
+    for path in directory.glob(pattern):
+        with suppress(FileNotFoundError):  # Spark deletes what it no longer needs
+            yield path.stat().st_ino

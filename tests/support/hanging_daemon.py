@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 
 from holdfast import daemon
 
+BLOCKED = "the event loop is blocked"
+
 
 def block_event_loop(*_: object) -> None:
     """Wait for what never happens, in the thread of the event loop, which runs Python's signal handlers."""
+    os.write(sys.stderr.fileno(), f"{BLOCKED}\n".encode())
     threading.Event().wait()
 
 

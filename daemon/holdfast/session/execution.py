@@ -6,7 +6,7 @@ ends daemons, and would end them for ever. Requests that only waited are innocen
 pairs of a request's number and the number of daemons.
 
 No request is executed for as long as a watchdog waits, so one daemon that hung in it is evidence. A daemon that was killed
-may have been killed by anybody, at any moment, so it takes ``_MOST_DEATHS`` of them.
+or stopped may have been so by anybody, at any moment, so it takes ``_MOST_DEATHS`` of them.
 """
 
 from __future__ import annotations
