@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cache import cache_directory
+from tests.support.cache import cache_directory, locked
 
 _PINS = Path(__file__).parent / "pins"
 _ROOT = Path(__file__).parents[2]
@@ -52,7 +49,7 @@ class Spark:
         key = hashlib.sha256(f"{pins.read_text()}{sys.version}".encode()).hexdigest()[:16]
         directory = cache_directory() / f"spark-{self.version}-{key}"
         if not (directory / "complete").exists():
-            with _alone(directory):
+            with locked(Path(f"{directory}.lock")):
                 if not (directory / "complete").exists():
                     _install(directory, pins, constraints)
         return directory / "bin/python"
@@ -85,11 +82,3 @@ def _run(*command: str) -> None:
         raise NotInstalledError(f"{' '.join(command[:5])} …: no end after {_INSTALL_SECONDS} s") from None
     if done.returncode:
         raise NotInstalledError(f"{' '.join(command[:5])} …: {done.stderr[-1000:]}")
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{directory}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

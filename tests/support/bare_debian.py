@@ -6,7 +6,6 @@ network. ``$HOLDFAST_TEST_RELEASES`` names the releases to test on (``bookworm t
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cache import cache_directory
+from tests.support.cache import cache_directory, locked
 
 OWN_RELEASE = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
 _NEEDED = {"bookworm": ["python3.11", "libfuse3-3"], "trixie": ["python3.13", "libfuse3-4"]}
@@ -91,8 +90,7 @@ def _image(release: str) -> Path:
     """Return the archive of the root directory; make it if there is none."""
     packages = ["systemd-sysv", "dbus", "fuse3", *_NEEDED[release]]
     image = cache_directory() / f"debian-{release}-{hashlib.sha256(repr(packages).encode()).hexdigest()[:8]}.tar"
-    with Path(f"{image}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(Path(f"{image}.lock")):
         if not image.exists():
             _make(image, release, packages)
     return image

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -10,3 +13,12 @@ def cache_directory() -> Path:
     """Return ``$HOLDFAST_CACHE``, by default ``~/.cache/holdfast``."""
     home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("HOLDFAST_CACHE") or Path(home_cache, "holdfast"))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock ``path`` in this block: in it, what another session may have made meanwhile is looked for again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.cache import cache_directory
+from tests.support.cache import cache_directory, locked
 
 
 def installed(crate: str, version: str) -> Path:
@@ -20,10 +19,8 @@ def installed(crate: str, version: str) -> Path:
         return binary
     if shutil.which("cargo") is None:
         pytest.skip(f"needs Cargo, which ./run does not install, to build {crate}")
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not binary.exists():  # another session may have built it while this one waited
+    with locked(root / "lock"):
+        if not binary.exists():
             command = ["cargo", "install", "--quiet", "--locked", "--root", str(root), "--version", version, crate]
             built = subprocess.run(command, capture_output=True, text=True, check=False)
             assert built.returncode == 0, f"{' '.join(command)} failed:\n{built.stderr[-3000:]}"

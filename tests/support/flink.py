@@ -6,7 +6,6 @@ The jars are those of ``apache-flink-libraries``, got by pip and checked by thei
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cache import cache_directory
+from tests.support.cache import cache_directory, locked
 
 _HASHES = {
     "1.20.3": "sha256:f07f07a46bb272c1e851379ed92105928367019db31240091a5367fc92800289",
@@ -37,9 +36,7 @@ def jars() -> Path:
         pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
     directory = cache_directory() / f"flink-{VERSION}"
     lib = directory / "pyflink/lib"
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(directory.with_suffix(".lock")):
         if not lib.exists():
             _install(directory)
     return lib

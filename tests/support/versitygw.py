@@ -6,14 +6,13 @@ Go's module proxy, checked by Go's checksum database. What the build needs besid
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.cache import cache_directory
+from tests.support.cache import cache_directory, locked
 
 _MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
@@ -29,10 +28,8 @@ def versitygw_binary() -> Path:
     directory = cache_directory() / "bin"
     binary = directory / "versitygw"
     if not binary.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "versitygw.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not binary.exists():  # another session may have built it while this one waited
+        with locked(directory / "versitygw.lock"):
+            if not binary.exists():
                 _build(binary)
     return binary
 
