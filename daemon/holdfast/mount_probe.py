@@ -6,8 +6,7 @@ the next one from starting. So another process asks, whenever the daemon wants t
 If the daemon stops asking, or its mount stops answering, the process writes down which of the two, for the next daemon: one
 that hangs can say nothing. One that has ended does not hang: then nothing is written, however late the next one answers. It
 removes the note if the daemon comes round. A daemon that somebody has stopped (SIGSTOP, a debugger) does nothing wrong, so
-the note has a second line then. It counts time in portions, so that a machine that was suspended has not been
-silent.
+the note has a second line then. It counts time in portions, so that a machine that was suspended has not been silent.
 
 This file is also that process's program, and so imports only the standard library.
 """
@@ -72,7 +71,10 @@ def _wait(poll: select.poll, end: select.poll, note: Path, why: str, portion_sec
 
 
 def _is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:  # it can't be seen, which is no reason to write no note
+        return False
 
 
 def _ask(mountpoint: str, waker: int) -> None:

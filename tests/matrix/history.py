@@ -1,4 +1,4 @@
-"""What one Spark does with its queries: kills, a sweep, copies, a rewind, and the checkpoints of earlier Sparks."""
+"""Runs the queries of one Spark: kills, a sweep, copies, a rewind, and the checkpoints of earlier Sparks."""
 
 from __future__ import annotations
 

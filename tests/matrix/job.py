@@ -59,7 +59,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a driver does, with ``settings`` beside those of ``configure``; with ``forever`` the queries never end."""
+    """The work of a driver, with ``settings`` beside those of ``configure``; with ``forever`` the queries never end."""
 
     driver: str
     socket: str

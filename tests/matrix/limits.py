@@ -1,4 +1,4 @@
-"""What a Spark, or Holdfast with it, can't do, and why: a cell of the matrix may fail for no other reason."""
+"""The limits of each Spark, and of Holdfast with it, with reasons: a cell of the matrix may fail for no other reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of the matrix, and the table of it: a row for each kind of query, way to keep state, and operation."""
+"""Collects the outcomes of the matrix, and makes its table: rows for kinds of query, ways to keep state, and operations."""
 
 from __future__ import annotations
 

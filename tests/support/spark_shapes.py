@@ -23,7 +23,7 @@ class StateShape:
 
     @property
     def title(self) -> str:
-        """What it is called in a table."""
+        """The name in a table."""
         changelogs = f" {'with' if self.has_changelogs else 'without'} changelogs" if self.provider == "RocksDB" else ""
         return f"{self.provider}{changelogs}, format {self.checkpoint_format}"
 

@@ -1,4 +1,4 @@
-"""Who may have found a file by the object's name before it was separated is told to look again: once, whoever it is."""
+"""A thread that may have found a file by the object's name before it was separated is told once to look again."""
 
 from __future__ import annotations
 

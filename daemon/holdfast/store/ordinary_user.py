@@ -31,14 +31,9 @@ class OrdinaryUser:
         self._is_near_end = is_near_end
         self.is_possible = os.geteuid() == 0 and keeps_capabilities() and _can_change()
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether ``writes`` changes anything at present."""
-        return self.is_possible and self._is_near_end()
-
     def writes(self) -> AbstractContextManager[None]:
         """Return a block, in which nothing may wait, whose thread takes nothing that is kept for root."""
-        return _NOBODYS if self.is_needed else _AS_BEFORE
+        return _NOBODYS if self.is_possible and self._is_near_end() else _AS_BEFORE
 
 
 class _Nobodys:

@@ -48,7 +48,7 @@ class Zone:
     sends: bool = field(init=False, repr=False, compare=False)
     """Whether files are sent to the store."""
     key_start: int = field(init=False, repr=False, compare=False)
-    """Where the object key begins in a path of the zone."""
+    """The position in a path of the zone at which the object key begins."""
 
     def __post_init__(self) -> None:
         # not properties, because every request asks several times
@@ -74,7 +74,7 @@ class ZonePath:
 
     def key_of(self, name: bytes) -> bytes:
         """Return the path of the entry ``name`` relative to the zone."""
-        inside = self.path[self.zone.key_start :]
+        inside = self.zone.key_of(self.path)
         return inside + b"/" + name if inside else name
 
 

@@ -1,4 +1,4 @@
-"""What this process does with what the plugin tells it."""
+"""Acts on what the plugin tells this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows when Spark tells of its queries: before the first batch of each start, and after each batch.
+"""Places a query's state when Spark tells of it: before the first batch of each start, and after each batch.
 
 Spark's thread of the query tells, and may wait for a start. So all work is done in other threads. Nothing is raised into
 Spark: an exception would end the query.

@@ -20,7 +20,7 @@ from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.separation import Separation
-from holdfast.fs.file_io.text_busy import FMODE_EXEC, check_not_executed
+from holdfast.fs.file_io.text_busy import check_not_executed, executes
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.drain import Drain
@@ -86,9 +86,7 @@ class Opening:
         except BaseException:
             self._files.release(opened)
             raise
-        return self._handing_out.hand_out(
-            opened, request, caller, changes=_changes(flags), executes=bool(flags & FMODE_EXEC)
-        )
+        return self._handing_out.hand_out(opened, request, caller, changes=_changes(flags), executes=executes(flags))
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
         """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
@@ -98,7 +96,7 @@ class Opening:
         if changes:
             self._directories.check_may_grow(node)
         opened = self._acquire_nowait(node, flags, changes=changes)
-        return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=bool(flags & FMODE_EXEC))
+        return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
     async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does.

@@ -73,7 +73,8 @@ class Passthrough:
             backing_id = None
             may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
             if opened.writable and whole and may_pass and (not uid or self._is_own(opened, uid)):
-                backing_id = self._register(opened)
+                with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
+                    backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
         if opened.backing_id is None:
             return
@@ -81,13 +82,6 @@ class Passthrough:
             opened.passed_through_for(uid, is_first=is_first)
         if writable:
             self._writes.expect(opened)
-
-    def _register(self, opened: OpenFile) -> int | None:
-        """Register the file as the user as whom the kernel will write, whoever it is for."""
-        if not self._ordinary_user.is_needed:
-            return self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
-        with self._ordinary_user.writes():
-            return self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
 
     def end(self, opened: OpenFile) -> None:
         """The last handle is released."""

@@ -12,8 +12,12 @@ import os
 
 from holdfast.fs.inodes.open_file import OpenFile
 
-FMODE_EXEC = 0x20
-"""Among the flags of an open that is to run the file as a program, and of its release."""
+_FMODE_EXEC = 0x20
+
+
+def executes(flags: int) -> bool:
+    """Say whether an open with these flags, or its release, is that of a program that runs."""
+    return bool(flags & _FMODE_EXEC)
 
 
 def check_not_executed(opened: OpenFile, flags: int) -> None:

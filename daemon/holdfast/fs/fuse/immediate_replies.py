@@ -17,7 +17,7 @@ import trio
 
 from holdfast.fs.file_io.flush_filter import closes_inherited
 from holdfast.fs.file_io.new_handle import Handle
-from holdfast.fs.file_io.text_busy import FMODE_EXEC
+from holdfast.fs.file_io.text_busy import executes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
@@ -228,7 +228,7 @@ class ImmediateReplies:
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, flags = wire_format.RELEASE.unpack_from(body)
         opened = self._files.files.of_handle(node_of(handle))
-        self._files.releasing.release(opened, self._request, executes=bool(flags & FMODE_EXEC))
+        self._files.releasing.release(opened, self._request, executes=executes(flags))
         return 0
 
     # --- directories -------------------------------------------------------------------------------------------------

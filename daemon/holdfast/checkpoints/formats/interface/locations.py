@@ -40,7 +40,7 @@ class FinishedBatch(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What a copy of a location takes: ``files`` as they are, ``rewritten`` with the copy's paths in them (``moved``)."""
+    """The files that a copy of a location takes: ``files`` as they are, ``rewritten`` with the copy's paths (``moved``)."""
 
     files: list[Listed]
     rewritten: list[Listed]

@@ -48,7 +48,7 @@ class SharedFile:
 
 @dataclass(frozen=True, slots=True)
 class SparkSnapshot(Manifest):
-    """What a snapshot consists of, beside what is in the zip itself, and the version of its metadata: 1 or 2."""
+    """The files of a snapshot beside those in the zip itself, and the version of its metadata: 1 or 2."""
 
     files: tuple[SharedFile, ...]
     version: int = 1
