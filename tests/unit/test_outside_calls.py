@@ -125,3 +125,25 @@ def test_the_trash_is_emptied_though_the_process_takes_no_more(
     os.close(trash_fd)
     for answer in answers:
         answer.close()
+
+
+def test_a_file_counts_as_deleted_until_every_descriptor_that_was_sent_is_closed(tmp_path: Path) -> None:
+    calls = OutsideCalls()
+    calls.start()
+    open_elsewhere = [os.open(tmp_path, os.O_TMPFILE | os.O_RDWR) for _ in range(20)]  # closing each takes a second
+    answers = [calls.begin("close", [fd]) for fd in open_elsewhere]
+    written = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(written, 0, 1 << 20)
+    held = os.open(tmp_path / "file", os.O_PATH)
+    answers.append(calls.begin("close", [written]))
+    os.close(written)
+    os.unlink(tmp_path / "file")
+    freed = calls.begin("free", [held], 1 << 20)
+    assert freed.has_come(PATIENCE_SECONDS)
+    freed.take()
+    assert os.fstat(held).st_blocks == 0
+    for fd in (held, *open_elsewhere):
+        os.close(fd)
+    for answer in answers:
+        answer.close()
+    calls.close()

@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
@@ -55,7 +55,7 @@ SHELTERED = b"file"
 _STEP_SECONDS = 0.004
 """How long a step of a truncation holds the file's lock: others wait for it that long."""
 _SMALLEST_STEP_BYTES = 32 * 1024
-_LEASE_PAUSES_SECONDS = (0.01, 0.1, 1.0)
+_LEASE_PAUSES_SECONDS = (0.0, 0.01, 0.1, 1.0)
 
 
 class Answer:
@@ -335,7 +335,17 @@ def free(descriptors: Sequence[int], size_bytes: int) -> int:
     A file that somebody else still has is left as it is, and its blocks go with its last user. Returns ``size_bytes``, which
     is what it takes.
     """
-    fd = descriptors[0]
+    _closes.wait_for(descriptors[0])
+    _free(descriptors[0])
+    return size_bytes
+
+
+def close(descriptors: Sequence[int]) -> None:
+    """Let a file be closed that had a name, and free it like any other if that has gone meanwhile."""
+    _free(descriptors[0])
+
+
+def _free(fd: int) -> None:
     if os.fstat(fd).st_nlink == 0:
         with suppress(OSError):
             writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
@@ -343,12 +353,41 @@ def free(descriptors: Sequence[int], size_bytes: int) -> int:
             os.close(writable)
             if _is_alone(fd):
                 truncate([fd], 0)
-    return size_bytes
 
 
-def close(descriptors: Sequence[int]) -> None:
-    """Let a file be closed that had a name, and free it like any other if that has gone meanwhile."""
-    free(descriptors, 0)
+class _Closes:
+    """Files that this process is about to close. Until then it has them itself, and none of them can be freed."""
+
+    def __init__(self) -> None:
+        self._left: Counter[tuple[int, int]] = Counter()
+        self._changed = threading.Condition()
+
+    def begin(self, fd: int) -> None:
+        """Count one close of a file more."""
+        with self._changed:
+            self._left[_identity(fd)] += 1
+
+    def end(self, file: tuple[int, int]) -> None:
+        """Count one close of a file, by device and inode, less."""
+        with self._changed:
+            self._left[file] -= 1
+            self._left += Counter()  # forgets what has none left
+            self._changed.notify_all()
+
+    def wait_for(self, fd: int) -> None:
+        """Return when this process has closed the file in every other place."""
+        file = _identity(fd)
+        with self._changed:
+            self._changed.wait_for(lambda: file not in self._left)
+
+
+_closes = _Closes()
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    """Return a file's device and inode number."""
+    stat = os.fstat(fd)
+    return stat.st_dev, stat.st_ino
 
 
 def _is_alone(fd: int) -> bool:
@@ -359,10 +398,10 @@ def _is_alone(fd: int) -> bool:
     descriptor is closed a moment after it was sent here.
     """
     for seconds in _LEASE_PAUSES_SECONDS:
+        time.sleep(seconds)
         with suppress(BlockingIOError):
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             return True
-        time.sleep(seconds)
     return False
 
 
@@ -449,7 +488,10 @@ def _carry_out(job: _Job) -> None:
         value = _CALLS[job.call](descriptors, *job.arguments) or 0
     except OSError as problem:
         number = problem.errno or errno.EIO
+    closed = _identity(descriptors[0]) if job.call == close.__name__ else None
     _close_all(descriptors)
+    if closed is not None:
+        _closes.end(closed)
     with suppress(OSError):  # nobody waits any more
         os.write(answer_to, _RESULT.pack(number, value))
     os.close(answer_to)
@@ -470,6 +512,8 @@ def main() -> None:
         if not message:
             os._exit(0)
         call, arguments = marshal.loads(message)
+        if call == close.__name__:  # in the order in which they come, so that whoever frees it later knows
+            _closes.begin(descriptors[1])
         pools.get(call, threads).add(_Job(call, arguments, list(descriptors)))
 
 
