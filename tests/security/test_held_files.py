@@ -246,7 +246,7 @@ def test_a_file_in_many_pieces_is_freed_while_others_work(node: Node, name: str)
 def _sent(node: Node, user: User = MALLORY) -> Path:
     """An object in a store's directory, both the user's."""
     directory = node.checkpoints / "job"
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     os.chown(directory, user.uid, user.gid)
 
     def make() -> None:
@@ -289,19 +289,26 @@ def test_the_object_of_a_name_that_could_not_be_removed_stays(node: Node, remote
 
 
 def test_the_object_of_a_name_goes_when_the_name_goes(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
-    """An unlink comes late: until then the file and its object are there, and then neither."""
+    """An unlink and a rename out of the store come late: until then the file and its object are there, and then neither."""
     node = make_node()
     node.module = probeless_daemon.__name__
     node.start()
-    file = _sent(node)
-    MALLORY.do(lambda: os.link(file, node.checkpoints / "job/too.tmp"))
-    with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
-        _check(os.unlink, file)
-        _flush_deletions(file.parent)
-        assert (remote_files / "job/file").exists()
-    waits.check()
-    wait_until(lambda: not (remote_files / "job/file").exists())
-    assert not file.exists()
+    stored, outside = remote_files / "job/file", _made(node.work / "mallory").with_name("outside")
+    for change in (os.unlink, lambda path: path.rename(outside)):
+        file = _sent(node)
+        MALLORY.do(partial(os.link, file, file.with_name("too.tmp")))
+        with bystander(node) as waits, held_up(MALLORY, [partial(read_directly, file)], own):
+            _check(change, file)
+            _flush_deletions(node.checkpoints)
+            assert stored.exists()
+        waits.check()
+        wait_until(lambda: not stored.exists())
+        assert not file.exists()
+        MALLORY.do(file.with_name("too.tmp").unlink)
+    node.kill()
+    node.start()
+    assert os.listdir(file.parent) == []
+    assert outside.read_bytes() == b"x" * 65_536
     assert_in_order(node)
 
 

@@ -95,12 +95,20 @@ class FileMoves:
         if victim is not None:
             await self._hot.settle(victim.st_ino)
 
-    def carry_out(self, move: FileMove, sent: Sent | None, *, keeps_object: bool = False, has_settled: bool = True) -> None:
+    def carry_out(
+        self,
+        move: FileMove,
+        sent: Sent | None,
+        *,
+        keeps_object: bool = False,
+        late: Callable[[], None] = do_nothing,
+        has_settled: bool = True,
+    ) -> None:
         """Rename a file in the tree, and update its node and entry.
 
         ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
-        old name's object later. A move that has not ``settled`` is of names that are not sent; it raises
-        ``trio.WouldBlock`` if users can hold a lock that it needs.
+        old name's object later. ``late`` is called if the file moves after ``FileBusyError``. A move that has not
+        ``settled`` is of names that are not sent; it raises ``trio.WouldBlock`` if users can hold a lock that it needs.
         """
         target_fd = self._directories.writable_descriptor(move.target)
         victim = self._directories.stat(move.target, move.new)
@@ -114,15 +122,15 @@ class FileMoves:
         forgotten = self._make_way(move, target_fd, victim)
         undo = do_nothing
         follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
-        late = partial(self._follow_late, move, victim, follow, keeps_object=keeps_object)
+        follow_late = partial(self._follow_late, move, victim, follow, late, keeps_object=keeps_object)
         try:
             if not keeps_object:
                 undo = self._retraction.retract(move.here, move.old, move.stat)
             if victim is None:
-                self._rename(move, target_fd, hot, late)
+                self._rename(move, target_fd, hot, follow_late)
             else:
                 with self._freeing.later(move.new, target_fd, victim):
-                    self._rename(move, target_fd, hot, late)
+                    self._rename(move, target_fd, hot, follow_late)
         except (OSError, HoldfastError):
             undo()
             if victim is not None:
@@ -139,9 +147,16 @@ class FileMoves:
         return [each for each in (moved, replaced) if each is not None]
 
     def _follow_late(
-        self, move: FileMove, victim: os.stat_result | None, follow: Callable[[os.stat_result], None], *, keeps_object: bool
+        self,
+        move: FileMove,
+        victim: os.stat_result | None,
+        follow: Callable[[os.stat_result], None],
+        late: Callable[[], None],
+        *,
+        keeps_object: bool,
     ) -> None:
-        """The file has its new name, and its user was told that it is busy."""
+        """The file has moved, and its user was told that it is busy. It may have lost its new name since."""
+        late()
         after = self._directories.stat(move.target, move.new)
         if after is None or not _is_same(after, move.stat):
             return

@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from functools import partial
 
 import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.local_files import LocalFiles
-from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -26,6 +26,7 @@ from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.file_move import FileMove, FileMoves
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.new_entries import check_storable
+from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
@@ -33,8 +34,6 @@ from holdfast.fs.namespace.zone_roots import check_not_root
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
-from holdfast.fs.writeback.retraction import Retraction
-from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.zones import ZonePath
 
@@ -48,12 +47,10 @@ class Renaming:
         nodes: NodeTable,
         policy: NamePolicy,
         local_files: LocalFiles,
-        files: OpenFiles,
         link_upload: LinkUpload,
         moves: FileMoves,
         versions: ObjectVersions,
-        retraction: Retraction,
-        queue: WritebackQueue,
+        completion: RenameCompletion,
         directory_renames: DirectoryRenames,
         exchange: Exchange,
         replay: RenameReplay,
@@ -64,12 +61,10 @@ class Renaming:
         self._nodes = nodes
         self._policy = policy
         self._local_files = local_files
-        self._files = files
         self._link_upload = link_upload
         self._moves = moves
         self._versions = versions
-        self._retraction = retraction
-        self._queue = queue
+        self._completion = completion
         self._directory_renames = directory_renames
         self._exchange = exchange
         self._replay = replay
@@ -130,15 +125,11 @@ class Renaming:
         sent = await self._send(move, caller)
         leaves = self._versions.to_delete(here, old, stat) if sent is None and here.zone.is_store else None
         if leaves is not None:
-            await self._sync_file(move)
-        self._moves.carry_out(move, sent, keeps_object=leaves is not None)
+            await self._completion.sync_file(move)
         is_unsent = sent is None and self._policy.sends(there, new)
-        if is_unsent:
-            await self._keep_for_queue(move)
-        if leaves is not None or is_unsent:
-            await self._directories.sync(target)
-        if leaves is not None:
-            self._retraction.delete_object(here, old, leaves)
+        late = partial(self._completion.complete_later, move, leaves, is_unsent=is_unsent)
+        self._moves.carry_out(move, sent, keeps_object=leaves is not None, late=late)
+        await self._completion.complete(move, leaves, is_unsent=is_unsent)
 
     async def _send(self, move: FileMove, caller: Caller) -> Sent | None:
         """Store the object of the new name. Returns None if it has none or is sent later. Raises ``RemoteError``."""
@@ -148,17 +139,6 @@ class Renaming:
         others = [name for name in node.names() if name != (move.source, move.old)]
         create_only = bool(move.flags & RENAME_NOREPLACE)
         return await self._link_upload.send(node, others, move.there, move.new, caller, create_only=create_only)
-
-    async def _sync_file(self, move: FileMove) -> None:
-        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
-        with self._files.descriptor_of(node) as fd:
-            await trio.to_thread.run_sync(os.fsync, fd)
-
-    async def _keep_for_queue(self, move: FileMove) -> None:
-        """Mark the renamed file unsent and queue it. It may have been unmarked under its old name."""
-        node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
-        with self._files.descriptor_of(node) as fd:
-            await self._queue.keep_named(fd, move.there.child_path(move.new))
 
     def _node_at(self, source: Node, old: bytes, here: ZonePath) -> Node | None:
         stat = self._directories.stat(source, old)

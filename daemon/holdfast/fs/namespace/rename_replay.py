@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import stat as stat_module
 
-from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.retraction import Retraction
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
@@ -23,20 +23,20 @@ class RenameReplay:
         directories: Directories,
         nodes: NodeTable,
         policy: NamePolicy,
-        files: OpenFiles,
         entries: Entries,
         versions: ObjectVersions,
         retraction: Retraction,
         queue: WritebackQueue,
+        completion: RenameCompletion,
     ) -> None:
         self._directories = directories
         self._nodes = nodes
         self._policy = policy
-        self._files = files
         self._entries = entries
         self._versions = versions
         self._retraction = retraction
         self._queue = queue
+        self._completion = completion
 
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
         """The file has its new name; repeat all other steps."""
@@ -52,7 +52,7 @@ class RenameReplay:
             self._entries.put(stat.st_ino, entry)
         is_unsent = self._queue.takes(there) and self._policy.sends(there, new)
         if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
-            with self._files.descriptor_of(self._nodes.local(target, new, stat.st_ino, stat.st_mode)) as fd:
-                await self._queue.keep_named(fd, there.child_path(new))
+            node = self._nodes.local(target, new, stat.st_ino, stat.st_mode)
+            await self._completion.queue(node, there.child_path(new))
         if leaves is not None and self._directories.stat(source, old) is None:
             self._retraction.delete_object(here, old, leaves)

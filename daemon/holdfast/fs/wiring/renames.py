@@ -9,6 +9,7 @@ from holdfast.fs.namespace.link import Linking
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.namespace.rename import Renaming
+from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
@@ -45,20 +46,21 @@ class RenameParts:
             views.guard,
             base.hot,
         )
+        completion = RenameCompletion(
+            base.directories, base.nodes, files.files, sending.queue, sending.retraction, files.background
+        )
         self.renaming = Renaming(
             base.directories,
             base.nodes,
             base.policy,
             files.local_files,
-            files.files,
             link_upload,
             _moves(base, views, sending, files, lost_names, link_upload),
             sending.versions,
-            sending.retraction,
-            sending.queue,
+            completion,
             _directory_renames(base, views),
             _exchange(base),
-            _replay(base, sending, files),
+            _replay(base, sending, completion),
             views.guard,
         )
 
@@ -118,14 +120,14 @@ def _exchange(base: Foundation) -> Exchange:
     )
 
 
-def _replay(base: Foundation, sending: SendingParts, files: FileParts) -> RenameReplay:
+def _replay(base: Foundation, sending: SendingParts, completion: RenameCompletion) -> RenameReplay:
     return RenameReplay(
         base.directories,
         base.nodes,
         base.policy,
-        files.files,
         base.parts.index.entries,
         sending.versions,
         sending.retraction,
         sending.queue,
+        completion,
     )

@@ -121,10 +121,12 @@ class WritebackQueue:
 
         An upload that has begun under its other names does not remove the new mark. Raises ``OSError``.
         """
-        await self._hot.settle(os.fstat(fd).st_ino)
-        was_kept = is_unsent(fd)
-        mark_unsent(fd, self._hot.set_attribute)
-        self.add(path)
+        try:
+            await self._hot.settle(os.fstat(fd).st_ino)
+            was_kept = is_unsent(fd)
+            mark_unsent(fd, self._hot.set_attribute)
+        finally:
+            self.add(path)  # it may still have the mark of ``keep``
         if not was_kept:
             await trio.to_thread.run_sync(os.fsync, fd)
 

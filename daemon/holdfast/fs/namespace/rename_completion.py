@@ -1,0 +1,79 @@
+"""The steps before and after a rename in the tree that wait for this disk or for a queue.
+
+A file that leaves a store has its only copy on this disk: its bytes and its new name are durable before the object goes. A
+file whose new object is sent later is queued. A crash in between leaves the bytes under at least one of the names.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import trio
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.file_io.background import Background
+from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.namespace.file_move import FileMove
+from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index import CachedName
+
+_log = logging.getLogger("holdfast.fs")
+
+
+class RenameCompletion:
+    """Completes renames of files: now, late, or for an earlier daemon."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        nodes: NodeTable,
+        files: OpenFiles,
+        queue: WritebackQueue,
+        retraction: Retraction,
+        background: Background,
+    ) -> None:
+        self._directories = directories
+        self._nodes = nodes
+        self._files = files
+        self._queue = queue
+        self._retraction = retraction
+        self._background = background
+
+    async def sync_file(self, move: FileMove) -> None:
+        """Make the bytes of a file durable before it leaves the store."""
+        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
+        with self._files.descriptor_of(node) as fd:
+            await trio.to_thread.run_sync(os.fsync, fd)
+
+    async def complete(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
+        """The file has its new name. ``leaves``: the version of the old name's object that goes. Raises ``OSError``."""
+        if is_unsent:
+            node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
+            await self.queue(node, move.there.child_path(move.new))
+        if leaves is not None or is_unsent:
+            await self._directories.sync(move.target)
+        if leaves is not None and self._directories.stat(move.source, move.old) is None:
+            self._retraction.delete_object(move.here, move.old, leaves)
+
+    async def queue(self, node: Node, path: bytes) -> None:
+        """Mark a file unsent and queue it for its new name. It may have been unmarked under its old one."""
+        with self._files.descriptor_of(node) as fd:
+            await self._queue.keep_named(fd, path)
+
+    def complete_later(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
+        """``complete`` a rename whose user was told that the file is busy."""
+        if leaves is not None or is_unsent:
+            self._background.start_soon(self._complete_late, move, leaves, is_unsent)
+
+    async def _complete_late(self, move: FileMove, leaves: CachedName | None, is_unsent: bool) -> None:
+        try:
+            found = self._directories.stat(move.target, move.new)
+            is_there = found is not None and found.st_ino == move.stat.st_ino
+            await self.complete(move, leaves, is_unsent=is_unsent and is_there)
+        except (OSError, HoldfastError) as problem:
+            _log.warning("a rename of a file that was held up can't be completed: %s", problem)

@@ -1,0 +1,97 @@
+"""A rename that is completed after its user was told that the file is busy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from holdfast.errors import FileBusyError
+from holdfast.fs.file_io.background import Background
+from holdfast.fs.namespace.file_move import FileMove
+from holdfast.fs.namespace.rename_completion import RenameCompletion
+from holdfast.index import CachedName
+
+_VERSION = CachedName(b"store/old", "etag", 1)
+
+
+class _Parts:
+    """What a completion works with: directories that are paths, and a list of all that was done."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self.is_busy = False
+
+    def stat(self, directory: Path, name: bytes) -> os.stat_result | None:
+        """Return the attributes of a name, if it is there."""
+        path = directory / os.fsdecode(name)
+        return path.stat() if path.exists() else None
+
+    async def sync(self, directory: Path) -> None:
+        """A directory is made durable."""
+        self.done.append(f"synced {directory.name}")
+
+    def local(self, *name: object) -> None:
+        """A file's node is asked for."""
+
+    @contextmanager
+    def descriptor_of(self, node: None) -> Iterator[int]:
+        """A file is open in this context."""
+        assert node is None
+        yield -1
+
+    async def keep_named(self, fd: int, path: bytes) -> None:
+        """A file is queued."""
+        if self.is_busy:
+            raise FileBusyError("it is held up")
+        self.done.append(f"queued {os.fsdecode(path)}")
+
+    def delete_object(self, place: object, name: bytes, version: CachedName) -> None:
+        """An object goes."""
+        self.done.append((place, name, version))
+
+
+def _move(source: Path, target: Path) -> FileMove:
+    """A move from the store to the directory ``target``, which has been made."""
+    for directory in (source, target):
+        directory.mkdir()
+    (target / "new").touch()
+    here = SimpleNamespace(child_path=lambda name: b"store/" + name)
+    there = SimpleNamespace(child_path=lambda name: b"work/" + name)
+    places = (cast(Any, source), b"old", cast(Any, target), b"new", 0, cast(Any, here), cast(Any, there))
+    return FileMove(*places, (target / "new").stat())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("leaves", ["synced work", "deleted"]),
+        ("is unsent", ["queued work/new", "synced work"]),
+        ("has lost its new name too", ["synced work", "deleted"]),
+        ("another has the old name", ["queued work/new", "synced work"]),
+        ("is busy again", []),
+    ],
+)
+async def test_what_follows_a_late_rename(tmp_path: Path, name: str, expected: list[str]) -> None:
+    parts, background = _Parts(), Background()
+    fake = cast(Any, parts)
+    completion = RenameCompletion(fake, fake, fake, fake, fake, background)
+    move = _move(tmp_path / "store", tmp_path / "work")
+    parts.is_busy = name == "is busy again"
+    if name == "has lost its new name too":
+        (tmp_path / "work/new").unlink()
+    elif name == "another has the old name":
+        (tmp_path / "store/old").touch()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(background.run)
+        completion.complete_later(move, None if name == "is unsent" else _VERSION, is_unsent=name != "leaves")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert parts.done == [(move.here, b"old", _VERSION) if each == "deleted" else each for each in expected]
