@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,8 @@ def test_who_has_too_many_files_makes_no_more(make_node: NodeFactory) -> None:
     wait_until(lambda: (info(node, worker).used_files or 0) > 80)
     assert node.events("quota-reached") == []
     for number in range(40):
-        (worker / f"link{number}").symlink_to("x")
+        if refused(partial((worker / f"link{number}").symlink_to, "x")):  # the limit may be noticed before the last
+            break
     event = node.wait_event("quota-reached", path="work/worker_1")
     assert event["used_files"] > event["limit_files"] == 100
     assert refused(lambda: (worker / "new").touch())
@@ -167,8 +169,8 @@ def test_who_has_too_many_files_makes_no_more(make_node: NodeFactory) -> None:
     seen = os.statvfs(worker)
     assert (seen.f_files, seen.f_favail) == (100, 0)
     assert seen.f_blocks == os.statvfs(node.store).f_blocks
-    for number in range(40):
-        (worker / f"link{number}").unlink()
+    for link in worker.glob("link*"):
+        link.unlink()
     wait_below(node)
     (worker / "new").touch()
 
