@@ -19,6 +19,7 @@ from fsspec.registry import _registry
 from holdfast.errors import (
     NameNotStorableError,
     ObjectChangedError,
+    ObjectExistsError,
     ObjectMissingError,
     RemoteRefusedError,
     RemoteUnavailableError,
@@ -226,18 +227,80 @@ def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.
     assert OneConnection.made == 8, "a connection that may be broken is not used again"
 
 
-class BrokenDatanode(BaseHTTPRequestHandler):
-    """A namenode that has a file, and the datanode beside it, which has not."""
+class Plain(Faulty):
+    """A file system that neither copies files nor removes directories, of which fsspec says nothing for the latter."""
+
+    protocol = "plain"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    rmdir = fsspec.AbstractFileSystem.rmdir
+    cp_file = fsspec.AbstractFileSystem.cp_file
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return super()._strip_protocol(str(path).removeprefix("plain:/"))
+
+    def mv(self, path1: str, path2: str, **options: Any) -> None:
+        self.pipe_file(path2, self.cat_file(path1))
+        self.rm_file(path1)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        del maxdepth
+        assert not recursive
+        MemoryFileSystem.rmdir(self, self._strip_protocol(path))
+
+
+def test_a_file_system_that_does_not_copy_or_says_nothing_when_it_keeps_a_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(_registry, "plain", Plain)
+    store = opened("plain:///box")
+    put(store, "source", b"copied")
+    put(store, "deep/target", b"to be replaced")
+    assert store.copy("source", "deep/target").size_bytes == 6
+    assert content(store, "deep/target") == b"copied"
+    store.delete(["deep/target"])
+    store.prune("deep")
+    assert store.list_directory("").directories == frozenset()
+    assert {name for name in Plain.store if not name.endswith("/source")} == set()
+
+
+class OddHdfs(BaseHTTPRequestHandler):
+    """A namenode and the datanode beside it, which answers a read with ``answer``. Nothing is renamed."""
+
+    answer = (0, "")
 
     def do_GET(self) -> None:
-        query = parse_qs(urlsplit(self.path).query)
-        if query["op"] == ["GETFILESTATUS"]:
-            status = {"type": "FILE", "length": 10, "modificationTime": 1, "pathSuffix": ""}
+        url = urlsplit(self.path)
+        query = parse_qs(url.query)
+        if query["op"] == ["GETFILESTATUS"] and url.path.endswith(("/file", "/box")):
+            kind = "FILE" if url.path.endswith("/file") else "DIRECTORY"
+            status = {"type": kind, "length": 10, "modificationTime": 1, "pathSuffix": ""}
             self._answer(200, json.dumps({"FileStatus": status}))
+        elif query["op"] == ["GETFILESTATUS"]:
+            self._fail(404, "FileNotFoundException")
         elif "redirect" in query:
             self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=OPEN&length=10")
         else:
-            self._answer(404, json.dumps({"RemoteException": {"exception": "FileNotFoundException", "message": "no"}}))
+            self._fail(*self.answer)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        if "op=RENAME" in self.path or "op=MKDIRS" in self.path:
+            self._answer(200, json.dumps({"boolean": "op=MKDIRS" in self.path}))
+        elif "elsewhere" in self.path:
+            self._answer(201, "")
+        else:
+            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=CREATE")
+
+    def do_POST(self) -> None:
+        self.do_PUT()
+
+    def do_DELETE(self) -> None:
+        self._answer(200, json.dumps({"boolean": True}))
+
+    def _fail(self, status: int, exception: str) -> None:
+        self._answer(status, json.dumps({"RemoteException": {"exception": exception, "message": "no"}}))
 
     def _answer(self, status: int, text: str, **headers: str) -> None:
         self.send_response(status)
@@ -250,13 +313,37 @@ class BrokenDatanode(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file() -> None:
-    with HTTPServer(("127.0.0.1", 0), BrokenDatanode) as server:
+@pytest.fixture
+def odd_hdfs() -> Iterator[RemoteStore]:
+    """A store at ``OddHdfs``, which has the object ``file``."""
+    with HTTPServer(("127.0.0.1", 0), OddHdfs) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
-            store = opened(f"webhdfs://127.0.0.1:{server.server_port}/box")
-            assert store.head("file").size_bytes == 10
-            with pytest.raises(RemoteUnavailableError, match="the datanode answers 404"):
-                b"".join(store.read("file", 0, 10, "").buffers)
+            yield opened(f"webhdfs://127.0.0.1:{server.server_port}/box")
         finally:
             server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((404, "FileNotFoundException"), ObjectMissingError),
+        ((404, "of a proxy"), RemoteUnavailableError),
+        ((500, "IOException"), RemoteUnavailableError),
+    ],
+)
+def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file(
+    odd_hdfs: RemoteStore, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str], error: type[Exception]
+) -> None:
+    monkeypatch.setattr(OddHdfs, "answer", answer)
+    assert odd_hdfs.head("file").size_bytes == 10
+    with pytest.raises(error):
+        b"".join(odd_hdfs.read("file", 0, 10, "").buffers)
+
+
+def test_a_rename_that_hdfs_has_not_done_is_no_write(odd_hdfs: RemoteStore) -> None:
+    """Gain of two who write one name at once: each is told that the store has what it wrote."""
+    with pytest.raises(ObjectExistsError):
+        put(odd_hdfs, "new", create_only=True)
+    with pytest.raises(RemoteUnavailableError):
+        put(odd_hdfs, "file")

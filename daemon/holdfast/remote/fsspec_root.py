@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from holdfast.errors import NameNotStorableError, ObjectExistsError
+from fsspec import AbstractFileSystem
+
+from holdfast.errors import NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
-from holdfast.remote.keys import PRIVATE
+from holdfast.remote.keys import PRIVATE, staged_key
 
 DIRECTORY = "directory"
 FILE = "file"
+_BUFFER_BYTES = 1 << 20
 
 
 class FsspecRoot(NamedTuple):
@@ -57,20 +62,61 @@ class FsspecRoot(NamedTuple):
         elif there != DIRECTORY:
             raise NameNotStorableError(f"{key}: {parent} is an object itself")
 
-    def stage(self, source: UploadSource, staged: str) -> None:
-        """Store the bytes at the path ``staged``, below ``.holdfast/``."""
+    def put(self, key: str, what: str, stage: Callable[[str], None], *, create_only: bool) -> None:
+        """Let ``stage`` store the bytes at a path below ``.holdfast/``, and rename that to ``key``.
 
-        def send() -> None:
-            if source.path is not None:
-                self.files.put_file(str(source.path), staged)
-            else:
-                self.files.pipe_file(staged, source.data or b"")
-
+        Raises what ``check_free`` and ``make_parent`` raise, and ``RemoteUnavailableError`` if another write got in between.
+        """
+        self.check_free(key, what, create_only=create_only)
+        self.make_parent(key)
+        staged = self.path(staged_key())
         try:
-            send()
-        except FileNotFoundError:  # this is the first write to the store
-            self.files.makedirs(self.path(PRIVATE), exist_ok=True)
-            send()
+            try:
+                stage(staged)
+            except FileNotFoundError:  # this is the first write to the store
+                self.files.makedirs(self.path(PRIVATE), exist_ok=True)
+                stage(staged)
+            if self.check_free(key, what, create_only=create_only):
+                with suppress(FileNotFoundError):  # not every file system can rename over an existing file
+                    self.files.rm_file(self.path(key))
+            self._move(staged, key, what, create_only=create_only)
+        except BaseException:
+            with suppress(Exception):  # this may fail for the same reason, or nothing was staged yet
+                self.files.rm_file(staged)
+            raise
+
+    def _move(self, staged: str, key: str, what: str, *, create_only: bool) -> None:
+        try:
+            self.files.mv(staged, self.path(key))
+        except FileExistsError:
+            if create_only:
+                raise
+            raise RemoteUnavailableError(f"{what}: another object was stored at the same moment", of_store=False) from None
+
+    def stage(self, source: UploadSource, staged: str) -> None:
+        """Store the bytes at the path ``staged``."""
+        if source.path is not None:
+            self.files.put_file(str(source.path), staged)
+        else:
+            self.files.pipe_file(staged, source.data or b"")
+
+    def stage_copy(self, source: str, staged: str) -> None:
+        """Store the bytes of the file at the path ``source`` at ``staged``."""
+        try:
+            self.files.cp_file(source, staged)
+        except NotImplementedError:  # SFTP's
+            with self.files.open(source, "rb") as read, self.files.open(staged, "wb") as written:
+                shutil.copyfileobj(read, written, _BUFFER_BYTES)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory.
+
+        WebHDFS has none but fsspec's ``rmdir``, which does nothing; its ``rm`` refuses a directory that holds something.
+        """
+        if type(self.files).rmdir is AbstractFileSystem.rmdir:
+            self.files.rm(path, recursive=False)
+        else:
+            self.files.rmdir(path)
 
 
 def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:

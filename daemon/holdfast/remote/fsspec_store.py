@@ -14,6 +14,8 @@ import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -51,7 +53,6 @@ from holdfast.remote.keys import (
     is_private,
     is_storable,
     is_too_long,
-    staged_key,
     storable_only,
 )
 from holdfast.remote.redaction import masked, public_url, secrets_of
@@ -157,19 +158,7 @@ class FsspecStore(RemoteStore):
         what = f"write {key}"
         try:
             with self._request(what) as root:
-                root.check_free(key, what, create_only=create_only)
-                root.make_parent(key)
-                staged = root.path(staged_key())
-                try:
-                    root.stage(source, staged)
-                    if root.check_free(key, what, create_only=create_only):
-                        with suppress(FileNotFoundError):  # not every file system can rename over an existing file
-                            root.files.rm_file(root.path(key))
-                    root.files.mv(staged, root.path(key))
-                except BaseException:
-                    with suppress(Exception):  # this may fail for the same reason, or nothing was staged yet
-                        root.files.rm_file(staged)
-                    raise
+                root.put(key, what, partial(root.stage, source), create_only=create_only)
             return self.head(key)
         except ObjectMissingError as problem:
             raise RemoteUnavailableError(f"{what}: removed meanwhile: {problem}") from None
@@ -178,9 +167,7 @@ class FsspecStore(RemoteStore):
         what = f"copy {checked(source)} to {self.checked_target(target)}"
         self.head(source)
         with self._request(what) as root:
-            root.check_free(target, what, create_only=False)
-            root.make_parent(target)
-            root.files.cp_file(root.path(source), root.path(target))
+            root.put(target, what, partial(root.stage_copy, root.path(source)), create_only=False)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -198,9 +185,9 @@ class FsspecStore(RemoteStore):
             path = root.path(checked(prefix))
             try:
                 if root.type_of(prefix) == DIRECTORY and not root.files.ls(path, detail=False):
-                    root.files.rmdir(path)
+                    root.remove_directory(path)
             except OSError as problem:
-                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST} and "is non empty" not in str(problem):  # HDFS
                     raise
 
     def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
@@ -245,17 +232,22 @@ class FsspecStore(RemoteStore):
             text = masked(str(problem), self._secrets)
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
         if url.startswith("webhdfs"):
-            files.session.hooks["response"].append(_check_sent_by_datanode)
+            files.session.hooks["response"].append(_check_answer)
         return FsspecRoot(files, directory.rstrip("/"))
 
 
-def _check_sent_by_datanode(response: Any, **options: Any) -> None:
-    """Raise ``OSError`` if a datanode answers a read with an error, whose text fsspec takes for the bytes of the file.
+def _check_answer(response: Any, **options: Any) -> None:
+    """Raise ``OSError`` for answers of WebHDFS that fsspec does not look at.
 
-    Answers of the namenode, which is asked with ``redirect``, fsspec checks itself. A gateway (HttpFS) is both.
+    The text of a datanode's error it takes for the bytes of the file, and a rename that was not done for one that was. Other
+    answers of the namenode, which is asked with ``redirect``, fsspec checks itself. A gateway (HttpFS) is both.
     """
     del options
     query = parse_qs(urlsplit(response.url).query)
+    if query.get("op") == ["RENAME"] and response.ok and not response.json()["boolean"]:
+        raise FileExistsError(errno.EEXIST, "the namenode does not rename: there is a file, or the one to rename is gone")
     is_for_data = "redirect" not in query or "true" in query.get("data", ())
     if query.get("op") == ["OPEN"] and is_for_data and not response.ok:
-        raise OSError(errno.EIO, f"the datanode answers {response.status_code}: {printable(response.text[:200])}")
+        is_missing = response.status_code == HTTPStatus.NOT_FOUND and "FileNotFoundException" in response.text
+        text = f"the datanode answers {response.status_code}: {printable(response.text[:200])}"
+        raise OSError(errno.ENOENT if is_missing else errno.EIO, text)
