@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OF_LINUX = {"fs/fuse/iomode.c", "passthrough.c", "backing.c", "sysexits.h"}
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -33,3 +34,28 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_files_named_in_a_page_exist(page: Path) -> None:
     named = re.findall(r"`((?:docs|daemon|tests|systemd|spark_integration)/[\w./-]+)`", page.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sources_named_in_a_page_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it names those of its day
+    named = set(re.findall(r"`([a-z0-9_/-]+\.(?:py|c|h|java))`", page.read_text())) - OF_LINUX
+    there = [
+        file.as_posix() for folder in ("daemon", "docs", "tests", "spark_integration") for file in (ROOT / folder).rglob("*")
+    ]
+    there += [f"/{file.name}" for file in ROOT.glob("*.py")]
+    assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in there)] == []
+
+
+def test_the_steps_of_a_request_exist() -> None:
+    paths = (ROOT / "docs/internals.md").read_text().partition("## Five paths")[2].partition("## Life of a read")[0]
+    block = paths.split("```")[1]
+    steps = [re.split(r" → |, ", line.rpartition("  ")[2]) for line in block.splitlines() if line.startswith("  ")]
+    code = {file: file.read_text() for file in (ROOT / "daemon/holdfast").rglob("*.py")}
+    words = {word for text in code.values() for word in re.findall(r"\w+", text)} | {file.stem for file in code}
+    named = [word for step in steps for name in step for word in name.strip().split(".")]
+    assert len(named) > 40
+    assert [name for name in named if name not in words] == []
+    modules = {name.strip().split(".")[0] for step in steps for name in step if re.match(r"[a-z]+\w*\.\w", name.strip())}
+    assert modules <= {file.stem for file in code} | {file.parent.name for file in code}
