@@ -228,7 +228,7 @@ def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.
 
 
 class Plain(Faulty):
-    """A file system that neither copies files nor removes directories, of which fsspec says nothing for the latter."""
+    """A file system without ``cp_file`` and ``rmdir``: fsspec raises for the former, and does nothing for the latter."""
 
     protocol = "plain"
     store: dict[str, Any] = {}  # noqa: RUF012
@@ -342,7 +342,7 @@ def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file(
 
 
 def test_a_rename_that_hdfs_has_not_done_is_no_write(odd_hdfs: RemoteStore) -> None:
-    """Gain of two who write one name at once: each is told that the store has what it wrote."""
+    """Of two writers that race for one name, each would be told that the store has its bytes."""
     with pytest.raises(ObjectExistsError):
         put(odd_hdfs, "new", create_only=True)
     with pytest.raises(RemoteUnavailableError):

@@ -23,7 +23,7 @@ _VERSION = CachedName(b"store/old", "etag", 1)
 
 
 class _Parts:
-    """What a completion works with: directories that are paths, and a list of all that was done."""
+    """The parts that a completion works with: its directories are paths, and ``done`` lists the steps taken."""
 
     def __init__(self) -> None:
         self.done: list[object] = []
