@@ -70,6 +70,25 @@ def page_out(pid: int, path: Path) -> None:
     forget(path)
 
 
+def cached_pages(path: Path) -> int:
+    """Return how many pages of a file are in the page cache."""
+    command: list[str | Path] = ["fincore", "--noheadings", "--output=PAGES", path]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def can_not_be_read(disk: RecordedDisk, pid: int, path: Path) -> bool:
+    """Let reads of a file's blocks fail, and nothing be left of it in the page cache; say whether that was reached.
+
+    A page stays in the page cache while it is in use, and comes back when the process reads it before the disk is bad.
+    """
+    page_out(pid, path)
+    disk.fail_reads(chain.from_iterable(extents(path)))
+    if disk.failures()[0] == 0 and cached_pages(path) > 0:
+        disk.fail_reads([])
+        return False
+    return True
+
+
 def extents(path: Path) -> list[range]:
     """Return the blocks of each extent of a file, as offsets on the disk in bytes."""
     told = subprocess.run(["filefrag", "-e", "-b4096", path], check=True, capture_output=True, text=True).stdout
@@ -203,8 +222,7 @@ def test_an_index_that_the_disk_can_not_read_any_more_ends_the_daemon_and_nobody
     with mine.open("r+b", buffering=0) as file, (node.checkpoints / "open").open("w+b", buffering=0) as unsent:
         unsent.write(b"before")
         index = node.store / "index/data.mdb"
-        page_out(first, index)
-        bad_disk.fail_reads(chain.from_iterable(extents(index)))
+        wait_until(lambda: can_not_be_read(bad_disk, first, index))
         assert [path.read_bytes() == DATA for path in (mine, sent, late)] == [True] * 3
         sent.rename(node.checkpoints / "moved")
         (node.checkpoints / "new").write_bytes(DATA)

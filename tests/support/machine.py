@@ -28,14 +28,17 @@ class Machine:
         with self.root.with_suffix(".log").open("ab") as log:
             command = container(self.root, self._binds, "--boot", "--private-network")
             self._container = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(lambda: self.does("systemctl is-system-running | grep -qxE 'running|degraded'"), _START_SECONDS)
+        root = self.root.stat()
+        inside = f'[ "$(stat -c %d:%i /)" = {root.st_dev}:{root.st_ino} ]'  # at first, _leader still sees the root outside
+        up = "systemctl is-system-running | grep -qxE 'running|degraded'"
+        wait_until(lambda: self.does(f"{inside} && {up}"), _START_SECONDS)
 
     @property
     def _leader(self) -> int:
         """The first process of the container, as seen from outside; while it is set up, another; 0 before."""
         assert self._container is not None
         children = Path(f"/proc/{self._container.pid}/task/{self._container.pid}/children")
-        return int(children.read_text() or 0)
+        return int((children.read_text().split() or ["0"])[-1])
 
     def shut_down(self) -> None:
         """Let it stop its units and end."""
