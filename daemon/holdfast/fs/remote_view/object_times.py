@@ -67,18 +67,19 @@ class ObjectTimes:
         self.awaited: Container[int] = self._awaited
         """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
 
-    def stored(self, inode: int, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
-        """The file ``inode`` was stored as the object ``info``, and has its entry.
+    def stored(self, inode: int, entry: Entry, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
+        """The file ``inode`` was stored as the object ``info``; the caller writes ``entry``, which says so, next.
 
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
         """
-        awaited = _Awaited(place, name, info.etag)
+        awaited, shown_ns = _Awaited(place, name, info.etag), entry.mtime_ns
         if info.modified_ns:
-            self._learned(inode, awaited, info.modified_ns)
+            if not self._is_open(inode, awaited, info.modified_ns):
+                self._give(inode, entry, awaited, info.modified_ns)
         elif self._policy.of(place, name).revalidated:
             self._await(inode, awaited)
         node = self._nodes.of_backing(inode)
-        if node is not None:
+        if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
             self._invalidation.attributes_changed(node.id)
 
     def seen(self, inode: int, place: ZonePath, name: bytes, known: KnownObject) -> None:
@@ -122,7 +123,7 @@ class ObjectTimes:
         """The last handle of a file was released, and its entry says whether its bytes are stored."""
         known = self._of_open.pop(inode, None)
         if known is not None:
-            self._set(inode, *known)
+            self._record(inode, *known)
 
     def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
         """Say whether nothing has changed the file ``stat`` since that stamp but this, which gave it its object's time."""
@@ -142,55 +143,69 @@ class ObjectTimes:
         return True
 
     def _learned(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+        if not self._is_open(inode, awaited, modified_ns):
+            self._record(inode, awaited, modified_ns)
+
+    def _is_open(self, inode: int, awaited: _Awaited, modified_ns: int) -> bool:
+        """Let a file that is open show its object's time, and say whether it is open."""
         self._awaited.pop(inode, None)
         node = self._nodes.of_backing(inode)
         opened = node.opened if node is not None else None
         if opened is not None and not opened.unsent:
             opened.shows_mtime(modified_ns)
             self._of_open[inode] = awaited, modified_ns
-        elif opened is None:
-            self._set(inode, awaited, modified_ns)
+        return opened is not None
 
-    def _set(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
-        path = awaited.place.child_path(awaited.name)
+    def _record(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+        """Give a file that is not open its object's time, and write that into its entry."""
         entry = self._entries.get(inode)
-        cached = entry.name_at(path) if entry is not None else None
-        if entry is None or cached is None or cached.etag != awaited.etag or not _may_be_set(entry):
-            return
-        try:
-            stat = self._tree.stat(path)
-        except OSError:  # the name is gone
-            return
-        if stat.st_ino == inode:
-            self._adopt(cached, stat, entry, modified_ns)
+        if entry is not None and self._give(inode, entry, awaited, modified_ns):
+            self._entries.put_if_room(inode, entry)
 
-    def _adopt(self, cached: CachedName, stat: os.stat_result, entry: Entry, modified_ns: int) -> None:
-        """Give the file ``stat`` at ``cached.path`` its object's time. With several names it keeps that of one of them."""
-        if not any(name.modified_ns and name.path != cached.path for name in entry.names):
-            after = self._with_mtime(cached.path, stat, modified_ns)
-            if after is None:
-                return
-            if entry.describes(stat):  # otherwise the bytes were changed by someone else, which the next open must detect
+    def _give(self, inode: int, entry: Entry, awaited: _Awaited, modified_ns: int) -> bool:
+        """Give a file its object's time, on the disk and in ``entry``; say whether ``entry`` has changed.
+
+        With several names the file keeps the time of one of them.
+        """
+        path = awaited.place.child_path(awaited.name)
+        cached = entry.name_at(path)
+        if cached is None or cached.etag != awaited.etag or not _may_be_set(entry):
+            return False
+        if not any(name.modified_ns and name.path != path for name in entry.names):
+            given = self._set_mtime(path, inode, modified_ns)
+            if given is None:
+                return False
+            before, after = given
+            if entry.describes(before):  # otherwise the bytes were changed by someone else, which the next open must detect
                 entry.mtime_ns, entry.ctime_ns = after.st_mtime_ns, after.st_ctime_ns
-        entry.set_name(CachedName(cached.path, cached.etag, modified_ns))
-        self._entries.put_if_room(stat.st_ino, entry)
+        entry.set_name(CachedName(path, cached.etag, modified_ns))
+        return True
 
-    def _with_mtime(self, path: bytes, stat: os.stat_result, modified_ns: int) -> os.stat_result | None:
-        """Set the mtime of a file, and return its attributes; None if the disk takes no writes."""
+    def _set_mtime(self, path: bytes, inode: int, modified_ns: int) -> tuple[os.stat_result, os.stat_result] | None:
+        """Set the mtime of a file, and return its attributes before and after.
+
+        None if the name leads to another file or to none, or if the disk takes no writes.
+        """
         parent, _, name = path.rpartition(b"/")
-        directory_fd = self._tree.open_directory(parent)
         try:
-            os.utime(name, ns=(stat.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+            directory_fd = self._tree.open_directory(parent)
+        except OSError:
+            return None
+        try:
+            before = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            if before.st_ino != inode:
+                return None
+            os.utime(name, ns=(before.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
             after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except OSError:
             return None
         finally:
             os.close(directory_fd)
-        self._given.pop(stat.st_ino, None)
+        self._given.pop(inode, None)
         if len(self._given) >= _MOST_GIVEN:
             del self._given[next(iter(self._given))]
-        self._given[stat.st_ino] = stamp_of(stat), stamp_of(after)
-        return after
+        self._given[inode] = stamp_of(before), stamp_of(after)
+        return before, after
 
 
 def _may_be_set(entry: Entry) -> bool:

@@ -168,9 +168,9 @@ class Publisher:
         entry.mtime_is_set = _is_mtime_set(stat, opened, previous)
         for sent in sents:
             entry.set_name(CachedName(sent.path, sent.info.etag))
-        self._entries.put(stat.st_ino, entry)
         if whole and not entry.mtime_is_set:
-            self._times.stored(stat.st_ino, sents[-1].place, sents[-1].name, sents[-1].info)
+            self._times.stored(stat.st_ino, entry, sents[-1].place, sents[-1].name, sents[-1].info)
+        self._entries.put(stat.st_ino, entry)
 
     def _holds(self, sent: Sent, stat: os.stat_result) -> bool:
         """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
