@@ -12,6 +12,7 @@ from holdfast.config import Config, Reloaded, reloaded
 from holdfast.errors import HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.telemetry import RequestLog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -23,12 +24,20 @@ class Reload:
     ``read`` reads it anew from all its sources, checks it as a start does, and raises ``HoldfastError``; it blocks.
     """
 
-    def __init__(self, read: Callable[[], Config], base: Foundation, files: FileSystem, workdirs: Workdirs) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Config],
+        base: Foundation,
+        files: FileSystem,
+        workdirs: Workdirs,
+        request_log: RequestLog,
+    ) -> None:
         self.config = base.parts.config
         self._read = read
         self._base = base
         self._files = files
         self._workdirs = workdirs
+        self._request_log = request_log
         self._events = base.parts.events
         self._one_at_a_time = trio.Lock()
 
@@ -70,3 +79,4 @@ class Reload:
             limits = config.stores[name]
             remote.access.limit(limits.upload_bytes_per_second, limits.download_bytes_per_second, limits.requests_per_second)
         logging.getLogger().setLevel(config.log.level.upper())
+        self._request_log.follow_level()

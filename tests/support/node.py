@@ -88,7 +88,6 @@ class Node:
             "control.socket": self.socket,
             "cache.min_free_share": 0.0,
             "cache.min_free_bytes": 0,
-            "log.level": "debug",
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}

@@ -32,3 +32,18 @@ def test_who_is_too_slow_is_told_how_much_it_has_lost_and_memory_is_bounded() ->
         assert lost + len(found) == 20_000
         assert lost > 10_000
         assert found[-1].time_ns == 19_999
+
+
+def test_who_follows_gets_each_operation_at_once_and_counts_as_a_watcher() -> None:
+    switched: list[bool] = []
+    feed = OperationFeed(switched.append)
+    followed: list[Observed] = []
+    feed.follow(followed.append)
+    feed.follow(followed.append)
+    with feed.watched():
+        feed.publish(operation(1))
+    assert (feed.is_watched, switched) == (True, [True])
+    feed.follow(None)
+    feed.follow(None)
+    assert (feed.is_watched, switched) == (False, [True, False])
+    assert [each.time_ns for each in followed] == [1]

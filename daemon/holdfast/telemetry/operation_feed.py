@@ -1,7 +1,8 @@
 """Recent operations for those who watch: one bounded buffer for all of them, filled only while there is one.
 
-A watcher has a position in the buffer. One that is too slow loses the oldest operations, and learns how many. What an
-operation asks of a cache or a store on its way is noted in ``OBSERVED``, in the context of the operation's task.
+A watcher has a position in the buffer. One that is too slow loses the oldest operations, and learns how many. The log, if it
+wants operations, is given each at once. What an operation asks of a cache or a store on its way is noted in ``OBSERVED``, in
+the context of the operation's task.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class OperationFeed:
     def __init__(self, switch: Callable[[bool], None]) -> None:
         self._switch = switch
         self._watchers = 0
+        self._follower: Callable[[Observed], None] | None = None
         self._number = 0
         self._kept: deque[Observed] = deque(maxlen=_KEPT)
 
@@ -85,6 +87,16 @@ class OperationFeed:
         """Show an operation to all watchers."""
         self._kept.append(operation)
         self._number += 1
+        if self._follower is not None:
+            self._follower(operation)
+
+    def follow(self, follower: Callable[[Observed], None] | None) -> None:
+        """Call ``follower`` with each operation from now on, instead of an earlier one; None: nobody."""
+        was, self._follower = self._follower, follower
+        if was is None and follower is not None:
+            self._comes()
+        elif was is not None and follower is None:
+            self._goes()
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[], tuple[int, list[Observed]]]]:
@@ -92,9 +104,7 @@ class OperationFeed:
 
         It returns the number of operations that were lost in between, and the others, oldest first.
         """
-        if not self._watchers:
-            self._switch(True)
-        self._watchers += 1
+        self._comes()
         seen = self._number
 
         def more() -> tuple[int, list[Observed]]:
@@ -107,7 +117,15 @@ class OperationFeed:
         try:
             yield more
         finally:
-            self._watchers -= 1
-            if not self._watchers:
-                self._switch(False)
-                self._kept.clear()
+            self._goes()
+
+    def _comes(self) -> None:
+        if not self._watchers:
+            self._switch(True)
+        self._watchers += 1
+
+    def _goes(self) -> None:
+        self._watchers -= 1
+        if not self._watchers:
+            self._switch(False)
+            self._kept.clear()

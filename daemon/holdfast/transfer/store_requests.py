@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -28,6 +29,7 @@ from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
 from holdfast.transfer.thread_call import call_in_thread
 
+_log = logging.getLogger("holdfast.remote")
 _OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}
 _ANSWER_SECONDS = 10.0
 _VOUCHED_SECONDS = 5.0
@@ -236,6 +238,7 @@ class RemoteAccess:
 
     def _ended(self, kind: str, began_ns: int, problem: BaseException | None) -> None:
         seconds = self.request_times.ended(kind, began_ns, problem)
+        _log.debug("%s to %s: %s in %.2f ms", kind, self.name, problem or "done", seconds * 1e3)
         if (notes := OBSERVED.get()) is not None:
             notes.store_requests += 1
             notes.store_seconds += seconds

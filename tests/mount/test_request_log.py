@@ -1,0 +1,58 @@
+"""``log.level = debug``: one line for each request of the mount, and one for each request to a store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.node import Node, wait_until
+from tests.support.programs import holdfast
+
+
+@pytest.fixture
+def file(workspace: Path) -> Path:
+    return workspace / "holdfast.toml"
+
+
+@pytest.fixture
+def node(make_node: NodeFactory, file: Path) -> Node:
+    file.write_text('[log]\nlevel = "debug"\n')
+    node = make_node()
+    node.environment["HOLDFAST_CONFIG"] = str(file)
+    return node.start()
+
+
+def logged(node: Node, pattern: str) -> int:
+    """Return how many lines of the log have ``pattern``."""
+    return len(re.findall(pattern, node.log.read_text()))
+
+
+def test_each_request_has_a_line_with_what_it_was_about_and_what_came_of_it(node: Node, remote_files: Path) -> None:
+    (remote_files / "object").write_bytes(b"12345")
+    assert (node.checkpoints / "object").read_bytes() == b"12345"
+    (node.checkpoints / "object").rename(node.checkpoints / "new")
+    (node.work / "two\nlines").mkdir()
+    with pytest.raises(FileNotFoundError):
+        (node.work / "absent").stat()
+    who = r"pid \d+, uid 0"
+    opened = rf"holdfast.requests: open checkpoints/object: done in [\d.]+ ms, cache miss, 5 bytes fetched, .*{who}"
+    wait_until(lambda: logged(node, opened) == 1)
+    renamed = rf"requests: rename checkpoints/object -> checkpoints/new: done in [\d.]+ ms, .*{who}"
+    wait_until(lambda: logged(node, renamed) == 1)
+    wait_until(lambda: logged(node, rf"requests: mkdir work/two\\nlines: done in [\d.]+ ms, {who}") == 1)
+    wait_until(lambda: logged(node, rf"requests: lookup work/absent: ENOENT in [\d.]+ ms, {who}") == 1)
+    assert logged(node, r"holdfast.remote: GET to checkpoints: done in [\d.]+ ms") == 1
+
+
+def test_a_reload_begins_and_ends_it(node: Node, file: Path) -> None:
+    file.write_text('[log]\nlevel = "info"\n')
+    assert "log.level" in holdfast("config", "reload", "--socket", node.socket)
+    (node.work / "unseen").mkdir()
+    file.write_text('[log]\nlevel = "debug"\n')
+    holdfast("config", "reload", "--socket", node.socket)
+    (node.work / "seen").mkdir()
+    wait_until(lambda: logged(node, "mkdir work/seen: done") == 1)
+    assert logged(node, "mkdir work/unseen") == 0
