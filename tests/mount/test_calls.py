@@ -1,0 +1,25 @@
+"""``./run calls``: the functions that the requests of a command go through."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+
+
+def test_it_prints_the_calls_of_each_request_and_ends_as_the_command_does() -> None:
+    command = "echo 12345 >$STORE/checkpoints/object; cat checkpoints/object; exit 3"
+    done = subprocess.run([sys.executable, "-m", "tests.calls", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "12345"
+    beginnings = [number for number, line in enumerate(lines) if line.endswith(" moves between modules")]
+    parts = [lines[first:end] for first, end in pairwise([*beginnings, len(lines)])]
+    requests = {part[0].partition(":")[0]: part for part in parts}
+    assert {"lookup", "open", "release"} <= requests.keys()
+    opened = requests["open"]
+    assert opened[0].startswith(f"open: {len(opened) - 1} calls, ")
+    assert "  ImmediateReplies.answer  (fs/fuse/immediate_replies.py)" in opened
+    assert any(line.endswith("Operations.open  (fs/fuse/operations.py)") and line.startswith("    ") for line in opened)
+    assert any("transfer/" in line for line in opened)
+    assert not any("transfer/" in line for line in requests["release"])
