@@ -31,12 +31,21 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
+from tests.support import arrow_files
 
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server
 
 
-IMPLEMENTATIONS = ["file", "memory", "s3-moto", "s3-versitygw", "fsspec-file", "fsspec-memory"]
+IMPLEMENTATIONS = [
+    "file",
+    "memory",
+    "s3-moto",
+    "s3-versitygw",
+    "fsspec-file",
+    "fsspec-memory",
+    f"fsspec-{arrow_files.SCHEME}",
+]
 if os.environ.get("HOLDFAST_TEST_S3"):
     IMPLEMENTATIONS.append("s3-given")
 

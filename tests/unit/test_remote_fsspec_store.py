@@ -25,6 +25,9 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import RemoteStore, UploadSource
+from holdfast.remote.keys import PRIVATE
+from tests.support import arrow_files
+from tests.support.arrow_files import ArrowFiles
 from tests.unit.test_remote_contract import content, opened, put
 
 SCHEME = "faulty"
@@ -263,6 +266,33 @@ def test_a_file_system_that_does_not_copy_or_says_nothing_when_it_keeps_a_direct
     store.prune("deep")
     assert store.list_directory("").directories == frozenset()
     assert {name for name in Plain.store if not name.endswith("/source")} == set()
+
+
+def test_what_is_stored_in_a_directory_while_it_is_removed_stays(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow, and so ``hdfs://``, removes a directory with all that is in it."""
+    store, other_node = (opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box") for _ in range(2))
+    store.probe()
+    put(store, "job/chk-1/first")
+    store.delete(["job/chk-1/first"])
+    list_as = ArrowFiles.ls
+
+    def ls(files: ArrowFiles, path: str, **options: Any) -> Any:
+        found = list_as(files, path, **options)
+        if path.endswith("/job/chk-1") and not options["detail"]:
+            monkeypatch.setattr(ArrowFiles, "ls", list_as)
+            put(other_node, "job/chk-1/second", b"of another node")
+            put(other_node, "job/chk-1/shared/third", b"deeper")
+        return found
+
+    monkeypatch.setattr(ArrowFiles, "ls", ls)
+    store.prune("job/chk-1")
+    assert content(other_node, "job/chk-1/second") == b"of another node"
+    assert content(other_node, "job/chk-1/shared/third") == b"deeper"
+    assert [info.key for info in store.list_tree(PRIVATE)] == []
+    store.delete(["job/chk-1/second", "job/chk-1/shared/third"])
+    store.prune("job/chk-1/shared")
+    store.prune("job/chk-1")
+    assert store.list_directory("job").directories == frozenset()
 
 
 class OddHdfs(BaseHTTPRequestHandler):

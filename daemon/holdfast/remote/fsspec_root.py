@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem
+from fsspec.implementations.arrow import ArrowFSWrapper
 
 from holdfast.errors import NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
@@ -108,15 +109,39 @@ class FsspecRoot(NamedTuple):
             with self.files.open(source, "rb") as read, self.files.open(staged, "wb") as written:
                 shutil.copyfileobj(read, written, _BUFFER_BYTES)
 
+    def read(self, key: str, start: int, end: int) -> bytes:
+        """Return the bytes ``start`` to ``end`` (exclusive), as far as there are any."""
+        options = {"seekable": True} if self._is_arrow else {}  # else fsspec seeks from 0 in a stream, which can't
+        data: bytes = self.files.cat_file(self.path(key), start=start, end=end, **options)
+        return data
+
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory.
 
         WebHDFS has none but fsspec's ``rmdir``, which does nothing; its ``rm`` refuses a directory that holds something.
         """
-        if type(self.files).rmdir is AbstractFileSystem.rmdir:
+        if self._is_arrow:
+            self._remove_aside(path)
+        elif type(self.files).rmdir is AbstractFileSystem.rmdir:
             self.files.rm(path, recursive=False)
         else:
             self.files.rmdir(path)
+
+    @property
+    def _is_arrow(self) -> bool:
+        return isinstance(self.files, ArrowFSWrapper)
+
+    def _remove_aside(self, path: str) -> None:
+        """Remove an empty directory through pyarrow (``hdfs://``), which knows only to remove it with all that is in it.
+
+        Somebody may have stored a file there since the look. Below ``.holdfast/`` nobody does, and the file goes back.
+        """
+        aside = self.path(staged_key())
+        self.files.mv(path, aside)
+        for entry in self.files.ls(aside, detail=False):
+            self.files.makedirs(path, exist_ok=True)
+            self.files.mv(entry, f"{path}/{entry.rpartition('/')[2]}")
+        self.files.rmdir(aside)
 
 
 def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:

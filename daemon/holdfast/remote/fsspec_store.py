@@ -193,7 +193,7 @@ class FsspecStore(RemoteStore):
     def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
         while start < end:
             with self._request(f"read {key}") as root:
-                data: bytes = root.files.cat_file(root.path(key), start=start, end=min(start + _BUFFER_BYTES, end))
+                data = root.read(key, start, min(start + _BUFFER_BYTES, end))
             if not data:
                 raise ObjectChangedError(f"read {key}: the object is shorter than it was")
             start += len(data)
