@@ -43,9 +43,9 @@ class RootStore(RemoteStore):
         raise NotImplementedError
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        return (info for info in self.survey(prefix) if isinstance(info, ObjectInfo))
+        return (info for info in self.list_all(prefix) if isinstance(info, ObjectInfo))
 
-    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+    def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         self.requests["list"] += 1
         below = f"{prefix}/".encode() if prefix else b""
         for name in list(self.root.files):

@@ -47,9 +47,9 @@ class ScriptedAccess(RemoteAccess):
         self.objects[name] = ObjectInfo(name, size_bytes, etag, 10**18, metadata)
         return self.objects[name]
 
-    async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
+    async def list_directory(self, prefix: str, *, retry: bool = True) -> DirectoryListing:
         """Answer as the script says. What was asked for by ``head`` is listed as a directory of its own."""
-        assert not insist, "the cached listing itself tries again"
+        assert not retry, "the cached listing itself tries again"
         exists = bool(self.objects or self.directories or self.marker)
         answer = DirectoryListing(dict(self.objects), frozenset(self.directories), exists)
         if ("HEAD", prefix) in [(kind, what) for _, kind, what in self.asked]:
@@ -57,7 +57,7 @@ class ScriptedAccess(RemoteAccess):
         await self._answer("LIST", prefix)
         return answer
 
-    async def head(self, key: str, *, insist: bool = True) -> ObjectInfo:
+    async def head(self, key: str, *, retry: bool = True) -> ObjectInfo:
         """Answer as the script says, by the last component of the key."""
         info = self.objects.get(key.rpartition("/")[2])
         await self._answer("HEAD", key)
@@ -65,9 +65,9 @@ class ScriptedAccess(RemoteAccess):
             raise ObjectMissingError(key)
         return info
 
-    async def delete(self, keys: list[str], *, insist: bool = True) -> None:
+    async def delete(self, keys: list[str], *, retry: bool = True) -> None:
         """Delete as the script says."""
-        assert not insist, "after a new look only"
+        assert not retry, "after a new look only"
         await self._answer("DELETE", list(keys))
         for key in keys:
             if key not in self.immortal:

@@ -279,10 +279,10 @@ async def test_what_can_not_be_looked_at_holds_up_nothing_else(
     access.seconds = 0
     head = access.head
 
-    async def refuse_a(key: str, *, insist: bool = True) -> ObjectInfo:
+    async def refuse_a(key: str, *, retry: bool = True) -> ObjectInfo:
         if key == "a":
             raise REFUSED
-        return await head(key, insist=insist)
+        return await head(key, retry=retry)
 
     access.head = refuse_a  # type: ignore[method-assign]
     async with running(deletions):
@@ -671,11 +671,11 @@ def refusing(access: ScriptedAccess, poison: set[str], problem: HoldfastError = 
     """Let ``access`` refuse every request for one of these keys as a whole."""
     delete = access.delete
 
-    async def refuse(keys: list[str], *, insist: bool = True) -> None:
+    async def refuse(keys: list[str], *, retry: bool = True) -> None:
         if poison.intersection(keys):
             access.asked.append((trio.current_time(), "REFUSED", list(keys)))
             raise problem
-        await delete(keys, insist=insist)
+        await delete(keys, retry=retry)
 
     access.delete = refuse  # type: ignore[method-assign]
 
@@ -705,12 +705,12 @@ async def test_what_another_node_stores_during_a_division_stays(
     infos = [access.put(name) for name in ("poison", "other")]
     delete = access.delete
 
-    async def refuse_but_carry_out(keys: list[str], *, insist: bool = True) -> None:
+    async def refuse_but_carry_out(keys: list[str], *, retry: bool = True) -> None:
         if "poison" in keys:
             if "other" in keys:  # the store deletes it, and another node stores it anew, before it refuses the rest
                 access.put("other", "anew", stored_by="another node")
             raise OF_SOME
-        await delete(keys, insist=insist)
+        await delete(keys, retry=retry)
 
     access.delete = refuse_but_carry_out  # type: ignore[method-assign]
     async with running(deletions):
@@ -767,10 +767,10 @@ async def test_a_name_that_is_tried_again_holds_up_no_other(
     infos = [patient.put(name) for name in ("slow", "good")]
     head = patient.head
 
-    async def fail_slow(key: str, *, insist: bool = True) -> ObjectInfo:
+    async def fail_slow(key: str, *, retry: bool = True) -> ObjectInfo:
         if key == "slow":
             raise DOWN
-        return await head(key, insist=insist)
+        return await head(key, retry=retry)
 
     patient.head = fail_slow  # type: ignore[method-assign]
     async with running(deletions):

@@ -26,7 +26,7 @@ def put(store: RemoteStore, *keys: str) -> None:
 def assert_whole(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
     units = divided(store, prefix, wanted)
     found = Counter((type(info), info.key) for unit in units for info in listed(store, unit))
-    assert found == Counter((type(info), info.key) for info in store.survey(prefix))
+    assert found == Counter((type(info), info.key) for info in store.list_all(prefix))
     return units
 
 

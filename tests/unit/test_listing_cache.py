@@ -161,7 +161,7 @@ async def test_who_does_not_insist_asks_once(
 ) -> None:
     access.failures.append(DOWN)
     with pytest.raises(RemoteUnavailableError, match=r"down$"):
-        await directory.ask(0.0, insist=False)
+        await directory.ask(0.0, retry=False)
     assert len(access.asked) == 1
 
 
@@ -172,26 +172,26 @@ async def test_a_refusal_is_final(directory: CachedListing, access: ScriptedAcce
     assert len(access.asked) == 1
 
 
-async def test_who_does_not_insist_never_waits_for_those_who_do(
+async def test_who_does_not_retry_never_waits_for_those_who_do(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN] * 1000)
     async with trio.open_nursery() as nursery:
 
-        async def insist() -> None:
+        async def ask_with_retries() -> None:
             with pytest.raises(RemoteUnavailableError):
                 await directory.ask(0.0)
 
-        nursery.start_soon(insist)
+        nursery.start_soon(ask_with_retries)
         await trio.sleep(30)
         began = trio.current_time()
         with pytest.raises(RemoteUnavailableError):
-            await directory.ask(began, insist=False)
+            await directory.ask(began, retry=False)
         assert trio.current_time() - began <= 2 * access.seconds
         assert trio.current_time() < 35
 
 
-async def test_many_who_do_not_insist_hear_of_one_failure_together(
+async def test_many_who_do_not_retry_hear_of_one_failure_together(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(DOWN)
@@ -201,7 +201,7 @@ async def test_many_who_do_not_insist_hear_of_one_failure_together(
     async def ask() -> None:
         nonlocal failed
         with pytest.raises(RemoteUnavailableError):
-            await directory.ask(0.0, insist=False)
+            await directory.ask(0.0, retry=False)
         failed += 1
 
     async with trio.open_nursery() as nursery:
@@ -221,7 +221,7 @@ async def test_a_failed_list_wakes_those_who_wait_for_a_later_one(
 
     async def ask_during() -> None:
         await trio.sleep(0.5)
-        await directory.ask(trio.current_time(), insist=False)
+        await directory.ask(trio.current_time(), retry=False)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(refused)
@@ -240,7 +240,7 @@ async def test_a_failure_that_was_dealt_with_is_not_kept(
     access.failures.append(TracedError("down"))
     access.seconds = 0.0  # from Python 3.13 on, a sleep that ends keeps the frames of its callers until the collector comes
     with suppress(TracedError):
-        await directory.ask(trio.current_time(), insist=False)
+        await directory.ask(trio.current_time(), retry=False)
     assert not [each for each in gc.get_objects() if isinstance(each, TracedError)]
 
 
@@ -270,7 +270,7 @@ async def test_a_failure_leaves_the_listing_as_it_was(
     access.objects.clear()
     access.failures.append(DOWN)
     with pytest.raises(RemoteUnavailableError):
-        await directory.ask(trio.current_time(), insist=False)
+        await directory.ask(trio.current_time(), retry=False)
     assert names(directory) == {b"0": False}
     assert directory.listed_at == 0
 
@@ -480,7 +480,7 @@ async def test_one_name_is_asked_about_with_a_head(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.put("0", "etag-0", size_bytes=3)
-    await directory.ask_about(b"0", "query/offsets/0", insist=False)
+    await directory.ask_about(b"0", "query/offsets/0", retry=False)
     assert directory.object(b"0") == KnownObject(3, 10**18, "etag-0")
     assert access.asked == [(0.0, "HEAD", "query/offsets/0")]
 
@@ -491,7 +491,7 @@ async def test_what_is_no_object_may_be_a_directory(
 ) -> None:
     access.directories = {"deeper"} if is_there else set()
     directory.put(b"deeper", info("deeper"))
-    await directory.ask_about(b"deeper", "query/offsets/deeper", insist=False)
+    await directory.ask_about(b"deeper", "query/offsets/deeper", retry=False)
     assert directory.object(b"deeper") is None
     assert directory.has_directory(b"deeper") is is_there
     assert [kind for _, kind, _ in access.asked] == ["HEAD", "LIST"]
@@ -501,7 +501,7 @@ async def test_what_this_node_did_meanwhile_counts_more_than_the_head(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", insist=False))
+        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
         await trio.sleep(access.seconds / 2)
         directory.put(b"0", info("0", "mine"))
     assert directory.object(b"0") == KnownObject(5, 7, "mine")
@@ -513,7 +513,7 @@ async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
     directory.put(b"0", info("0"))
     access.failures.append(DOWN)
     with pytest.raises(RemoteUnavailableError):
-        await directory.ask_about(b"0", "query/offsets/0", insist=False)
+        await directory.ask_about(b"0", "query/offsets/0", retry=False)
     assert directory.object(b"0") == KnownObject(5, 7, "mine")
 
 

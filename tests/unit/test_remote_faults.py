@@ -162,7 +162,7 @@ async def test_asking_once_is_asking_once(behind: Behind, proxy: FaultProxy, aut
     with pytest.raises(RemoteUnavailableError):
         await behind.access.probe()
     with pytest.raises(RemoteUnavailableError):
-        await behind.access.list_directory("", insist=False)
+        await behind.access.list_directory("", retry=False)
     assert len(proxy.requests()) == 2
 
 

@@ -223,13 +223,13 @@ def test_a_survey_has_every_object_and_those_directories_that_are_real(implement
     for key in ("job/chk-1/_metadata", "job/shared/a", "other/x"):
         put(store, key)
     store.delete(["job/chk-1/_metadata"])
-    found = list(store.survey("job"))
+    found = list(store.list_all("job"))
     assert [info.key for info in found if isinstance(info, ObjectInfo)] == ["job/shared/a"]
     real = {info.key for info in found if isinstance(info, DirectoryInfo)}
     assert real == ({"job/chk-1", "job/shared"} if "file" in implementation.name else set())
     assert all(info.modified_ns > 0 for info in found)
     store.claim("leader", b"who")
-    assert {info.key for info in store.survey("")} >= {".holdfast/leader", "job/shared/a", "other/x"}
+    assert {info.key for info in store.list_all("")} >= {".holdfast/leader", "job/shared/a", "other/x"}
 
 
 def test_the_clock_is_the_one_that_objects_are_dated_by(store: RemoteStore) -> None:

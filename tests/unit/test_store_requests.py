@@ -58,7 +58,7 @@ async def test_a_store_counts_as_down_by_what_says_something_of_it(
     access = access_to(store, events)
     for _ in range(3):
         with pytest.raises(problem):
-            await access.head("key", insist=False)
+            await access.head("key", retry=False)
     assert (access.health.up, store.probes) == (up, probes)
     assert [event.kind for event in events.since(0)] == ([] if up else ["remote-down"])
     assert access.health.problem == ("" if up else str(probed or store.problem))
@@ -101,6 +101,6 @@ async def test_of_a_question_that_failed_nothing_is_kept(access: RemoteAccess, w
     key = Key("key")
     kept = weakref.ref(key)
     with suppress(ObjectMissingError):
-        await access.head(key, insist=False)
+        await access.head(key, retry=False)
     del key
     assert kept() is None

@@ -87,4 +87,4 @@ async def test_a_large_object_is_not_created_from_a_file_that_was_written_to_mea
     body = store.read("key", 0, info.size_bytes, "")
     found = digest_of(b"".join(bytes(buffer) for buffer in body.buffers))
     assert found == fingerprint.digest
-    assert [each.key for each in store.survey("")] == ["key"], "nothing staged is left"
+    assert [each.key for each in store.list_all("")] == ["key"], "nothing staged is left"

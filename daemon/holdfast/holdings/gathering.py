@@ -88,7 +88,7 @@ class Gathering:
             gathered.problems.append(problem)
 
     async def _others(self, zone: str, access: RemoteAccess) -> list[Told]:
-        listing = await access.list_directory(f"{PRIVATE}/{DIRECTORY}", insist=False)
+        listing = await access.list_directory(f"{PRIVATE}/{DIRECTORY}", retry=False)
         mine = f"{PRIVATE}/{await self._publishing.object_name()}"
         infos = self._alive(list(listing.objects.values()))
         found: list[Told] = []

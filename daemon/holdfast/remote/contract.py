@@ -150,7 +150,7 @@ class RemoteStore(abc.ABC):
         """Yield every object below ``prefix``, at any depth, in no order. Raises as ``list_directory`` does, at any step."""
 
     @abc.abstractmethod
-    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+    def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         """Yield what ``list_tree`` does and, where the store has real directories, each directory below ``prefix``.
 
         For the whole store (``""``) this includes what is below ``.holdfast/``.

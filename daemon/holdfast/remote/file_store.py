@@ -133,7 +133,7 @@ class FileStore(RemoteStore):
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         return objects_below(self.list_directory, prefix)
 
-    def survey(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+    def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         return everything_below(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:

@@ -124,9 +124,9 @@ class ObstoreStore(RemoteStore):
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         hidden = not is_private(prefix)
-        return (info for info in self.survey(prefix) if not (hidden and is_private(info.key)))
+        return (info for info in self.list_all(prefix) if not (hidden and is_private(info.key)))
 
-    def survey(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, siblings = "", None
         with self._request(f"LIST {prefix}/**"):
             first = None

@@ -20,7 +20,7 @@ def objects_below(list_directory: ListDirectory, prefix: str) -> Iterator[Object
 
 
 def everything_below(list_directory: ListDirectory, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-    """Yield the objects and real directories below ``prefix``; for ``""``, the reserved ones too: a store's ``survey``."""
+    """Yield the objects and real directories below ``prefix``; for ``""``, the reserved ones too: a store's ``list_all``."""
     yield from _walk(list_directory, prefix)
     if not prefix:
         yield from _walk(list_directory, PRIVATE)

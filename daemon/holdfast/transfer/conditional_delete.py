@@ -90,7 +90,7 @@ class _Try:
         if not keys:
             return
         try:
-            await self._access.delete(keys, insist=False)
+            await self._access.delete(keys, retry=False)
             return
         except HoldfastError as problem:
             refusal = problem.with_traceback(None)
@@ -142,7 +142,7 @@ class _Try:
     async def _head(self, key: str) -> None:
         self._found.pop(key, None)
         try:
-            self._found[key] = await self._access.head(key, insist=False)
+            self._found[key] = await self._access.head(key, retry=False)
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
@@ -150,7 +150,7 @@ class _Try:
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
-            listing = await self._access.list_directory(directory, insist=False)
+            listing = await self._access.list_directory(directory, retry=False)
         except HoldfastError as problem:
             if problem.transient:
                 self._failed(keys, problem)

@@ -3,7 +3,7 @@
 A cached listing is as old as the LIST behind it: its time is when that LIST began. A caller says how old it may be; with
 ``now`` the store is asked after the call. Invariants: changes that this node makes while a LIST is pending are recorded and
 applied to its result, because the answer may predate them; a directory has one pending LIST at a time. A LIST is tried once:
-a caller that insists tries again by itself, so that a caller that does not never waits for retries.
+a caller that wants retries makes them itself, so that others never wait for them.
 
 Names here are bytes, as in the mount; keys are text. The cache is in memory only: a crash loses it.
 """
@@ -118,31 +118,31 @@ class CachedListing:
         """Return every name."""
         return set(self._names)
 
-    async def ask(self, not_before: float, *, insist: bool = True) -> None:
+    async def ask(self, not_before: float, *, retry: bool = True) -> None:
         """Bring the listing up to a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
 
-        Without ``insist`` a store that does not answer is asked only once. Cancellation leaves the cached listing as it was;
+        Without ``retry`` a store that does not answer is asked only once. Cancellation leaves the cached listing as it was;
         other callers that wait for the same LIST then send their own.
         """
         if self.listed_at >= not_before:
             return
-        if insist:
+        if retry:
             await self._access.retry().run(lambda: self._ask_once(not_before))
         else:
             await self._ask_once(not_before)
 
-    async def ask_about(self, name: bytes, key: str, *, insist: bool = True) -> None:
+    async def ask_about(self, name: bytes, key: str, *, retry: bool = True) -> None:
         """Bring one name up to date, with a HEAD of ``key`` and, if there is no such object, a LIST below it.
 
-        A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``insist``
+        A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``retry``
         the store is asked only once.
         """
         before = self._names.get(name, b"")
         info, is_directory = None, False
         try:
-            info = await self._access.head(key, insist=insist)
+            info = await self._access.head(key, retry=retry)
         except ObjectMissingError:
-            is_directory = (await self._access.list_directory(key, insist=insist)).exists
+            is_directory = (await self._access.list_directory(key, retry=retry)).exists
         if self._names.get(name, b"") != before:
             return
         was_there = name in self._names
@@ -217,7 +217,7 @@ class CachedListing:
         """Send one LIST and take its result; return the error if it failed."""
         pending = self._pending = _PendingList()
         try:
-            listing = await self._access.list_directory(self.key, insist=False)
+            listing = await self._access.list_directory(self.key, retry=False)
             is_long = len(listing.objects) > _LONG_LISTING
             packed = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
             self._adopt(packed, listing.exists, pending)

@@ -96,9 +96,9 @@ class RemoteAccess:
         """Ask once, without retries. Raises ``RemoteError``."""
         await self._once("PROBE", self._questions, self.store.probe)
 
-    async def head(self, key: str, *, insist: bool = True) -> ObjectInfo:
-        """``RemoteStore.head``, with retries if ``insist``."""
-        ask = self._insist if insist else self._once
+    async def head(self, key: str, *, retry: bool = True) -> ObjectInfo:
+        """``RemoteStore.head``, with retries if ``retry``."""
+        ask = self._with_retries if retry else self._once
         return await ask("HEAD", self._questions, self.store.head, key)
 
     async def checksum(self, info: ObjectInfo) -> Checksum | None:
@@ -107,24 +107,24 @@ class RemoteAccess:
             return None
         return await self._counted("HEAD", self._questions, partial(self.store.checksum, info))
 
-    async def list_directory(self, prefix: str, *, insist: bool = True) -> DirectoryListing:
-        """``RemoteStore.list_directory``, with retries if ``insist``."""
-        ask = self._insist if insist else self._once
+    async def list_directory(self, prefix: str, *, retry: bool = True) -> DirectoryListing:
+        """``RemoteStore.list_directory``, with retries if ``retry``."""
+        ask = self._with_retries if retry else self._once
         return await ask("LIST", self._questions, self.store.list_directory, prefix)
 
     async def holds_any(self, prefix: str) -> bool:
         """Say whether there is an object below ``prefix``, at any depth."""
-        return await self._insist(
+        return await self._with_retries(
             "LIST", self._questions, lambda: next(iter(self.store.list_tree(prefix)), None) is not None
         )
 
-    async def survey(self, prefix: str) -> list[ObjectInfo | DirectoryInfo]:
-        """Return all of ``RemoteStore.survey``; a listing that fails half-way starts again from the beginning."""
-        return await self._insist("LIST", self._questions, lambda: list(self.store.survey(prefix)))
+    async def list_all(self, prefix: str) -> list[ObjectInfo | DirectoryInfo]:
+        """Return all of ``RemoteStore.list_all``; a listing that fails half-way starts again from the beginning."""
+        return await self._with_retries("LIST", self._questions, lambda: list(self.store.list_all(prefix)))
 
     async def now_ns(self) -> int:
         """``RemoteStore.now_ns`` with retries."""
-        return await self._insist("CLOCK", self._questions, self.store.now_ns)
+        return await self._with_retries("CLOCK", self._questions, self.store.now_ns)
 
     async def claim(self, name: str, data: bytes) -> bool:
         """``RemoteStore.claim``, tried once: the request behind a lost answer may have succeeded."""
@@ -140,7 +140,7 @@ class RemoteAccess:
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run ``function``, which reads an object into a file, in a transfer thread, with retries."""
-        return await self._insist("GET", self._transfers, function, *args, **kwargs)
+        return await self._with_retries("GET", self._transfers, function, *args, **kwargs)
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
         """``RemoteStore.write``, tried once: only the caller can find out whether a PUT with a lost answer succeeded."""
@@ -155,24 +155,24 @@ class RemoteAccess:
 
     async def copy(self, source: str, target: str) -> ObjectInfo:
         """``RemoteStore.copy`` with retries."""
-        return await self._insist("COPY", self._transfers, self.store.copy, source, target)
+        return await self._with_retries("COPY", self._transfers, self.store.copy, source, target)
 
-    async def delete(self, keys: list[str], *, insist: bool = True) -> None:
-        """``RemoteStore.delete`` with retries; without ``insist``, ``RemoteStore.delete_at_once``, tried once."""
-        if insist:
-            await self._insist("DELETE", self._questions, self.store.delete, keys)
+    async def delete(self, keys: list[str], *, retry: bool = True) -> None:
+        """``RemoteStore.delete`` with retries; without ``retry``, ``RemoteStore.delete_at_once``, tried once."""
+        if retry:
+            await self._with_retries("DELETE", self._questions, self.store.delete, keys)
         else:
             await self._once("DELETE", self._questions, self.store.delete_at_once, keys)
 
     async def prune(self, prefix: str) -> None:
         """``RemoteStore.prune`` with retries."""
-        await self._insist("PRUNE", self._questions, self.store.prune, prefix)
+        await self._with_retries("PRUNE", self._questions, self.store.prune, prefix)
 
     def retry(self) -> Retry:
         """Return the retries of an operation on this store that begins now."""
         return Retry(self._deadline_seconds, self._random)
 
-    async def _insist(
+    async def _with_retries(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         return await self.retry().run(lambda: self._once(kind, slots, function, *args, **kwargs))

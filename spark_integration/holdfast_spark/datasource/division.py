@@ -1,7 +1,7 @@
 """Division of a store by prefixes, so that many tasks can list it.
 
 A unit is a directory: with everything below it (``is_deep``), or only with its direct entries, if its subdirectories are
-units of their own. Together the units yield the same as ``RemoteStore.survey``. The division needs a few requests near the
+units of their own. Together the units yield the same as ``RemoteStore.list_all``. The division needs a few requests near the
 root, and holds no more names than a few pages of a listing.
 """
 
@@ -44,7 +44,7 @@ def divided(store: RemoteStore, prefix: str, wanted: int) -> list[Unit]:
 def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInfo]:
     """Yield the objects and directories of a unit."""
     if unit.is_deep:
-        yield from store.survey(unit.prefix)
+        yield from store.list_all(unit.prefix)
         return
     listing = store.list_directory(unit.prefix)
     yield from listing.objects.values()
@@ -54,7 +54,7 @@ def listed(store: RemoteStore, unit: Unit) -> Iterator[ObjectInfo | DirectoryInf
 
 def _worth_dividing(store: RemoteStore, directory: str) -> list[str]:
     """Return the subdirectories if there is much below them. A directory that starts flat is taken as flat."""
-    first = list(islice(store.survey(directory), _SMALL + 1))
+    first = list(islice(store.list_all(directory), _SMALL + 1))
     skip = len(directory) + 1 if directory else 0
     if len(first) <= _SMALL or not any("/" in info.key[skip:] or isinstance(info, DirectoryInfo) for info in first):
         return []

@@ -24,7 +24,7 @@ async def list_root(access: RemoteAccess, root: str) -> RootListing:
     Costs one LIST for each thousand objects, and two requests for the clock.
     """
     began_ns = await access.now_ns()
-    found = await access.survey(root)
+    found = await access.list_all(root)
     skip = len(root) + 1 if root else 0
     listing = [_listed(info, info.key[skip:].encode(), began_ns) for info in found]
     etags = {info.key[skip:].encode(): info.etag for info in found if isinstance(info, ObjectInfo)}

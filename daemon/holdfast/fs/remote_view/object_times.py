@@ -100,9 +100,9 @@ class ObjectTimes:
         try:
             if len(self._awaited) < _MANY:
                 key = self._view.object_at(awaited.place, awaited.name).key
-                await listing.ask_about(awaited.name, key, insist=False)
+                await listing.ask_about(awaited.name, key, retry=False)
             else:
-                await listing.ask(trio.current_time(), insist=False)
+                await listing.ask(trio.current_time(), retry=False)
         except RemoteError:
             pass
         if self._awaited.get(node.backing) == awaited and not self._learn_from_listing(node.backing, awaited):

@@ -69,7 +69,7 @@ class Revalidation:
         """Ask the store for the names in a directory if they are outdated. If it does not answer, they stay as they are."""
         if self.is_outdated(place):
             try:
-                await self._view.listing(place).ask(self._ttl.oldest_listing(place), insist=False)
+                await self._view.listing(place).ask(self._ttl.oldest_listing(place), retry=False)
             except RemoteError:
                 self._spared_until[place.zone.remote] = trio.current_time() + _SPARED_SECONDS
 
@@ -83,7 +83,7 @@ class Revalidation:
     async def refreshed(self, place: ZonePath, name: bytes) -> CachedListing:
         """Return a listing that is fresh enough for ``name``. Asks the store at most once."""
         listing = self._view.listing(place)
-        await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True, insist=False)
+        await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True, retry=False)
         return listing
 
     async def known_object(self, place: ZonePath, name: bytes) -> KnownObject | None:
@@ -102,7 +102,7 @@ class Revalidation:
         not_before: float,
         *,
         for_others: bool,
-        insist: bool = True,
+        retry: bool = True,
     ) -> None:
         """Make what is cached about ``name`` at least as new as ``not_before``.
 
@@ -111,9 +111,9 @@ class Revalidation:
         if listing.listed_at >= not_before:
             return
         if listing.is_worth_listing(for_others=for_others):
-            await listing.ask(not_before, insist=insist)
+            await listing.ask(not_before, retry=retry)
         else:
-            await listing.ask_about(name, self._view.object_at(place, name).key, insist=insist)
+            await listing.ask_about(name, self._view.object_at(place, name).key, retry=retry)
 
     async def learn(self, place: ZonePath, name: bytes) -> None:
         """Make what is cached about a name that is not local as fresh as its kind requires."""
@@ -121,10 +121,10 @@ class Revalidation:
         if not place.zone.is_store:
             await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
         elif listing.object(name) is None and not listing.has_directory(name):
-            with self._asking(place, listing, name) as insist:
-                await self.ask(place, listing, name, trio.current_time(), for_others=False, insist=insist)
+            with self._asking(place, listing, name) as retry:
+                await self.ask(place, listing, name, trio.current_time(), for_others=False, retry=retry)
         elif (known := listing.object(name)) is not None and not known.modified_ns:
-            await self.ask(place, listing, name, trio.current_time(), for_others=False, insist=False)
+            await self.ask(place, listing, name, trio.current_time(), for_others=False, retry=False)
         elif self._policy.of(place, name).revalidated and not listing.has_directory(name):
             await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
 
@@ -133,8 +133,8 @@ class Revalidation:
         if not place.zone.is_store or not self._view.listing(place).has_directory(name):
             return False
         child = ZonePath(place.zone, place.child_path(name))
-        with self._asking(place, self._view.listing(child), name) as insist:
-            return await self._whiteouts.hides(child, trio.current_time(), insist=insist)
+        with self._asking(place, self._view.listing(child), name) as retry:
+            return await self._whiteouts.hides(child, trio.current_time(), retry=retry)
         return True  # the zone serves without the store
 
     @contextmanager

@@ -35,24 +35,24 @@ class Whiteouts:
         self._marks = marks
         self._ttl = ttl
 
-    async def left_of(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> Left:
+    async def left_of(self, directory: ZonePath, not_before: float, *, retry: bool = True) -> Left:
         """Say what the store has in a directory, without pending deletions and hidden directories."""
         listing = self._view.listing(directory)
-        await listing.ask(not_before, insist=insist)
+        await listing.ask(not_before, retry=retry)
         deletions = self._view.deletions_of(directory.zone)
         for name, is_directory in list(listing.names()):
             child = ZonePath(directory.zone, directory.child_path(name))
             if deletions.pending(child.path):
                 continue
-            if not is_directory or not await self.hides(child, self._ttl.oldest_listing(child), insist=insist):
+            if not is_directory or not await self.hides(child, self._ttl.oldest_listing(child), retry=retry):
                 return Left.CONTENT
         return Left.EMPTY if listing.exists else Left.NOTHING
 
-    async def hides(self, directory: ZonePath, not_before: float, *, insist: bool = True) -> bool:
+    async def hides(self, directory: ZonePath, not_before: float, *, retry: bool = True) -> bool:
         """Say whether a directory that the store has is hidden here."""
         if not self._marks.is_whited_out(directory.path):
             return False
-        if await self.left_of(directory, not_before, insist=insist) is Left.EMPTY:
+        if await self.left_of(directory, not_before, retry=retry) is Left.EMPTY:
             return True
         self._marks.uncover(directory.path)
         return False
