@@ -32,6 +32,7 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
 from tests.support import arrow_files
+from tests.support.ftp_server import PASSWORD, serving_ftp
 
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server
@@ -45,6 +46,7 @@ IMPLEMENTATIONS = [
     "fsspec-file",
     "fsspec-memory",
     f"fsspec-{arrow_files.SCHEME}",
+    "ftp-file",
 ]
 if os.environ.get("HOLDFAST_TEST_S3"):
     IMPLEMENTATIONS.append("s3-given")
@@ -93,6 +95,12 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
         files = fsspec.filesystem("memory")
         if files.exists(url.removeprefix("fsspec+")):
             files.rm(url.removeprefix("fsspec+"), recursive=True)
+    elif name == "ftp-file":
+        with serving_ftp(workspace) as ftp:
+            store, other_node = (
+                opened(f"{ftp.url}/objects", {"username": "holdfast", "password": PASSWORD}) for _ in range(2)
+            )
+            yield Implementation(name, store, other_node, keeps_both=False)
     else:
         root = workspace / "objects"
         root.mkdir()

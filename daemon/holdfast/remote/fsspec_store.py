@@ -42,6 +42,7 @@ from holdfast.remote.contract import (
     delete_each,
 )
 from holdfast.remote.fsspec_connections import FsspecConnections
+from holdfast.remote.fsspec_ftp import FtpFiles
 from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, modified_ns
 from holdfast.remote.keys import (
     PRIVATE,
@@ -65,7 +66,7 @@ _RULES = {
     **dict.fromkeys(
         ("hdfs", "webhdfs"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]"))
     ),
-    **dict.fromkeys(("file", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
+    **dict.fromkeys(("file", "ftp", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
     "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
 }
 """By fsspec's scheme: DFSUtil.isValidName of Hadoop, and Microsoft's "Naming Files, Paths, and Namespaces"."""
@@ -73,6 +74,8 @@ _REFUSED_NAME = re.compile(
     r"^(?:Invalid path name|Invalid file name|Bad message$|.*maximum path component name limit)", re.I
 )
 """Answers of HDFS, and of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that they can't hold."""
+
+fsspec.register_implementation("ftp", FtpFiles, clobber=True)
 
 
 class FsspecStore(RemoteStore):
