@@ -16,7 +16,7 @@ PASSWORD = "of-a-test"
 
 
 class FtpServer(ThreadingTCPServer):
-    """Serves ``root``. ``replies`` has the reply to each command that is not to be carried out."""
+    """Serves ``root``. ``replies`` has those to commands that are not to be carried out, with ``{path}`` and ``{name}``."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -60,7 +60,7 @@ class _Session(StreamRequestHandler):
             carry_out: Callable[[str], str] | None = getattr(self, f"do_{verb.lower()}", None)
             try:
                 if verb in self.server.replies:
-                    self._say(self.server.replies[verb])
+                    self._say(self.server.replies[verb].format(path=argument, name=argument.rpartition("/")[2]))
                 else:
                     self._say(carry_out(argument) if carry_out is not None else "500 unknown command")
             except OSError as problem:
