@@ -99,7 +99,7 @@ class _Session(StreamRequestHandler):
         return "226 done"
 
     def do_mlst(self, path: str) -> str:
-        return f"250-here it is\r\n {_facts(self._place(path))} {path}\r\n250 done"
+        return f"250-here is {path}\r\n {_facts(self._place(path))} {path}\r\n250 done"
 
     def do_retr(self, path: str) -> str:
         with self._place(path).open("rb") as file:

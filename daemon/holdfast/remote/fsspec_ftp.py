@@ -66,7 +66,7 @@ class FtpFiles(FTPFileSystem):  # type: ignore[misc]
         if path == _ROOT:
             return {"name": path, "size": 0, "type": "directory"}
         try:
-            return _detail(path, _facts(self.ftp.voidcmd(f"MLST {path}").splitlines()[1]))
+            return _detail(path, _facts(self.ftp.voidcmd(f"MLST {path}").split("\n")[1]))
         except error_perm as problem:
             _check_session(problem)
             if _MISSING.search(_said(problem, path)):
