@@ -266,6 +266,38 @@ def test_an_object_that_is_held_keeps_no_other_where_each_is_deleted_by_itself()
     assert set(OneKept.deleted) == set(names)
 
 
+class Google(BaseHTTPRequestHandler):
+    """Takes objects, and keeps what each request said of who sends it."""
+
+    authorizations: list[str]
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.authorizations.append(self.headers.get("authorization", ""))
+        self.send_response(200)
+        self.send_header("etag", '"1"')
+        self.send_header("x-goog-generation", "1")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+def test_an_anonymous_write_to_google_asks_nobody_for_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("GCE_METADATA_HOST", "GCE_METADATA_IP"):
+        monkeypatch.setenv(variable, "127.0.0.1:1")  # where nobody answers, should it be asked after all
+    monkeypatch.setattr(Google, "authorizations", [], raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Google) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            store = opened("gs://bucket", {"base_url": f"http://127.0.0.1:{server.server_port}", "skip_signature": True})
+            put(store, "a")
+        finally:
+            server.shutdown()
+    assert [said.strip() for said in Google.authorizations] in ([""], ["Bearer"]), "there is no token"
+
+
 def test_an_answer_that_makes_the_library_panic_does_not_end_the_daemon(store: RemoteStore, proxy: FaultProxy) -> None:
     proxy.answer(200, body=deletion(deleted="a", failed="never asked for", code="AccessDenied"))
     with pytest.raises(RemoteError, match="obstore failed"):

@@ -35,6 +35,8 @@ _NO_RETRIES: Any = {"max_retries": 0}
 _CREDENTIAL_OPTIONS = {"access_key_id", "secret_access_key", "session_token", "token", "skip_signature"}
 _KEY_PAIR = {"access_key_id", "secret_access_key"}
 _TOKENS = {"session_token", "token", "credential_provider"}
+_ANONYMOUS: Any = {"token": "", "expires_at": None}
+_TRUE = {"1", "on", "t", "true", "y", "yes"}
 _PROFILE_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token", "credential_provider"}
 
 
@@ -123,6 +125,8 @@ def _cloud_store(
     keywords: dict[str, Any] = {}
     if "credential_provider" in settings:
         keywords["credential_provider"] = settings.pop("credential_provider")
+    elif _CLOUDS[scheme] == "gs" and _is_anonymous({**variables, **settings}):
+        keywords["credential_provider"] = lambda: _ANONYMOUS  # obstore would ask the machine for them, to write
     client: Any = {
         "timeout": timedelta(seconds=request_timeout_seconds),
         "connect_timeout": timedelta(seconds=connect_timeout_seconds),
@@ -198,5 +202,13 @@ def _with_keys_alone(settings: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "credential_provider": lambda: {**keys, "expires_at": None}}
 
 
+def _is_anonymous(settings: Mapping[str, Any]) -> bool:
+    plain = {name.lower().removeprefix("google_"): str(value).lower() for name, value in settings.items()}
+    return plain.get("skip_signature") in _TRUE
+
+
 def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:
-    return any("endpoint" in name.lower() and str(value).startswith("http://") for name, value in settings.items())
+    return any(
+        ("endpoint" in name.lower() or name.lower().endswith("base_url")) and str(value).startswith("http://")
+        for name, value in settings.items()
+    )
