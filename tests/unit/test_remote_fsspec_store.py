@@ -295,6 +295,26 @@ def test_what_is_stored_in_a_directory_while_it_is_removed_stays(workspace: Path
     assert store.list_directory("job").directories == frozenset()
 
 
+def test_a_file_that_can_not_be_listed_is_no_directory(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As HDFS says it through pyarrow: without an errno."""
+
+    def ls(files: ArrowFiles, path: str, **_: Any) -> Any:
+        raise OSError(f"GetFileInfo expects base_dir of selector to be a directory, but '{path}' is a file")
+
+    store = opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box")
+    put(store, "a/b")
+    monkeypatch.setattr(ArrowFiles, "ls", ls)
+    assert not store.list_directory("a/b").exists
+    with pytest.raises(RemoteUnavailableError):
+        store.list_directory("a")
+
+
+@pytest.mark.parametrize("name", ["\U0001f600", "a:b", "\uffff"])
+def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
+    with pytest.raises(NameNotStorableError):
+        put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
+
+
 class OddHdfs(BaseHTTPRequestHandler):
     """A namenode and the datanode beside it, which answers a read with ``answer``. Nothing is renamed."""
 

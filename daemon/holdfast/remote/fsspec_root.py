@@ -39,6 +39,18 @@ class FsspecRoot(NamedTuple):
             return None
         return found
 
+    def entries(self, key: str) -> list[Any]:
+        """Return fsspec's details of what is in the directory ``key``. Raises ``NotADirectoryError`` if it is an object."""
+        try:
+            found: list[Any] = self.files.ls(self.path(key), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as problem:  # pyarrow's HDFS has no other error for it
+            if problem.errno is None and self.type_of(key) == FILE:
+                raise NotADirectoryError(key) from None
+            raise
+        return found
+
     def check_free(self, key: str, what: str, *, create_only: bool) -> bool:
         """Say whether there is an object, which may be replaced.
 

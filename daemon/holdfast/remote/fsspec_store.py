@@ -63,13 +63,13 @@ from holdfast.text import printable
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
 _LONGEST_PART_BYTES = 255  # NAME_MAX of Linux, and HDFS's dfs.namenode.fs-limits.max-component-length
 _RULES = {
-    **dict.fromkeys(
-        ("hdfs", "webhdfs"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]"))
-    ),
+    "webhdfs": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]")),
+    "hdfs": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe-\U0010ffff]")),
     **dict.fromkeys(("file", "ftp", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
     "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
 }
-"""By fsspec's scheme: DFSUtil.isValidName of Hadoop, and Microsoft's "Naming Files, Paths, and Namespaces"."""
+"""By fsspec's scheme: DFSUtil.isValidName of Hadoop, what its ``libhdfs`` can hand to Java, and Microsoft's "Naming Files,
+Paths, and Namespaces"."""
 _REFUSED_NAME = re.compile(
     r"^(?:Invalid path name|Invalid file name|Bad message$|.*maximum path component name limit)", re.I
 )
@@ -120,7 +120,7 @@ class FsspecStore(RemoteStore):
         directories: dict[str, int] = {}
         try:
             with self._request(f"list {prefix}/") as root:
-                for detail in root.files.ls(root.path(checked_prefix(prefix)), detail=True):
+                for detail in root.entries(checked_prefix(prefix)):
                     key = detail["name"][len(root.directory) :].strip("/")
                     if key == prefix:
                         if detail["type"] == FILE:
