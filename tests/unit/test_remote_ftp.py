@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.ftp import FTPFileSystem
 
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
@@ -117,3 +119,8 @@ def test_the_time_of_a_file_is_that_of_the_server(store: RemoteStore, workspace:
     assert store.head("a").modified_ns == 1_000_000_000 * 10**9
     with pytest.raises(ObjectChangedError):
         content(store, "a", etag=first.etag)
+
+
+def test_a_job_in_the_same_process_has_fsspecs_own_file_system(store: RemoteStore) -> None:
+    store.probe()
+    assert fsspec.get_filesystem_class("ftp") is FTPFileSystem

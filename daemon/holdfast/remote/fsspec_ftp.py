@@ -46,6 +46,12 @@ class FtpFiles(FTPFileSystem):  # type: ignore[misc]
         except error_perm as problem:
             raise RemoteRefusedError(f"the server refuses the credentials: {problem}") from None
 
+    @classmethod
+    def of_url(cls, url: str, options: Mapping[str, Any]) -> tuple[FtpFiles, str]:
+        """Return a new connection to the server of ``url``, and the directory there."""
+        given = {**cls._get_kwargs_from_urls(url), **options}
+        return cls(skip_instance_cache=True, **given), cls._strip_protocol(url)
+
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)
         try:

@@ -75,8 +75,6 @@ _REFUSED_NAME = re.compile(
 )
 """Answers of HDFS, and of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that they can't hold."""
 
-fsspec.register_implementation("ftp", FtpFiles, clobber=True)
-
 
 class FsspecStore(RemoteStore):
     """A directory of an fsspec file system."""
@@ -230,13 +228,23 @@ class FsspecStore(RemoteStore):
     def _connect(self) -> FsspecRoot:
         url, options = self._given
         try:
-            files, directory = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
+            files, directory = _opened(url, options)
         except (TypeError, ValueError) as problem:
             text = masked(str(problem), self._secrets)
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
         if url.startswith("webhdfs"):
             files.session.hooks["response"].append(_check_answer)
         return FsspecRoot(files, directory.rstrip("/"))
+
+
+def _opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return a new file system, and the directory of ``url`` in it. Jobs in this process keep fsspec's own for FTP."""
+    opened: tuple[Any, str]
+    if url.startswith("ftp://"):
+        opened = FtpFiles.of_url(url, options)
+    else:
+        opened = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
+    return opened
 
 
 def _check_answer(response: Any, **options: Any) -> None:
