@@ -8,7 +8,7 @@ undamaged copy is the measure.
 from __future__ import annotations
 
 import shutil
-import tarfile
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,8 +58,8 @@ class Laid:
         self.input.mkdir(parents=True)
         for number in range(self.sample.batches):
             put_input(self.input, number)
-        with tarfile.open(DIRECTORY / f"{name}.tar.gz") as archive:
-            archive.extractall(self.checkpoint)  # ours
+        self.checkpoint.mkdir()
+        subprocess.run(["tar", "-xzf", DIRECTORY / f"{name}.tar.gz", "-C", self.checkpoint], check=True)
         for log in self.checkpoint.glob("sources/*/[0-9]*"):
             log.write_bytes(log.read_bytes().replace(_MADE_IN + self.sample.name.encode(), b"file://" + bytes(directory)))
         for sidecar in self.checkpoint.rglob(".*.crc"):
