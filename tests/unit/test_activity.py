@@ -19,6 +19,8 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import OperationInfo, OperationsInfo, RemoteStatus, Status, TransferInfo
 from holdfast.errors import DaemonUnreachableError
 
+pytestmark = pytest.mark.slow
+
 OPERATION = OperationInfo(
     time=0.0,
     operation="open",

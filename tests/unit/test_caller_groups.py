@@ -19,6 +19,8 @@ from holdfast.fs.inodes.caller_groups import CallerGroups
 from holdfast.processes import answerable, leader_of, supplementary_groups
 from tests.support.privileges import MALLORY
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Machine:

@@ -20,6 +20,8 @@ from holdfast_spark.companion.jvm import JvmDriver, JvmError
 from holdfast_spark.companion.lines import fields_of, line_of
 from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
 
+pytestmark = pytest.mark.slow
+
 QUERY = StreamingQuery("q", "file:/mnt/q", "file:/mnt/q/state")
 PLAN = "~Aggregate [key#1]\n+- ~StreamingRelation"
 

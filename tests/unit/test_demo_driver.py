@@ -13,6 +13,8 @@ import pytest
 from holdfast_spark.demo import driver as module
 from holdfast_spark.demo.driver import Driver, DriverError, _group_lives
 
+pytestmark = pytest.mark.slow
+
 COMPUTES = """
 import json, time
 end = time.process_time() + 1.2

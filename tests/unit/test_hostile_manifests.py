@@ -22,6 +22,8 @@ from tests.support.hostile_zips import Entry, Zip
 from tests.support.limited_reader import LimitedReader
 from tests.support.roots import Root
 
+pytestmark = pytest.mark.slow
+
 LIMIT_BYTES = 96 * 2**20
 READ = "read"
 ANSWERS = {READ, *(trouble.value for trouble in Trouble)}

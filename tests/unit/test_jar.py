@@ -13,6 +13,8 @@ import pytest
 
 from holdfast_spark.linking import jar_path, linking_settings
 
+pytestmark = pytest.mark.slow
+
 pyspark = pytest.importorskip("pyspark")
 
 CHECKOUT = Path(__file__).parents[2]

@@ -17,6 +17,8 @@ from holdfast_spark.datasource.division import Unit, divided, listed
 from holdfast_spark.stores import StoreAddress
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.slow
+
 
 def put(store: RemoteStore, *keys: str) -> None:
     for key in keys:

@@ -16,6 +16,8 @@ from tests.support import scripted_daemon
 from tests.support.mounts import unserved
 from tests.support.privileges import needs_root
 
+pytestmark = pytest.mark.slow
+
 _SECONDS = 30.0
 
 

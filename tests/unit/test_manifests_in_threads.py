@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 _PROGRAM = """
 import io, sys, threading
 from holdfast.checkpoints.formats.own import read_own_metadata

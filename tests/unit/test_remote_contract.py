@@ -37,6 +37,8 @@ from tests.support.ftp_server import PASSWORD, serving_ftp
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.slow
+
 
 IMPLEMENTATIONS = [
     "file",

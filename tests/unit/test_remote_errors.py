@@ -37,6 +37,8 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import S3Server, Versitygw
 
+pytestmark = pytest.mark.slow
+
 
 SECRET = "c0ffee/SECRET+value=="
 OPERATIONS: dict[str, Callable[[RemoteStore], Any]] = {

@@ -26,6 +26,8 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
+pytestmark = pytest.mark.slow
+
 
 DEADLINE_SECONDS = 100.0
 LARGE_BYTES = 17 * 2**20

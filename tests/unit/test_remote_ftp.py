@@ -16,6 +16,8 @@ from holdfast.remote import RemoteStore
 from tests.support.ftp_server import PASSWORD, FtpServer, serving_ftp
 from tests.unit.test_remote_contract import content, opened, put
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(workspace: Path) -> Iterator[FtpServer]:

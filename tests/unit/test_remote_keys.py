@@ -13,6 +13,8 @@ from holdfast.remote import RemoteStore
 from tests.unit import test_remote_contract as contract
 from tests.unit.test_remote_contract import Implementation, content, put
 
+pytestmark = pytest.mark.slow
+
 implementation = contract.implementation
 store = contract.store
 

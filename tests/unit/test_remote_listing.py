@@ -15,6 +15,8 @@ from tests.unit.test_remote_contract import Implementation, content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
+pytestmark = pytest.mark.slow
+
 
 implementation = contract.implementation
 store = contract.store

@@ -17,6 +17,8 @@ from tests.unit.test_remote_contract import content, opened, put
 if TYPE_CHECKING:
     from tests.support.s3 import Versitygw
 
+pytestmark = pytest.mark.slow
+
 
 CREDENTIALS = """
 [default]

@@ -23,6 +23,8 @@ from holdfast.remote import RemoteStore, open_store
 from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted
 from tests.support.s3 import S3Server, Versitygw
 
+pytestmark = pytest.mark.slow
+
 DATA = b"what another tool has stored"
 VALUES: dict[str, bytes] = {
     "crc32": zlib.crc32(DATA).to_bytes(4, "big"),

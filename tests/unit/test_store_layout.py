@@ -16,6 +16,8 @@ from tests.support.descriptors import open_below
 from tests.support.mounts import mounted, mounted_read_only
 from tests.support.privileges import as_nobody, needs_root
 
+pytestmark = pytest.mark.slow
+
 SUBDIRECTORIES = ["fetching", "index", "orphans", "quarantine", "trash", "tree"]
 
 

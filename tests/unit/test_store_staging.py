@@ -17,6 +17,8 @@ from holdfast.store import Freeing, Orphanage, OutsideCalls, Quarantine, Staging
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
+pytestmark = pytest.mark.slow
+
 OpenDirectory = Callable[[str], int]
 
 

@@ -21,6 +21,8 @@ from tests.support.deep_trees import dig
 from tests.support.descriptors import open_below
 from tests.support.privileges import as_nobody, needs_root
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
