@@ -36,14 +36,14 @@ _NO_RIGHTS = 0
 
 @dataclass(slots=True)
 class Ground:
-    """What is known of the directory: its protection, or ``unprotected:`` and the reason, and names in it, some of many."""
+    """The directory's state: its protection, or ``unprotected:`` and the reason, and names in it (if many, only some)."""
 
     protection: str
     hidden: list[str] = field(default_factory=list)
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether somebody may write there while nothing is mounted."""
+        """True if somebody may write there while nothing is mounted."""
         return self.protection.startswith(_UNPROTECTED)
 
 

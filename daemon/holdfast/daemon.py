@@ -30,8 +30,8 @@ from holdfast.text import PrintableStream, printable
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
 _TURN_SECONDS = 0.0005
-"""How long a thread that computes in Python may hold the interpreter (Python's default: 5 ms). The event loop needs it
-several times per request, after each system call.
+"""The time for which a thread that computes in Python may hold the interpreter (Python's default: 5 ms). The event loop
+needs it several times per request, after each system call.
 """
 
 

@@ -19,7 +19,7 @@ NOT_HELD = (
     "nobody holds the mount while there is no daemon; "
     "start it with 'holdfast mount --supervise', or as a service of systemd with FileDescriptorStoreMax=1"
 )
-"""Why a mount that could be taken over ends with its daemon, and what to do about it."""
+"""The reason why a mount that could be taken over ends with its daemon, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Handover:
 
     @property
     def is_held(self) -> bool:
-        """Whether a service manager holds the descriptor and is still running."""
+        """True if a service manager holds the descriptor and is still running."""
         return bool(self._held) and self.manager.is_there()
 
     def find(self) -> Inheritance | None:

@@ -38,7 +38,7 @@ _WATCHDOG_SECONDS = 30.0
 _PORTIONS = 20
 """The watchdog counts time in so many portions: a machine that was suspended has not been silent."""
 _ABORT_SECONDS = 2.0
-"""From SIGABRT, at which a daemon that still can prints where it hangs, to SIGKILL."""
+"""The time from SIGABRT, at which a daemon that still can prints where it hangs, to SIGKILL."""
 _KILLED = 128  # plus the signal's number: the exit status that shells use
 
 
@@ -57,7 +57,7 @@ class Keeper:
         self._command = command
         self._watchdog_seconds = watchdog_seconds
         self._silent_portions: int | None = None
-        """How long the daemon has given no sign of life; None until it gives the first one, and from its end on."""
+        """The number of portions without a sign of life; None until the daemon gives the first one, and from its end on."""
         self._path = path
         self._ready_fd = ready_fd
         self._options_fd = options_fd

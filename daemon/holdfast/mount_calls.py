@@ -25,7 +25,7 @@ _FROM_DESCRIPTOR = 0x4
 _BENEATH = 0x200
 """MOVE_MOUNT_BENEATH, since Linux 6.5."""
 NOT_POSSIBLE = (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENODEV)
-"""What these calls fail with where the kernel, its version, or the process's rights don't have them."""
+"""The errors of these calls where the kernel, its version, or the process's rights don't allow them."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

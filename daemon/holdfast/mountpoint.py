@@ -53,17 +53,17 @@ class Mount:
 
     @property
     def is_holdfast(self) -> bool:
-        """Whether it is a Holdfast, served or not."""
+        """True for a Holdfast, served or not."""
         return self.file_system == FILE_SYSTEM
 
     @property
     def is_cover(self) -> bool:
-        """Whether it only keeps others from writing into the directory below."""
+        """True for a mount that only keeps others from writing into the directory below."""
         return (self.file_system, self.source) == COVER
 
 
 class Life(Enum):
-    """Whether a mount's daemon answers."""
+    """The state of a mount's daemon: whether it answers."""
 
     ALIVE = auto()
     DEAD = auto()

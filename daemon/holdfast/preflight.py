@@ -23,7 +23,7 @@ from holdfast.remote import RemoteStore, checked_store
 from holdfast.store import StoreDirectory
 
 _ANSWER_SECONDS = 10.0
-"""How long a store may take to answer; one that does not may do so later, and is no reason to refuse."""
+"""The time that a store has to answer. One that does not may answer later, and is no reason to refuse."""
 _LONGEST_SOCKET_BYTES = 107
 """unix(7): sun_path without the null character."""
 

@@ -1,10 +1,10 @@
-"""Whether the directories of the daemon's own files, and what root reads its configuration from, are safe from other users.
+"""Checks that no other user can change the directories of the daemon's own files, or the sources of root's configuration.
 
-Who may write into a directory on the way to a socket, a store or a log can put another in its place, or a symbolic link. So
-every directory on the way must belong to root or to this user, and be writable for its owner alone; above the last one the
-sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes. On the way to a log its group may write as
-well: some systems ship /var/log so, for a group of their own. Of a configuration root asks the same, since it names
-places that root writes; what is mounted read-only, as Kubernetes does it, may have any mode.
+Whoever may write into a directory on the way to a socket, a store or a log can put another in its place, or a symbolic
+link. So every directory on the way must belong to root or to this user, and be writable for its owner alone; above the last
+one the sticky bit will do, as /tmp has it. These are the rules of sshd's StrictModes. On the way to a log its group may
+write as well: some systems ship /var/log so, for a group of their own. The same is required of root's configuration,
+which names places that root writes; what is mounted read-only, as Kubernetes does it, may have any mode.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from holdfast.errors import ConfigurationError
 _GROUP_OR_OTHERS = 0o022
 _OTHERS = 0o002
 _EVERYBODY = "0 0 4294967295"
-"""What /proc/self/uid_map has outside of user namespaces."""
+"""The fields of /proc/self/uid_map outside of user namespaces."""
 _UNKNOWN_OWNER = 65534
-"""How a user namespace shows owners that it does not have, often those of the directories that it was given."""
+"""The uid by which a user namespace shows owners that it does not have, often those of the directories that it was given."""
 
 
 def check(loaded: LoadedConfig) -> None:

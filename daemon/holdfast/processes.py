@@ -1,4 +1,4 @@
-"""What ``/proc`` says of processes that the daemon meets as callers and holders, and of the boot they live in (proc(5)).
+"""Facts from ``/proc`` about the processes that the daemon meets as callers and holders, and about this boot (proc(5)).
 
 The first line of ``/proc/PID/status`` has the program's name, which a process chooses. The kernel escapes line feeds in it,
 but nothing else that Python's ``splitlines`` takes for the end of a line; so the fields are found by line feeds alone.

@@ -1,4 +1,4 @@
-"""Whether another daemon could start with the configuration as it is now. Asked before a restart ends the running one.
+"""Checks, before a restart ends the running daemon, whether another one could start with the configuration as it is now.
 
 The program on the disk is asked, with ``--check``: after an upgrade it knows other keys than the daemon that runs.
 """

@@ -32,7 +32,7 @@ class ServiceManager:
         own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         microseconds = environment.get("WATCHDOG_USEC", "") if own else ""
         self.watchdog_seconds = int(microseconds) / 1e6 if microseconds else None
-        """For how long the manager lets the daemon be silent before it replaces it; None if it does not watch it."""
+        """The time for which the manager lets the daemon be silent before it replaces it; None if it does not watch it."""
 
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there is a manager to receive it."""

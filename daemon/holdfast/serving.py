@@ -79,24 +79,24 @@ class Serving:
 
     @property
     def mount_outlives(self) -> bool:
-        """Whether the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
+        """True if the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
         return self._session.device is not None and self._handover.is_held
 
     @property
     def takeover(self) -> str:
-        """Whether the mount outlives this daemon: ``takeover``, or ``no takeover:`` and the reason."""
+        """``takeover`` if the mount outlives this daemon, else ``no takeover:`` and the reason."""
         if self._session.device is not None and not self._handover.is_held:
             return f"no takeover: {NOT_HELD}"
         return self._session.takeover
 
     @property
     def data_mode(self) -> str:
-        """How data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """The way data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
         return self._session.data_mode
 
     @property
     def passthrough_possible(self) -> bool:
-        """Whether kernel and settings allow passthrough."""
+        """True if kernel and settings allow passthrough."""
         return self._session.passthrough_possible
 
     @property

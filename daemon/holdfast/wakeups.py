@@ -1,4 +1,4 @@
-"""When background work wakes up: together, because in an idle daemon a wake-up costs more than most of that work."""
+"""Common wake-ups of background work, because in an idle daemon a wake-up costs more than most of that work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GRAIN_SECONDS = 5.0
 
 
 def wakeup_within(seconds: float) -> float:
-    """Return the last common wake-up (trio's time) within ``seconds``; of less than the grain it is their end."""
+    """Return the last common wake-up (trio's time) within ``seconds``; their end if they are less than the grain."""
     time = trio.current_time() + seconds
     return time if seconds < GRAIN_SECONDS else math.floor(time / GRAIN_SECONDS) * GRAIN_SECONDS
 

@@ -67,7 +67,7 @@ class Watchdog:
 
 
 class Hang(NamedTuple):
-    """Why a daemon was replaced. One that ``was_stopped`` would have gone on with what it was doing."""
+    """The reason why a daemon was replaced. One that ``was_stopped`` would have gone on with what it was doing."""
 
     why: str
     was_stopped: bool

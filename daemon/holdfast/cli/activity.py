@@ -1,4 +1,4 @@
-"""What the kernel's requests add up to, by what somebody wants to know: by operation, process, query, zone, directory.
+"""Sums over the kernel's requests, grouped by operation, process, query, zone or directory.
 
 Pure: it is fed with what ``ControlClient.watch_operations`` yields, and asks /proc for nothing but names of processes.
 """
@@ -29,7 +29,7 @@ _DIRECTORIES_SHOWN = 3
 
 @dataclass(slots=True)
 class Tally:
-    """What operations of one group add up to. Times are seconds."""
+    """The sums over the operations of one group. Times are in seconds."""
 
     count: int = 0
     seconds: float = 0.0
@@ -169,7 +169,7 @@ class Lately:
 
     @property
     def spans(self) -> int:
-        """How many spans there are, the present one included."""
+        """The number of spans, the present one included."""
         return len(self._spans)
 
     def tallies(self) -> dict[str, Tally]:

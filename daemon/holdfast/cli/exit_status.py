@@ -1,4 +1,4 @@
-"""What a command exits with when it fails: one number for each kind of error, as sysexits.h has them.
+"""The exit status of a command that fails: one number for each kind of error, as sysexits.h has them.
 
 1 is for checks that found something, and for errors of no other kind.
 """
@@ -20,7 +20,7 @@ class ExitStatus(IntEnum):
     USAGE = 2
     """The command line is wrong."""
     NOT_THERE = 66
-    """What was named is not there: a path, a plan, or it is outside the mount."""
+    """The path or plan that was named is not there, or lies outside the mount."""
     NO_DAEMON = 69
     """No daemon answers on the socket."""
     STORE_OR_DISK = 74
@@ -43,7 +43,7 @@ HINTS = {
     ExitStatus.NO_RIGHT: "ask as root, or as a member of the control socket's group",
     ExitStatus.CONFIGURATION: "'holdfast config show' prints each value and where it comes from",
 }
-"""What somebody may do about an error of each kind; the message of the error itself is more exact."""
+"""Advice on errors of each kind; the message of the error itself is more exact."""
 
 _BY_ERRNO = {
     **dict.fromkeys((errnos.ENOENT, errnos.EXDEV, errnos.ENAMETOOLONG), ExitStatus.NOT_THERE),

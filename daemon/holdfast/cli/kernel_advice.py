@@ -1,4 +1,4 @@
-"""What an old kernel lacks, in words for whoever mounts on it."""
+"""The features that an old kernel lacks, in words for whoever mounts on it."""
 
 from __future__ import annotations
 

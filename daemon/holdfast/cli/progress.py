@@ -1,4 +1,4 @@
-"""What a command shows while it waits: a bar with rate and time left, or that it goes on. Nothing if it is no terminal."""
+"""Progress of a command that waits: a bar with rate and time left, or a spinner. Shown on terminals only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.cli.output import console, counted, print_json, say, size
 from holdfast.control.messages import Progress
 
 Update = Callable[[int, int, int], None]
-"""Takes how many are done, how many there are as far as is known, and how many bytes that is."""
+"""A function that takes the number done, the number of all as far as it is known, and the number of bytes done."""
 
 
 @contextmanager

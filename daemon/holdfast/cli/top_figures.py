@@ -12,7 +12,7 @@ _BAR = 20
 
 
 class Figures:
-    """How the daemon is, and was for ``kept`` seconds."""
+    """The state of the daemon, its rates, and its operations per second for the last ``kept`` seconds."""
 
     def __init__(self, kept: int) -> None:
         self.status: Status | None = None

@@ -23,7 +23,7 @@ _COLUMNS = ("calls", "time", "average", "99 %", "longest", "failed", "hits", "mi
 
 
 class By(enum.StrEnum):
-    """What ``profile`` adds operations up by."""
+    """The groupings by which ``profile`` adds operations up."""
 
     OPERATION = "operation"
     PROCESS = "process"

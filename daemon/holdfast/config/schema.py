@@ -26,7 +26,7 @@ HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z"
 
 
 class Durability(enum.Enum):
-    """When a write counts as done (``docs/semantics.md``, "Durability")."""
+    """The point at which a write counts as done (``docs/semantics.md``, "Durability")."""
 
     LOCAL = "local"
     COMMIT = "commit"

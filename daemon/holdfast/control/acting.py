@@ -1,4 +1,4 @@
-"""What can be done to files, through the control socket: verify, prefetch, evict, flush, drain, pin."""
+"""The routes of actions on files: verify, prefetch, evict, flush, drain, pin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions on files through the control socket: verify, prefetch, evict, flush, pin."""
+"""Actions on files through the control socket: verify, prefetch, evict, flush, drain, pin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who may have a connection: how many in total, how many each user, and a reserve for root.
+"""Limits on the number of connections: in total and of each user, with a reserve for root.
 
-Pure: it counts. The kernel says who is at the other end of a connection (``callers``).
+Pure: it only counts. The kernel says who is at the other end of a connection (``callers``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Admission:
         return admitted
 
     def who_gives_way(self, peer: int | str) -> int | str:
-        """Return of whom a connection must go if ``peer`` is to have one more: itself, or whoever has most."""
+        """Return the peer that must lose a connection if ``peer`` is to have one more: itself, or whoever has most."""
         if self._has_its_number(peer) or not self._connections:
             return peer
         return max(self._connections, key=self._connections.__getitem__)

@@ -1,7 +1,7 @@
 """Batches of streaming queries, as their drivers report them, each with what this daemon did meanwhile.
 
-Kept in memory: the last few thousand of all users, and of each user not more than a part of that. A user reports for itself
-alone: the kernel says who reports, and a run of one user is not the run of the same id of another.
+They are kept in memory: the last few thousand of all users, and of each user no more than a part of that. A user reports
+for itself alone: the kernel says who reports, and a run of one user is not the run of the same id of another.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from holdfast.telemetry import Counters, EventLog
 _KEPT_OF_USER = 500
 _MOST_USERS = 16
 _MOST_RUNS = 64
-"""Of one user, at a time."""
+"""The limit of runs that are remembered for one user."""
 _MS = 1000.0
 _SHOWN_PARTS = 4
 
 
 class _Done(NamedTuple):
-    """What the daemon has done so far."""
+    """The daemon's work: its counters at a moment, or by how much they rose between two."""
 
     hits: int
     misses: int
@@ -50,7 +50,7 @@ class _Done(NamedTuple):
 
 
 class _User:
-    """The batches of one user, and by run what was done at its last report, least recently used first."""
+    """The batches of one user, and the counters at the last report of each run, the least recently used run first."""
 
     def __init__(self) -> None:
         self.batches: deque[BatchInfo] = deque(maxlen=_KEPT_OF_USER)

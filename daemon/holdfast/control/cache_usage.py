@@ -1,7 +1,7 @@
-"""What the cache holds, added up by directory: four levels below whichever directory is asked for.
+"""The contents of the cache, added up by directory: four levels below whichever directory is asked for.
 
-From the index alone, by one pass in a thread. A pass over a million entries takes some seconds of a thread's time, so
-passes follow each other with pauses, and an answer counts for a while.
+Each answer comes from the index alone, by one pass in a thread. A pass over a million entries takes some seconds of a
+thread's time, so there are pauses between the passes, and an answer is given again for a while.
 """
 
 from __future__ import annotations

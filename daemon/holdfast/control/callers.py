@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as the kernel recorded it when the connection was made (unix(7)).
+"""The user at the other end of a connection, as the kernel recorded it when the connection was made (unix(7)).
 
 A process can't change it afterwards, and can't pretend to be another. Ids that the daemon's user namespace does not have
 appear as the overflow id, 65534.
@@ -25,12 +25,12 @@ class Caller:
 
     @property
     def counts_as(self) -> int | str:
-        """For whom its connections count."""
+        """The user or address against whose limit its connections count."""
         return self.uid
 
     @property
     def is_root(self) -> bool:
-        """Whether all may be told."""
+        """True for root, who may be told everything."""
         return self.uid == 0
 
     def supplementary_groups(self) -> frozenset[int]:

@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 _PAGE = 1000  # entries: as many as the daemon gives at once
 _KEPT_SECONDS = 2.0  # less than the daemon keeps an idle connection
 ANSWER_SECONDS = 150.0
-"""How long a client waits for an answer: a cache miss may wait for the store until its deadline."""
+"""The time that a client waits for an answer: a cache miss may wait for the store until its deadline."""
 
 
 class RefusedError(HoldfastError):

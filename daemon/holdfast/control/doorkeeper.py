@@ -31,9 +31,9 @@ _MOST_GROUPS_BYTES = 1024  # as much as Python asks the kernel for
 _READ_BYTES = 65_536
 _STACK_BYTES = 262_144
 _MOST_ENDING = 16
-"""How many processes may be held up as they end and close a connection."""
+"""The limit of processes that may be held up at once as they end and close a connection."""
 _LAST_BYTES_MS = 10_000
-"""For how long a client may not take what the daemon has said before it closed."""
+"""The time limit for a client to take more of what the daemon said before it closed."""
 _EXHAUSTED_PAUSE_MS = 100
 
 
@@ -89,7 +89,7 @@ def uid_of(told: bytes) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """How many of something users may have. Root has its own, which nobody else can use up."""
+    """Limits on the number of something that users may have. Root has its own, which nobody else can use up."""
 
     each_user: int
     users: int
@@ -105,7 +105,7 @@ class Share:
 
 
 _THREADS = Share(each_user=80, users=192, root=96)
-"""More than the daemon lets a user have (``Caps``), and far fewer than a service may have tasks."""
+"""The limits of threads: more than the daemon lets a user have (``Caps``), and far fewer than a service may have tasks."""
 _WAITING = Share(each_user=128, users=1024, root=1024)
 
 

@@ -1,4 +1,4 @@
-"""How connections come in, each with the user who has made it."""
+"""Doors: the ways by which connections come in, each with the user who made it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.control.callers import Caller, caller_of, caller_told
 from holdfast.control.doorkeeper import Doorkeeper
 
 SO_PASSRIGHTS = 83
-"""asm-generic/socket.h of Linux 6.16: whether users may send descriptors over a Unix socket. Python has no name for it."""
+"""The option that lets users send descriptors over a Unix socket (asm-generic/socket.h of Linux 6.16). Python lacks it."""
 _log = logging.getLogger("holdfast.control")
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _EXHAUSTED_PAUSE_SECONDS = 0.1
@@ -22,7 +22,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class Door(Protocol):
-    """Where connections come in."""
+    """A source of connections."""
 
     async def accept(self) -> tuple[socket.socket, Caller]:
         """Return the next connection, which does not block, and who has made it."""
@@ -32,7 +32,7 @@ class Door(Protocol):
 
 
 class OpenDoor:
-    """The connections that ``listener`` accepts. ``identify`` raises ``OSError`` if who has made one is gone."""
+    """The connections that ``listener`` accepts. ``identify`` raises ``OSError`` if the peer is gone."""
 
     def __init__(self, listener: socket.socket, name: str, identify: Callable[[socket.socket], Caller]) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""Who holds what, through the control socket: this node's holdings, and what the other nodes have told the stores."""
+"""Holdings through the control socket: this node's own, and those that the other nodes have told the stores."""
 
 from __future__ import annotations
 

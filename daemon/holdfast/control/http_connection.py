@@ -26,12 +26,12 @@ _HEAD_BYTES = 16_384
 _VERSIONS = (b"1.0", b"1.1")
 _JSON = (b"content-type", b"application/json")
 CALLER = "holdfast.caller"
-"""Where an ASGI scope has the ``Caller``."""
+"""The key of the ``Caller`` in an ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one connection may cost. A head has ``head_seconds`` from the end of the last answer, idleness included."""
+    """The limits of one connection. A head has ``head_seconds`` from the end of the last answer, idleness included."""
 
     stall_seconds: float
     head_seconds: float = 5.0

@@ -30,9 +30,9 @@ _REFUSAL = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a socket is served: ``name`` is for events, ``pause_seconds`` follows each connection.
+    """The rules for serving a socket. ``name`` is its name in events; a pause of ``pause_seconds`` follows each connection.
 
-    If ``newest_wins``, one that is too many is not refused: the oldest of whoever has most gives way.
+    If ``newest_wins``, a connection too many is not refused: an older one is closed (``Admission.who_gives_way``).
     """
 
     name: str

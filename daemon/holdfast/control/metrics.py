@@ -38,19 +38,19 @@ class OperationTime(Protocol):
 
     @property
     def durations(self) -> Histogram:
-        """What was counted."""
+        """The durations that were counted."""
 
 
 class RequestFigures(Protocol):
-    """What is known of the kernel's requests (``serving``)."""
+    """Figures about the kernel's requests (``serving``)."""
 
     @property
     def data_mode(self) -> str:
-        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """The way data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
 
     @property
     def passthrough_possible(self) -> bool:
-        """Whether kernel and settings allow passthrough."""
+        """True if kernel and settings allow passthrough."""
 
     def operation_times(self) -> Iterable[OperationTime]:
         """Return how long requests took."""
@@ -170,7 +170,7 @@ class MetricsReport:
 
 
 class _Remembered:
-    """What is found by reading much, in a thread, for a small part of the time, however often it is asked for."""
+    """A figure that takes long to read: a thread reads it for a small part of the time, however often it is asked for."""
 
     def __init__(self, read: Callable[[], Unsent], before: Unsent) -> None:
         self._read = read

@@ -1,4 +1,4 @@
-"""What a control socket serves: each route with its handler, and with what goes in and comes out of it.
+"""The table of a control socket's routes: each with its handler, its parameters, and the types of its request and reply.
 
 The table is the source of the routes and of their description as an OpenAPI document, so that neither can lack what the
 other has.

@@ -1,4 +1,4 @@
-"""What the kernel says of this process: memory, processor time, descriptors."""
+"""The kernel's figures about this process: memory, processor time, descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on from checkpoints, through the control socket: what can be restored, copies of checkpoints, undone rewinds."""
+"""Going on from checkpoints, through the control socket: verifying and copying them, and undoing rewinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.errors import PlanError
 from holdfast.text import shown
 
 _MOST_FAULTS = 20
-"""Of one batch: a lost disk leaves thousands."""
+"""The limit of faults that are reported for one batch, and of remarks: a lost disk leaves thousands of faults."""
 
 
 class RestoreRoutes:

@@ -1,4 +1,4 @@
-"""Why operations took long, in sentences."""
+"""Reasons why operations took long, in sentences."""
 
 from __future__ import annotations
 

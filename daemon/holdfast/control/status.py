@@ -37,7 +37,7 @@ class MountFacts(MountHealth, Protocol):
 
     @property
     def takeover(self) -> str:
-        """Whether the mount outlives the daemon: ``takeover``, or ``no takeover:`` and the reason."""
+        """``takeover`` if the mount outlives the daemon, else ``no takeover:`` and the reason."""
 
     @property
     def ground(self) -> Ground:

@@ -1,4 +1,4 @@
-"""What is added up for people who look at the whole: the cache by directory, the last hour, the transfers under way."""
+"""Summaries of the whole node for people: the cache by directory, the samples of the last day, transfers under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a TCP connection: a user of this machine, as the kernel knows it, or an address.
+"""The peer of a TCP connection: a user of this machine, as the kernel knows it, or an address.
 
 The kernel is asked for the peer's socket alone (sock_diag(7)), which takes 50 µs however many sockets there are.
 """
@@ -31,7 +31,7 @@ class TcpCaller(Caller):
 
     @property
     def counts_as(self) -> int | str:
-        """For whom its connections count: each user of this machine, and each other address."""
+        """The user of this machine, or else the address, against whose limit its connections count."""
         return self.address or self.uid
 
 

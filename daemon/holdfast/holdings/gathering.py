@@ -25,7 +25,7 @@ from holdfast.transfer import RemoteAccess
 _MISSED_REFRESHES = 3
 _MOST_NODES = 1000
 _MOST_BYTES = 64 * 2**20
-"""Of all objects of a store together: beyond it the largest are not read."""
+"""The limit of bytes in all objects of a store together: beyond it, the oldest are not read."""
 _SECONDS = 5.0
 _log = logging.getLogger("holdfast.holdings")
 

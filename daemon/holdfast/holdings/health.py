@@ -22,11 +22,11 @@ class MountHealth(Protocol):
 
     @property
     def data_mode(self) -> str:
-        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """The way data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
 
     @property
     def passthrough_possible(self) -> bool:
-        """Whether kernel and settings allow passthrough."""
+        """True if kernel and settings allow passthrough."""
 
 
 class Health:

@@ -1,4 +1,4 @@
-"""What this node holds of each state store: counted once from the index, then kept up by what changes there.
+"""The part of each state store that this node holds: counted once from the index, then kept up by what changes there.
 
 Only clean copies count: complete, and the same in the remote store. What state versions share counts for the store
 that it belongs to by its name. The first count goes through the whole index, some thousand entries at a time, with
@@ -24,7 +24,7 @@ from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Tree
 
 MOST_STORES = 100_000
-"""In all zones. Nobody has so many on one node; what is beyond is somebody's joke."""
+"""The limit of state stores in all zones together. Nobody has so many on one node; more are somebody's joke."""
 _ENTRIES_AT_ONCE = 2000  # 10 ms of a thread
 _PAUSES_PER_WORK = 4  # a million files, 8 s of a processor, take 40 s
 _MOST_CHANGES = 200_000
@@ -33,9 +33,7 @@ _log = logging.getLogger("holdfast.holdings")
 
 
 class HeldStore(NamedTuple):
-    """What is here of a store: the newest state version of which a file is here (0: none), and the bytes of all its
-    files.
-    """
+    """The part of a store that is here: the newest version with a file here (0: none), and the bytes of all its files."""
 
     version: int
     size_bytes: int

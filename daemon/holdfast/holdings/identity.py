@@ -1,4 +1,4 @@
-"""By what names others know this node: the configured ones, the host's names, the addresses of its interfaces."""
+"""The names by which others know this node: the configured ones, the host's names, the addresses of its interfaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.holdings.report import is_host, is_node_name
 
 _SIOCGIFADDR = 0x8915
 _SHARED = {"127.0.0.1", "127.0.1.1", "::1", "localhost"}
-"""What every machine calls itself; Debian's installer writes 127.0.1.1 into /etc/hosts."""
+"""The names and addresses that every machine has for itself; Debian's installer writes 127.0.1.1 into /etc/hosts."""
 _MOST_HOSTS = 64
 
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("holdfast.holdings")
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What there is to tell a store, and of it what others decide by."""
+    """The message for a store; ``material`` is the part of it that others decide by."""
 
     held: Mapping[Place, HeldStore]
     is_draining: bool
@@ -42,7 +42,7 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a store was told last, and when (trio's time)."""
+    """The last message to a store, and its time (trio's)."""
 
     word: _Word
     problems: list[str]
@@ -56,7 +56,7 @@ def object_name(node: str, store_id: str) -> str:
 
 
 class Publishing:
-    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go, ``health`` how it is, for a zone."""
+    """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go; ``health``, what a zone is told."""
 
     def __init__(
         self,

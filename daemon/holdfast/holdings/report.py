@@ -21,9 +21,9 @@ from holdfast.holdings.held_stores import HeldStore, Place
 
 FORMAT = 1
 DIRECTORY = "nodes"
-"""Below ``.holdfast/``."""
+"""The directory of the reports, below ``.holdfast/``."""
 LARGEST_BYTES = 2 * 2**20
-"""Of a report as it is in the store: 100,000 state stores take 0.9 MB."""
+"""The size limit of a report as it is in the store: 100,000 state stores take 0.9 MB."""
 _LARGEST_TEXT_BYTES = 32 * 2**20
 _MOST_STORES = 100_000
 MOST_PROBLEMS, LONGEST_PROBLEM = 16, 512
@@ -36,7 +36,7 @@ _StoreName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is held of one state store: operator, partition, the store's name, the newest version, bytes."""
+    """The part of one state store that a node holds: operator, partition, the store's name, the newest version, bytes."""
 
     operator: _Int
     partition: _Int
@@ -46,7 +46,7 @@ class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class QueryState(msgspec.Struct, frozen=True):
-    """What is held of the query at ``location``, relative to the store."""
+    """The state that a node holds of the query at ``location``, relative to the store."""
 
     location: _Text
     stores: Annotated[list[StoreState], msgspec.Meta(max_length=_MOST_STORES)]
@@ -65,9 +65,9 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node holds of one store. ``hosts`` are names and addresses by which others know it; ``cores`` what it has.
+    """A node's report of what it holds of one store. ``hosts`` are the names and addresses by which others know the node.
 
-    ``health`` is missing in reports of earlier versions.
+    ``cores`` is the number of its cores. ``health`` is missing in reports of earlier versions.
     """
 
     format: int = FORMAT
@@ -83,11 +83,11 @@ _decode = msgspec.json.Decoder(NodeReport).decode
 
 
 class BadReportError(Exception):
-    """What is there is no report."""
+    """The object is not a valid report."""
 
 
 class Held(NamedTuple):
-    """What is held of one zone, as a report has it; ``dropped`` are the stores that did not fit into it."""
+    """The state held of one zone, as a report has it; ``dropped`` is the number of stores that a report can't have."""
 
     queries: list[QueryState]
     dropped: int

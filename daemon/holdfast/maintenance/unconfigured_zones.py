@@ -16,7 +16,7 @@ from holdfast.zones import ZoneMap
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Of one zone: its files in the tree, how many of them were never sent, and deletions not yet made in the store."""
+    """The remains of one zone: files in the tree, those that were never sent, and deletions not yet made in the store."""
 
     files: int
     unsent: int

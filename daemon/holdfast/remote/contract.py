@@ -26,12 +26,12 @@ from holdfast.remote.keys import PRIVATE, NameRules, checked_target
 
 _MOST_UNANSWERED = 3
 _LARGEST = 2**63 - 1
-"""For sizes and times of files, in bytes and ns: ``off_t``, and what ``holdfast.index`` can hold."""
+"""The largest size (bytes) and time (ns) of a file that ``off_t`` and ``holdfast.index`` can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can promise (``docs/configuration.md`` has the table).
+    """The guarantees that a store can give (``docs/configuration.md`` has the table).
 
     ``conditional_create``: of two creates of one name, one fails, whichever nodes they come from; without it a create fails
     only if the object existed before it began. ``atomic``: readers see the old object or the whole new one; without it they
@@ -114,7 +114,7 @@ class RemoteStore(abc.ABC):
     capabilities: Capabilities
     name_rules = NameRules()
     has_checksums = False
-    """Whether ``checksum`` may ask the store."""
+    """True if ``checksum`` may ask the store."""
 
     @abc.abstractmethod
     def probe(self) -> None:

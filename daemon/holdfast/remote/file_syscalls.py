@@ -33,7 +33,7 @@ _SEND_BYTES = 2**30
 _MOST_ATTEMPTS = 100
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _OF_STORE = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
-"""What fails for one file would fail for any other."""
+"""The errors that concern the whole store: what fails for one file would fail for any other."""
 
 
 class Place(NamedTuple):

@@ -31,7 +31,7 @@ _MEANINGS = {
     re.compile("denied|permission|privilege|not allowed|forbidden", re.IGNORECASE): errno.EACCES,
     _MISSING: errno.ENOENT,
 }
-"""By the text of a reply, which mostly is the C library's text for its errno."""
+"""The meanings of replies, by a pattern for their text, which mostly is the C library's text for the errno."""
 _ROOT = "/"
 _TYPES = {"file": "file", "dir": "directory"}
 """fsspec's type by that of MLSD. ``cdir`` and ``pdir`` are the directory itself and the one above."""

@@ -68,8 +68,9 @@ _RULES = {
     **dict.fromkeys(("file", "ftp", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
     "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
 }
-"""By fsspec's scheme: DFSUtil.isValidName of Hadoop, what its ``libhdfs`` can hand to Java, and Microsoft's "Naming Files,
-Paths, and Namespaces"."""
+"""The rules for names, by fsspec's scheme. They come from Hadoop's DFSUtil.isValidName, from what its ``libhdfs`` can hand
+to Java, and from Microsoft's "Naming Files, Paths, and Namespaces".
+"""
 _REFUSED_NAME = re.compile(
     r"^(?:Invalid path name|Invalid file name|Bad message$|.*maximum path component name limit)", re.I
 )

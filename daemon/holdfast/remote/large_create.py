@@ -23,10 +23,10 @@ from holdfast.remote.keys import staged_key
 
 
 class Requests(Protocol):
-    """What a store must provide; each method is one request, or one upload."""
+    """The requests that a store must provide; each method is one request, or one upload."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Return what is known of ``key``, metadata included."""
+        """Return the info of ``key``, metadata included."""
 
     def delete_staged(self, key: str) -> None:
         """Delete a staged object."""

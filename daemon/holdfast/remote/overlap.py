@@ -1,4 +1,4 @@
-"""Whether two stores share objects, as far as their URLs and options tell: nothing is asked of any server.
+"""Overlaps between stores, which share objects then, as far as URLs and options tell: nothing is asked of any server.
 
 Two stores are apart if they are on different servers, by URL, endpoint or account, or in different directories. Other
 credentials don't make another server.
@@ -28,7 +28,7 @@ _USUAL_PORTS = {"http": ":80", "https": ":443", "ftp": ":21", "sftp": ":22"}
 
 
 class Location(NamedTuple):
-    """Where a store is: the server, with the bucket, and the directories down to the store."""
+    """The place of a store: the server, with the bucket, and the directories down to the store."""
 
     server: tuple[str, ...]
     path: tuple[str, ...]
@@ -41,7 +41,7 @@ class Location(NamedTuple):
 def location_of(url: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Location | None:
     """Return where the store at ``url`` is; None for one that is always alone. Follows the symbolic links of directories.
 
-    Raises ``ConfigurationError`` for a URL that can't be.
+    Raises ``ConfigurationError`` for an invalid URL.
     """
     plain = url.removeprefix(_FORCED)
     if "://" not in plain:

@@ -26,7 +26,7 @@ _FAMILIAR = {
         "container_name", "use_emulator", "use_fabric_endpoint", "use_azure_cli", "skip_signature", "msi_endpoint",
     ),
 }  # fmt: skip
-"""What is suggested in place of a misspelt option; obstore knows more."""
+"""The options that are suggested in place of a misspelt one; obstore knows more."""
 _OF_THE_CLIENT = dict.fromkeys(
     (
         "allow_invalid_certificates", "default_content_type", "default_headers", "http1_only", "http2_keep_alive_interval",

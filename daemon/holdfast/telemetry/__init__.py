@@ -1,4 +1,4 @@
-"""What happened: events for people, counters for machines. A leaf: of Holdfast it imports only errors and text."""
+"""Telemetry: events for people, counters for machines. A leaf: of Holdfast it imports only errors and text."""
 
 from holdfast.telemetry.counters import Counters
 from holdfast.telemetry.events import Event, EventLog

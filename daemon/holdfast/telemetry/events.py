@@ -56,7 +56,7 @@ class EventLog:
         self._max_bytes = max_bytes
         self._guard = FloodGuard()
         self.counts: Counter[str] = Counter(dict.fromkeys(ALARMING, 0))
-        """By kind: how often it happened, also where an event only counts."""
+        """The number of events by kind, including those that were only counted."""
         if file is not None:
             for each in (file, self._former):
                 withdraw(each)

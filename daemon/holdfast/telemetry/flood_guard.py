@@ -1,4 +1,4 @@
-"""What keeps one subject, a user as a rule, from flooding the event journal: its events are counted when they are too many.
+"""The guard that keeps one subject, mostly a user, from flooding the event journal: events too many are only counted.
 
 Each kind of event has an allowance for each subject, a bucket of ``BURST`` events that fills again by one every
 ``REFILL_SECONDS``. Events beyond it are counted, and told of in one summary a minute. The events of others have allowances
@@ -25,9 +25,9 @@ class _Allowance:
     left: float
     at: float
     more: int = 0
-    """Events since the last summary that were only counted."""
+    """The number of events since the last summary that were only counted."""
     since: float = 0.0
-    """When the first of them came."""
+    """The time of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _NS = 1_000_000_000
 
 
 class Histogram(NamedTuple):
-    """What was counted. ``buckets`` pairs each upper end in seconds with the number of durations up to it, from 0 on."""
+    """Counted durations. ``buckets`` pairs each upper end in seconds with the number of durations up to it, from 0 on."""
 
     buckets: list[tuple[float, int]]
     total: int
@@ -30,7 +30,7 @@ class Latencies:
         self.bounds = array("Q", bounds_ns)
         self._width = len(bounds_ns) + 2
         self.counts = array("Q", bytes(8 * rows * self._width))
-        """For each row the counts of the buckets, of what is longer, and the sum in nanoseconds."""
+        """Three parts for each row: the counts of the buckets, the count of longer durations, and the sum in nanoseconds."""
         self._handed_over: deque[tuple[int, int]] = deque()
 
     def observe(self, row: int, nanoseconds: int) -> None:

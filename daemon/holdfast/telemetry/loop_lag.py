@@ -1,4 +1,4 @@
-"""How late the event loop is: everything that is ready waits for as long."""
+"""The lag of the event loop: everything that is ready waits for as long."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ _KEPT = 8192
 
 @dataclass(slots=True)
 class Notes:
-    """What becomes of one operation below the file system: a miss, bytes fetched, what it waited for."""
+    """Notes on one operation below the file system: a miss, bytes fetched, what it waited for."""
 
     is_miss: bool = False
     fetched_bytes: int = 0
     store_requests: int = 0
     store_seconds: float = 0.0
     waits: dict[str, float] = field(default_factory=dict)
-    """Seconds by what was waited for: ``fetch``, ``hash``, ``lock`` or ``turn``."""
+    """The seconds that it waited, by what for: ``fetch``, ``hash``, ``lock`` or ``turn``."""
 
 
 OBSERVED: ContextVar[Notes | None] = ContextVar("OBSERVED", default=None)
@@ -80,7 +80,7 @@ class OperationFeed:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody watches."""
+        """True while somebody watches."""
         return self._watchers > 0
 
     def publish(self, operation: Observed) -> None:

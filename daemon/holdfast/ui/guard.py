@@ -1,9 +1,9 @@
-"""Who may use the page over TCP: only who has its address, which has a secret in it.
+"""The guard of the page over TCP: only those may use the page who have its address, which has a secret in it.
 
 Anybody on the machine can connect to a port of the loopback interface, and so can every page that a browser shows. So each
 request is refused that
 
-- has not the token at the beginning of its path (a cookie would go to other ports of the machine too),
+- does not have the token at the beginning of its path (a cookie would go to other ports of the machine too),
 - names another host than ours: then the name of an attacker's page was made to lead here (DNS rebinding),
 - comes from a page of another origin, as far as the browser says so.
 """

@@ -28,7 +28,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache",
 }
-"""For all that a browser gets of the page. Without a referrer its address, which has a token in it, stays here."""
+"""The headers of all parts of the page. Without a referrer, its address, which has a token in it, stays here."""
 
 
 def page_routes() -> list[Route]:

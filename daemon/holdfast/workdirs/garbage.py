@@ -120,7 +120,7 @@ class _Workdir:
         return self._held_since_ns is None or touched_ns < self._held_since_ns
 
     def _had_its_time(self, touched_ns: int) -> bool:
-        """Whether the present holder has been here for the grace age without touching it."""
+        """Say whether the present holder, if any, has been here for the grace age without touching it."""
         is_settled = self._held_since_ns is None or self._is_old(self._held_since_ns)
         return is_settled and self._is_an_earlier_holders(touched_ns)
 

@@ -1,4 +1,4 @@
-"""Who holds a working directory: noting it, watching the holders, and what their end means.
+"""Holders of working directories: noting them, watching them, and what their end means.
 
 A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
 its children inherit the descriptor, and the kernel closes it with the last of them. Every step is one record, so a restarted
@@ -28,7 +28,7 @@ TRANSIENT = (OSError, IndexUnwritableError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 RETRY_SECONDS = 5.0
 SLICE_SECONDS = 0.01
-"""How long many directories are dealt with before others have their turn."""
+"""The time for which many directories are dealt with before others have their turn."""
 _TOLD_AT_ONCE = 3
 _log = logging.getLogger("holdfast.workdirs")
 

@@ -1,4 +1,4 @@
-"""Whose a working directory is: what an acquirer finds must be the work of its own user, or nothing of it is trusted.
+"""Ownership of working directories: what an acquirer finds must be the work of its own user, or nothing of it is trusted.
 
 Anybody may make a directory in a base, also under the name that somebody else's process will ask for, and leave there what
 that process takes for its own state. So a directory of another user is refused, and so is one with something in place of
@@ -23,7 +23,7 @@ _HOW = "acquire with another id, remove it, or let root acquire it with --adopt"
 
 
 class Given(NamedTuple):
-    """What has changed hands, and which regular files the new owner has; both by inode number."""
+    """The entries that have changed hands, and the regular files that the new owner has; both by inode number."""
 
     inodes: list[int]
     files: list[int]

@@ -17,7 +17,7 @@ from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import WorkdirTree
 
 _LEASE_CHECK_SECONDS = 60.0
-"""How often a lease file that keeps a directory is looked at: its last close is not seen under another name."""
+"""The time between looks at a lease file that keeps a directory: its last close is not seen under another name."""
 _log = logging.getLogger("holdfast.workdirs")
 
 

@@ -1,11 +1,11 @@
-"""What each working directory takes of the disk, found by walking through it again and again, slowly.
+"""The disk usage of each working directory, found by walking through it again and again, slowly.
 
 Files may grow without the daemon hearing of it (passthrough, mappings), so nothing but a look at their blocks tells. The
 walks take a tenth of the time at most. Directories with a limit are walked through every second, the others once in a while;
 where none is due, nothing is done.
 
 The walks of different users take turns, one of each at a time: nobody has to wait for the end of a walk through another's
-directories, which that user can make as long as it likes. Who is above the limit is found before the walk is over.
+directories, which that user can make as long as it likes. An exceeded limit is found before the walk is over.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class UsageWalks:
         self._workdirs = workdirs
         self._limits: dict[bytes, Space] = {}
         self._due: dict[bytes, float] = {}
-        """By path: the trio time of the next walk; infinite from when it is due to its end."""
+        """The trio times of the next walks, by path; infinite from when a walk is due until it has ended."""
         self._users: dict[int, _User] = {}
-        """By uid: those with directories that are due."""
+        """The users with directories that are due, by uid."""
 
     async def run(self) -> None:
         """Walk through all working directories by turns, until cancelled."""

@@ -19,7 +19,7 @@ _BLOCK_BYTES = 512
 _SPARE_BLOCKS = 3
 """A file may take so many blocks more than its bytes: the end of the last one, attributes, the map of its extents."""
 _FALLBACK_ZONES = (b"localState", b"blobStorage")
-"""Where copies of objects can be."""
+"""The parts of a working directory that can have copies of objects."""
 
 
 class UsageWalk:
@@ -28,7 +28,7 @@ class UsageWalk:
     def __init__(self, tree: Tree, entries: Entries, path: bytes) -> None:
         self.path = path
         self.used = Space(0, 0)
-        """What was found so far."""
+        """The space found so far."""
         self._tree = tree
         self._entries = entries
         self._linked: set[int] = set()

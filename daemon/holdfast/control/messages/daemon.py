@@ -65,11 +65,11 @@ class Status(PublicStatus, frozen=True):
     unsent: list[str] = []
     unsent_files: int = 0
     draining: bool = False
-    """Whether nothing new is taken for the stores (``holdfast drain``)."""
+    """True if nothing new is taken for the stores (``holdfast drain``)."""
     quarantined: int = 0
     counters: dict[str, Any] = {}
     mountpoint_protection: str = ""
-    """What keeps the directory below the mount from taking writes: immutable, covered, closed; or unprotected, and why."""
+    """The protection from writes of the directory below the mount: immutable, covered, closed; or unprotected, and why."""
     hidden_files: list[str] = []
     """Some names in that directory, which the mount hides."""
     not_configured: dict[str, int] = {}
@@ -77,9 +77,9 @@ class Status(PublicStatus, frozen=True):
 
 
 class Sample(Message, frozen=True):
-    """What the counters said at a ``time``, in seconds since the epoch. They count from the daemon's start.
+    """The counters, and some sizes, at ``time``, in seconds since the epoch. Counters count from the daemon's start.
 
-    ``latencies`` pairs bounds in seconds with how many of the kernel's requests ended within them, from 0 on.
+    ``latencies`` pairs bounds in seconds with the number of the kernel's requests that ended within them, from 0 on.
     """
 
     time: float

@@ -42,7 +42,7 @@ class Explanation(Message, frozen=True):
 
 
 class UsagePart(Message, frozen=True):
-    """What is cached of one file, or below one directory; without a name: of all others that are not shown by name."""
+    """A file, or a directory with everything below it, in the cache. The part without a name stands for all others."""
 
     name: str
     files: int
@@ -53,7 +53,7 @@ class UsagePart(Message, frozen=True):
 
 
 class CacheUsage(Message, frozen=True):
-    """What is cached at or below a directory, the largest parts first. It may be some seconds old."""
+    """The files in the cache at or below a directory, the largest parts first. The figures may be some seconds old."""
 
     path: str
     files: int
@@ -84,7 +84,7 @@ class PathRequest(Message, frozen=True):
 
 
 class PinRequest(Message, frozen=True):
-    """What to pin: an absolute path in the mount. With ``future`` there need be nothing yet."""
+    """The path to pin: an absolute one in the mount. With ``future``, nothing need exist there yet."""
 
     path: str | None = None
     future: bool = False
@@ -97,14 +97,14 @@ class PinInfo(Message, frozen=True):
 
 
 class FlushRequest(Message, frozen=True):
-    """What to send: an absolute path in the mount (None: everything), and for how many seconds to wait."""
+    """The path to send, an absolute one in the mount (None: everything), and the number of seconds to wait."""
 
     path: str | None = None
     timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
 
 
 class DrainRequest(Message, frozen=True):
-    """Whether to drain this node, waiting for so many seconds, or, with ``undo``, to take new files for its stores again."""
+    """A request to drain this node, waiting for so many seconds; with ``undo``, to take new files for its stores again."""
 
     timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 600.0
     undo: bool = False

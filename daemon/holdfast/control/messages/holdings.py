@@ -6,7 +6,7 @@ from holdfast.control.messages.message import Message
 
 
 class HeldStoreInfo(Message, frozen=True):
-    """What a node holds of one state store: its newest version there (0: only files that versions share), and bytes."""
+    """The part of one state store that a node holds: its newest version (0: only files that versions share), and bytes."""
 
     operator: int
     partition: int
@@ -16,14 +16,14 @@ class HeldStoreInfo(Message, frozen=True):
 
 
 class HeldQueryInfo(Message, frozen=True):
-    """What a node holds of the query with its checkpoint at ``path``."""
+    """The state that a node holds of the query with its checkpoint at ``path``."""
 
     path: str
     stores: list[HeldStoreInfo]
 
 
 class NodeHealthInfo(Message, frozen=True):
-    """How a node is: its version, ``passthrough`` or ``daemon-io``, bytes, and a sentence for each thing that is wrong."""
+    """The health of a node: version, ``passthrough`` or ``daemon-io``, bytes, and a sentence for each problem."""
 
     version: str
     data_mode: str
@@ -33,9 +33,9 @@ class NodeHealthInfo(Message, frozen=True):
 
 
 class HoldingsInfo(Message, frozen=True):
-    """What one node holds of a zone's queries, as it has told the zone's store at ``told`` (seconds since the epoch).
+    """The state of a zone's queries that one node holds, as it told the zone's store at ``told`` (seconds since the epoch).
 
-    ``hosts`` are names and addresses of the node, ``cores`` are what it has. This node's own are as of now.
+    ``hosts`` are the node's names and addresses, ``cores`` the number of its cores. This node's own entries are as of now.
     """
 
     zone: str
@@ -51,7 +51,7 @@ class HoldingsInfo(Message, frozen=True):
 
 
 class HoldingsReply(Message, frozen=True):
-    """Who holds what; ``problems`` has a sentence for each store that did not answer."""
+    """The state that nodes hold; ``problems`` has a sentence for each store that did not answer."""
 
     nodes: list[HoldingsInfo]
     problems: list[str] = []

@@ -36,7 +36,7 @@ class OperationInfo(Message, frozen=True):
 
 
 class OperationsInfo(Message, frozen=True):
-    """What was answered since the last line of the stream, oldest first. ``lost`` of it came too fast to be kept."""
+    """The requests answered since the last line of the stream, oldest first; ``lost`` more came too fast to be kept."""
 
     operations: list[OperationInfo]
     lost: int

@@ -17,10 +17,10 @@ class FaultInfo(Message, frozen=True):
 
 
 class RestoreInfo(Message, frozen=True):
-    """Whether a batch, checkpoint or savepoint can be restored, and the first of its ``broken`` faults.
+    """A batch, checkpoint or savepoint: whether it can be restored, and the first of its ``broken`` faults.
 
-    ``expired``: the engine has purged part of it, as of the oldest batches; nothing is wrong. ``newest``: a restart as
-    things are begins here. ``remarks`` say what a restart gets by with.
+    ``expired``: the engine has purged part of it, as it does with the oldest batches; nothing is wrong. ``newest``: a
+    restart begins here as things are. ``remarks`` say what a restart has to cope with, and can.
     """
 
     path: str
@@ -35,9 +35,9 @@ class RestoreInfo(Message, frozen=True):
 
 
 class VerifyProgress(Message, frozen=True):
-    """How many objects have been read. The last line of a stream has ``finished`` and the ``restores``.
+    """The number of objects that have been read. The last line of a stream has ``finished`` and the ``restores``.
 
-    ``without_digest`` counts the objects that were read and could be compared with nothing.
+    ``without_digest`` counts the objects that were read but could be compared with nothing.
     """
 
     done: int
@@ -48,7 +48,7 @@ class VerifyProgress(Message, frozen=True):
 
 
 class VerifyRequest(Message, frozen=True):
-    """What to verify: an absolute path in the mount. ``deep``: also read everything, and compare it with its digest.
+    """The path to verify: an absolute one in the mount. ``deep``: also read everything, and compare it with its digest.
 
     ``spark`` is the version of Spark that would restart queries, such as ``3.5``; empty: the newest.
     """
@@ -60,7 +60,7 @@ class VerifyRequest(Message, frozen=True):
 
 
 class CloneRequest(Message, frozen=True):
-    """The query or savepoint to copy and where to, by paths in the mount; ``batch``, of a query: as it was after that one.
+    """The query or savepoint to copy, and the target, as paths in the mount. ``batch`` copies a query as it was after that.
 
     The copy of a query gets an id of its own unless ``keep_id``.
     """
@@ -72,7 +72,7 @@ class CloneRequest(Message, frozen=True):
 
 
 class CloneProgress(Message, frozen=True):
-    """How many objects have been copied, and bytes in them. The last line of a stream has ``finished``."""
+    """The number of objects that have been copied, and of the bytes in them. The last line of a stream has ``finished``."""
 
     done: int
     total: int
@@ -92,7 +92,7 @@ class UndoRequest(Message, frozen=True):
 
 
 class UndoProgress(Message, frozen=True):
-    """How many objects of the rewind ``plan`` are back, and bytes in them. The last line of a stream has ``finished``."""
+    """The number of objects of the rewind ``plan`` that are back, and of their bytes. The last line has ``finished``."""
 
     done: int
     total: int
