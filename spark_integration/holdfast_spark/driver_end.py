@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 _log = logging.getLogger("holdfast.driver_end")
 _STOP_TIMEOUT = "10s"
-"""How long a batch that can't be interrupted may hold up the end of the program: it is abandoned then, as it would be."""
+"""The time for which a batch that can't be interrupted may hold up the end of the program: it is abandoned then, as it would
+be anyway."""
 _LOGGERS_OF_BATCHES = (
     "org.apache.spark.sql.execution",
     "org.apache.spark.executor",

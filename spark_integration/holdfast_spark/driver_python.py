@@ -28,7 +28,7 @@ _log = logging.getLogger("holdfast.driver")
 
 
 def main() -> None:
-    """Run the job that the arguments name. Without arguments, be Python: so it is with the ``pyspark`` shell."""
+    """Run the job that the arguments name. Without arguments, run Python itself, as the ``pyspark`` shell needs it."""
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     job = Path(sys.argv[1])
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def set_up_first_session(job: str) -> None:
-    """From now on, let the first session of this process be set up. ``job`` is its name, if it does not give itself one."""
+    """Set up the first session of this process once the job makes it. ``job`` is its name if it gives itself none."""
     from pyspark.sql import SparkSession
     from pyspark.sql.utils import is_remote
 

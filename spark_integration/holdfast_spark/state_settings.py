@@ -23,15 +23,17 @@ _PROVIDER = f"{_STATE_STORE}providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FORMAT = f"{_STATE_STORE}checkpointFormatVersion"
 _KEEPS_FORMATS = (4, 3)
-"""From this Spark on, queries keep the format that they began in; in 4.0 a JVM with queries of both formats fails."""
+"""The first version of Spark in which queries keep the format that they began in; in 4.0 a JVM with queries of both formats
+fails."""
 _CHECKSUM_FILES = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
-"""In format 2 a checksum file beside each state file is one more object to send. The digests of Holdfast do the same."""
+"""The setting for the checksum file beside each state file. In format 2 it is one more object to send, and the digests of
+Holdfast do the same."""
 _LOCAL_FILES = "org.apache.hadoop.fs.LocalFileSystem"
 """PySpark's default, Hive's ``ProxyLocalFileSystem``, does not rename over a file: a repeated batch keeps old state."""
 _MANAGER = "FileSystemBasedCheckpointFileManager"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _MOVED = (4, 1)
-"""From this Spark on, the manager is in a package of its own."""
+"""The first version of Spark in which the manager is in a package of its own."""
 
 
 def settings(local: Path) -> dict[str, str]:

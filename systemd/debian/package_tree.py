@@ -25,7 +25,7 @@ from systemd.debian.runtime_files import copy_distribution, copy_package, licenc
 
 _HOME = "usr/lib/holdfast"
 _WHEEL_HOME = "/opt/holdfast/bin/"
-"""Where the units in ``systemd/`` look for the programs: where install.md puts the wheel."""
+"""The directory in which the units in ``systemd/`` look for the programs, because install.md puts the wheel there."""
 _UNITS = ("holdfastd.service", "holdfast-sweep.service", "holdfast-sweep.timer", "spark-worker@.service")
 _COMMANDS = {"holdfast": ("usr/bin", "holdfast.cli", "main"), "holdfastd": ("usr/sbin", "holdfast.daemon", "run")}
 _COMPANION = "holdfast-spark-driver"

@@ -1,12 +1,12 @@
-"""Checkpoints: what their names say, what refers to what, and what may go.
+"""Checkpoints: the files that they consist of, how these refer to each other, and which of them can be deleted.
 
-Lowest first:
+From the lowest layer to the highest:
 
-- ``manifests``, ``references``, ``examination``, ``plans``: the words in which formats and drivers speak to each other;
+- ``manifests``, ``references``, ``examination``, ``plans``: the types that formats and their callers exchange;
 - ``formats``: one package for each format, behind one interface, and the registry of them;
 - ``reachability``: sweeps, drops and the census of a listing, for whatever formats there are;
 - ``sweeps``: plans that are made of a store, kept, shown and carried out;
-- ``restoring``: what is done to go on from a checkpoint.
+- ``restoring``: verifying, copying and rewinding checkpoints.
 
-All but the last two is pure: listings and bytes come in, plans go out.
+All but the last two are pure: listings and bytes come in, plans go out.
 """

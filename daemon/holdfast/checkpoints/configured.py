@@ -1,4 +1,4 @@
-"""What the configuration says of checkpoints: kinds of names, and the roots and ages of sweeps.
+"""The checkpoint settings of the configuration: kinds of names, and the roots and ages of sweeps.
 
 Invalid values are found here, by the daemon that uses them and by whoever checks a configuration beforehand.
 """

@@ -13,7 +13,8 @@ _T = TypeVar("_T")
 
 
 _MOST_VALUES = 2**19
-"""A value of one byte may take 200 in memory. A commit of 58,000 partitions with eight stores each has so many."""
+"""The limit of values in one text. A value of one byte may take 200 in memory. A commit of 58,000 partitions with eight
+stores each has so many."""
 
 
 def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:

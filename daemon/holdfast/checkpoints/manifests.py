@@ -1,4 +1,4 @@
-"""Manifests: files of a checkpoint that list others. What reading one gives, and what is to be read how.
+"""Manifests, which are files of a checkpoint that list others: their kinds, their readers, and the results of reading them.
 
 A reader takes a binary stream and its length. It returns a ``Manifest`` or, when it can't read to the end, ``Unreadable``,
 and never raises anything but the stream's ``OSError``. ``Unreadable`` always means: keep everything that this manifest may
@@ -25,25 +25,25 @@ class Readable(Protocol):
 
 
 class Manifest:
-    """What a manifest says. Each format has its own kinds."""
+    """The content of a manifest. Each format has its own kinds."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLength(Manifest):
-    """How long a file is, or would be if it were not compressed."""
+    """The length of a file; of a compressed one, the length before compression."""
 
     size_bytes: int
 
 
 class Trouble(enum.Enum):
-    """Why a manifest could not be read."""
+    """The reason why a manifest could not be read."""
 
     MISSING = "missing"
-    """It was listed, but is not there any more."""
+    """The file was listed, but is not there any more."""
     FOREIGN = "foreign"
-    """It is no manifest of this kind."""
+    """The file is no manifest of this kind."""
     UNKNOWN_VERSION = "unknown version"
     UNKNOWN_TAG = "unknown tag"
     UNKNOWN_CODEC = "unknown codec"
@@ -109,7 +109,7 @@ def told_apart(readers: Sequence[MetadataReader]) -> Reader:
 
 
 class _Rejoined:
-    """A stream whose first bytes were looked at."""
+    """A stream whose first bytes have been taken already, and are read again."""
 
     def __init__(self, first: bytes, rest: Readable) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""The model of a plan: what would go, and why. Nothing is deleted here.
+"""The model of a plan: what would be deleted, and why. Nothing is deleted here.
 
 A plan is made of one listing, and the store changes before the plan is executed. So an execution makes a second plan from a
 new listing, and deletes only what stands in both with the same size and time (``sweeps.revalidation``).
@@ -32,12 +32,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things are left alone. Raises ``ConfigurationError`` for what can't be.
+    """The ages that things must have before they are deleted. Raises ``ConfigurationError`` for impossible values.
 
-    ``grace_ns``: nothing younger is touched. It has to be longer than a listing, an upload and a checkpoint may take: what
-    is written for a checkpoint is referred to only when that is complete. ``abandoned_ns``: what may still belong to a
-    checkpoint under way, because no later one of the job is complete, is left alone for this long.
-    ``min_batches_to_retain`` is Spark's ``spark.sql.streaming.minBatchesToRetain``.
+    Nothing younger than ``grace_ns`` is touched. This has to be longer than a listing, an upload and a checkpoint may take,
+    because what is written for a checkpoint is referred to only when that is complete. What may still belong to a checkpoint
+    under way, because no later one of the job is complete, is left alone for ``abandoned_ns``. ``min_batches_to_retain`` is
+    Spark's ``spark.sql.streaming.minBatchesToRetain``.
     """
 
     grace_ns: int = _DAY_NS
@@ -52,7 +52,7 @@ class Policy:
 
 
 class Reason(enum.Enum):
-    """Why something would go."""
+    """The reason why something would be deleted."""
 
     DROPPED = "part of a dropped checkpoint"
     EXPIRED_CHECKPOINT = "late file of an expired checkpoint"
@@ -72,7 +72,7 @@ class Reason(enum.Enum):
 
 
 class Phase(enum.IntEnum):
-    """In which order things go, so that a sweep that is cut off leaves nothing that looks whole and is not."""
+    """The order of deletion, in which a sweep that is cut off leaves nothing that looks whole and is not."""
 
     MANIFEST = 0
     FILE = 1
@@ -82,7 +82,7 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """One thing that would go: what, why (``about`` says of which checkpoint, version or file), how large, how old."""
+    """One thing that would be deleted: its name, why (``about`` names the checkpoint, version or file), its size and age."""
 
     name: bytes
     reason: Reason
@@ -107,7 +107,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would go, in the order of deletion; what could not be judged; and what a retained checkpoint reaches."""
+    """The things to delete, in this order; things that could not be judged; and names that a retained checkpoint reaches."""
 
     entries: tuple[PlanEntry, ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -125,15 +125,15 @@ class PlanBuilder:
         self._retained: set[bytes] = set()
 
     def age_ns(self, listed: Listed) -> int:
-        """How long ago it was written, by the store's clock; negative when that goes ahead."""
+        """Return the age of ``listed`` by the store's clock, in ns; negative if it was written after ``now_ns``."""
         return self._now_ns - listed.mtime_ns
 
     def is_old(self, listed: Listed) -> bool:
-        """Whether the grace age has passed."""
+        """Return whether the grace age has passed."""
         return self.age_ns(listed) >= self.policy.grace_ns
 
     def is_abandoned(self, listed: Listed) -> bool:
-        """Whether it is older than any checkpoint that may be under way."""
+        """Return whether it is older than any checkpoint that may be under way."""
         return self.age_ns(listed) >= self.policy.abandoned_ns
 
     def add(self, listed: Listed, reason: Reason, about: str, phase: Phase = Phase.FILE) -> None:
@@ -150,12 +150,12 @@ class PlanBuilder:
         self._retained.update(names)
 
     def reason_of(self, name: bytes) -> Reason | None:
-        """Return why ``name`` would go; None when it stays."""
+        """Return why ``name`` would be deleted; None when it stays."""
         entry = self._entries.get(name)
         return entry.reason if entry else None
 
     def goes(self, name: bytes) -> bool:
-        """Whether ``name`` would go: it was added, and nothing retained reaches it."""
+        """Return whether ``name`` would be deleted: it was added, and nothing retained reaches it."""
         return name in self._entries and name not in self._retained
 
     def plan(self) -> Plan:

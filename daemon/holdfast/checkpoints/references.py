@@ -1,4 +1,4 @@
-"""What a manifest refers to, and the bounded set in which a reader collects it."""
+"""The references of a manifest to files, and the bounded set in which a reader collects them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from typing import Protocol
 from holdfast.checkpoints.manifests import BrokenError, ManifestKind, Trouble
 
 _LARGEST_BYTES = 256 * 2**20
-"""About a million references; the largest jobs known have some hundred thousand files a checkpoint."""
+"""The memory limit of a set: about a million references; the largest jobs known have some hundred thousand files a
+checkpoint."""
 _BYTES_BESIDE_PATH = 200
-"""What one reference costs in memory beside its path (CPython 3.11: object, bytes header, place in a set)."""
+"""The memory that one reference takes besides its path (CPython 3.11: object, bytes header, place in a set)."""
 
 
 class ReferenceKind(enum.Enum):
-    """How a manifest names a file or directory."""
+    """The way in which a manifest names a file or directory."""
 
     FILE = "file"
-    """By an absolute URI."""
+    """A file, by its absolute URI."""
     SEGMENT = "segment"
     """A part of a physical file, by that file's absolute URI."""
     DIRECTORY = "directory"
-    """A directory of file merging, by its absolute URI: all that is in it."""
+    """A directory of file merging with all that is in it, by its absolute URI."""
     RELATIVE = "relative"
-    """By a name relative to the directory of this manifest, or to one that the format knows."""
+    """A name relative to the directory of this manifest, or to one that the format knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """One file or directory that a checkpoint needs. ``path`` is a URI or a relative name, as the manifest has it.
 
-    ``least_bytes`` is how large the file is at least, by the manifest's word. If that is its size before compression,
-    ``length`` tells how to find that size in the file (``WholeLength``). Neither makes a difference between two.
+    ``least_bytes`` is the smallest size that the file may have, according to the manifest. If that is the size before
+    compression, ``length`` tells how to find it in the file (``WholeLength``). Neither counts when two references are
+    compared.
     """
 
     kind: ReferenceKind
@@ -43,7 +45,7 @@ class Reference:
 
     @property
     def last_component(self) -> bytes:
-        """The name without its directories: it tells the file wherever the root is mounted now, if names are unique."""
+        """The name without its directories: it identifies the file wherever the root is mounted now, if names are unique."""
         return self.path.rstrip(b"/").rpartition(b"/")[2]
 
 
@@ -74,5 +76,5 @@ class Referring(Protocol):
 
     @property
     def references(self) -> frozenset[Reference]:
-        """What the checkpoint needs."""
+        """The files and directories that the checkpoint needs."""
         ...

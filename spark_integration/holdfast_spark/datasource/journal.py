@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder(dict[str, str | int | float | bool]).decode
 
 
 class Position(NamedTuple):
-    """Where reading continues; ``inode`` 0 is before the oldest line."""
+    """The position where reading continues; ``inode`` 0 is before the oldest line."""
 
     inode: int = 0
     offset: int = 0

@@ -17,7 +17,7 @@ from holdfast_spark.demo.scenario import Stage, play
 from holdfast_spark.pipeline.data import FLIGHTS
 
 _FILES = range(6, 1000)
-"""At least two batches before each kill."""
+"""The numbers of files that may be asked for: at least two batches before each kill."""
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ _MOST_SILENCES = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LINES_SHOWN = 25
 _USER_TICKS = 11
-"""utime, which stime, cutime and cstime follow."""
+"""The position of utime in a process's fields; stime, cutime and cstime follow."""
 _ENDED = ("Z", "X")
 """States of a process that has ended, and waits for its parent at most (proc(5))."""
 
@@ -95,7 +95,7 @@ class Driver:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has ended, however it did."""
+        """True if the job has ended, however it did."""
         return self._process.poll() is not None
 
     def kill(self) -> None:

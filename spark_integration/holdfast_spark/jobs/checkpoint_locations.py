@@ -1,4 +1,4 @@
-"""Which checkpoint location each object lies in: the innermost above it that names with all marks of a layout show.
+"""The checkpoint location of each object: the innermost directory above it that names with all marks of a layout show.
 
 The objects are looked at once; after that only their directories are, which are far fewer.
 """

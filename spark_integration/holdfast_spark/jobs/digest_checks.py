@@ -1,4 +1,4 @@
-"""What executors check of a scrub: that each object's bytes are those that its digest was made of."""
+"""The part of a scrub that executors do: checking that each object's bytes are those that its digest was made of."""
 
 from __future__ import annotations
 

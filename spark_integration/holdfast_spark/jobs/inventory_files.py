@@ -23,13 +23,17 @@ from holdfast_spark.stores import StoreAddress
 _ABOUT = {"store": "string", "prefix": "string", "began_ns": "bigint"}
 _COUNTS = ("objects", "directories", "size_bytes")
 _NO_KEY = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]"
-"""An empty part, ``.`` or ``..``, or a control character (``holdfast.remote.keys``)."""
+"""The pattern of names that are no keys: an empty part, ``.`` or ``..``, or a control character
+(``holdfast.remote.keys``)."""
 OBJECTS_PER_FILE = 10_000
-"""A scrub that is cut off repeats no more than one file of an inventory."""
+"""The number of objects in one file. A scrub that is cut off repeats no more than one file of an inventory."""
 
 
 class About(NamedTuple):
-    """What was listed: below ``prefix`` of ``store``, begun at ``began_ns`` by the store's clock."""
+    """The summary of an inventory of what is below ``prefix`` of ``store``.
+
+    ``began_ns`` is when the listing was begun, by the store's clock.
+    """
 
     store: str
     prefix: str
@@ -64,7 +68,7 @@ class Inventory:
 
     @property
     def objects(self) -> DataFrame:
-        """What the store held: ``arrow_forms.OBJECTS``. Raises ``ConfigurationError`` when these are other rows."""
+        """The objects of the store: ``arrow_forms.OBJECTS``. Raises ``ConfigurationError`` for rows of another form."""
         try:
             found = self._spark.read.parquet(f"{self.path}/objects")
         except AnalysisException as problem:

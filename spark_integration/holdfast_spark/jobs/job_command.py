@@ -1,4 +1,4 @@
-"""What the commands of all jobs share: arguments, a session, progress, and errors that are one line."""
+"""The common part of the commands of all jobs: arguments, a session, progress, and errors of one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OURS = re.compile(r"holdfast\.errors\.(?:\w+): (.+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _MOST_SECONDS = 2**33  # in nanoseconds they fit into 64 bits
 _ATTEMPTS = 4
-"""Of a task, as on a cluster: a listing that breaks off is begun anew."""
+"""The number of attempts at a task, as on a cluster: a listing that breaks off is begun anew."""
 
 Job = Callable[[SparkSession, argparse.Namespace, Progress], int | None]
 

@@ -1,4 +1,4 @@
-"""What each name of a listing says by itself, in the first pass of every job."""
+"""The meaning that each name of a listing has by itself, parsed in the first pass of every job."""
 
 from __future__ import annotations
 

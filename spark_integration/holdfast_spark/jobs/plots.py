@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from holdfast_spark.jobs.formatting import moment, size
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#994f00", "#332288")
-"""Told apart by colour-blind people too (Paul Tol's "bright", and two more)."""
+"""The colours of the parts and lines, which colour-blind people can tell apart too (Paul Tol's "bright", and two more)."""
 _WIDTH = 860
 _LEFT, _RIGHT = 260, 110
 _ROW, _BAR = 24, 16

@@ -1,4 +1,4 @@
-"""How far a job is, for people: on stderr a line now and then, at a terminal one that moves."""
+"""The progress of a job, for people: on stderr a line now and then, at a terminal one that moves."""
 
 from __future__ import annotations
 

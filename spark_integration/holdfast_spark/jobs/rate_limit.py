@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 _BURST_SECONDS = 0.5
-"""So much may pass at once after a rest: waits are few, and long enough to be worth it."""
+"""The amount that may pass at once after a rest, in seconds of the rate: waits are few, and long enough to be worth it."""
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""Which files of its state a restarted query reads first: what executors choose for a warm-up, by partition."""
+"""The state files that a restarted query reads first, chosen by executors for a warm-up, partition by partition."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast_spark.jobs.manifest_reads import examined, reader_below
 from holdfast_spark.stores import StoreAddress
 
 STATE = PLACED.with_columns(operator="bigint", partition="bigint", finished="bigint")
-"""What a name below a checkpoint location says: a file of a partition's state, or by ``finished`` up to which version of the
-state a batch is finished."""
+"""The meaning of a name below a checkpoint location: a file of a partition's state, or one that shows that a batch is
+finished, up to the version of the state in ``finished``."""
 
 UNIT = Form(location="string", operator="bigint", partition="bigint", version="bigint", name="string", size_bytes="bigint")
 """A file that the state of one partition needs, to go on from ``version``."""

@@ -1,4 +1,4 @@
-"""What executors judge of a verification: one checkpoint location, or what one manifest of a tree refers to.
+"""The part of a verification that executors do: judging a checkpoint location, or what a manifest of a tree refers to.
 
 The judges are the daemon's own. A location is judged in one piece: a task holds the names of one.
 """
@@ -30,7 +30,7 @@ VERDICT = Form(
     broken="bigint",
     because="string",
 )
-"""Of a batch, checkpoint or savepoint; it can be restored if nothing is ``broken``."""
+"""The verdict on a batch, checkpoint or savepoint; it can be restored if nothing is ``broken``."""
 
 NEEDED = Form(
     layout="bigint",
@@ -44,12 +44,12 @@ NEEDED = Form(
     length="string",
     because="string",
 )
-"""Something that a manifest of a tree refers to, by its last component; or ``because``, why it can't be told.
+"""A file or directory that a manifest of a tree refers to, by its last component; or ``because``, why it can't be told.
 
 ``length`` names the kind of file whose ``least_bytes`` are those before compression (``Formats.compressed``)."""
 
 FOUND = NEEDED.with_columns(least="bigint", spoilt="boolean", file="string")
-"""The same with the smallest file of that last component: its size, and its name."""
+"""A row of ``NEEDED`` with the smallest file of that last component: its size, and its name."""
 
 
 class RestoreJudge:

@@ -1,7 +1,7 @@
-"""What executors judge of a sweep: one checkpoint location, one group, one manifest, single files that nothing refers to.
+"""The part of a sweep that executors do: judging a location, a group, a manifest, and files that nothing refers to.
 
 The judges are the daemon's own (``holdfast.checkpoints.reachability.parts``); here rows become what they take, and what they
-plan becomes rows. A location is judged in one piece: a task holds the names of one.
+plan becomes rows. A checkpoint location is judged in one piece: a task holds the names of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLANNED = Form(
     phase="int",
     kept_because="string",
 )
-"""An entry of a plan; or, with ``kept_because``, the name of what could not be judged, and nothing else."""
+"""An entry of a plan; or, with ``kept_because``, only the name of something that could not be judged."""
 
 MANIFESTS = LISTED.with_columns(layout="bigint")
 """Manifests, with the positions of the trees that they belong to."""

@@ -28,9 +28,9 @@ _LISTED = list(LISTED.columns)
 
 
 class Swept(NamedTuple):
-    """What would go, and what could not be judged.
+    """The plan of a sweep. ``entries`` are ``sweep_judges.PLANNED``, in no order.
 
-    ``entries`` are ``sweep_judges.PLANNED``, in no order; ``by_reason`` has their number and bytes, ``kept`` names and why.
+    ``by_reason`` has their number and bytes, ``kept`` the names of what could not be judged, and why.
     """
 
     entries: DataFrame

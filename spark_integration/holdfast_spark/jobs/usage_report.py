@@ -24,7 +24,7 @@ svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; 
 
 
 class Amount(NamedTuple):
-    """What an owner has for one purpose in the inventory of ``began_ns``."""
+    """The number and size of the objects that an owner has for one purpose, in the inventory of ``began_ns``."""
 
     began_ns: int
     owner: str

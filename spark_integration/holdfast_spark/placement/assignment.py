@@ -1,12 +1,12 @@
-"""Where each partition goes: to a node that holds its state, newest and most first, and no node gets much more than
-its share.
+"""The assignment of partitions to nodes: each goes to a node that holds its state, newest and most first.
 
-Pure. A node's share of the partitions is by its cores. It gets at most a quarter more, rounded to whole partitions,
-and at least a quarter less: a node that has just come holds nothing, and would get nothing otherwise. What nobody
-holds goes by a weighted rendezvous hash of query, partition and node: the same on every driver and in every run.
+No node gets much more than its share. Pure. A node's share of the partitions is by its cores. It gets at most a quarter
+more, rounded to whole partitions, and at least a quarter less: a node that has just come holds nothing, and would get
+nothing otherwise. Partitions that nobody holds go by a weighted rendezvous hash of query, partition and node: the same on
+every driver and in every run.
 
-All stateful operators of a query that have equally many partitions are placed together: where two of them are in one
-stage, one task works on both, and could not be on two nodes.
+All stateful operators of a query that have equally many partitions are placed together: where two of them are in one stage,
+one task works on both, and could not be on two nodes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import NamedTuple
 _MORE_OR_LESS = 0.25
 _WORD = 2**64 - 1
 _NEXT_TO_NOTHING = 20
-"""What is below the most that anybody holds, divided by this."""
+"""The divisor of the largest holding: any holding below the result counts as next to nothing."""
 
 
 class Held(NamedTuple):
-    """What a node holds of a partition's state: the newest version, and bytes."""
+    """The state of a partition that a node holds: the newest version, and its bytes."""
 
     version: int
     size_bytes: int
 
 
 Holders = Mapping[str, Held]
-"""Who holds what of one partition, by node."""
+"""The holdings of one partition's state, by node."""
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def _price(partition: int, giver: _Node, taker: _Node, holders: Holders) -> tupl
 
 
 def _score(partition: int, node: _Node) -> float:
-    """Weighted rendezvous hashing: of the nodes, each has the highest score as often as its cores say."""
+    """Return a node's score by weighted rendezvous hashing: each has the highest one as often as its cores say."""
     mixed = (node.seed + (partition + 1) * 0x9E3779B97F4A7C15) & _WORD  # splitmix64 (Steele, Lea, Flood 2014)
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
@@ -142,7 +142,7 @@ def _seed(query: str, node: str) -> int:
 def _in_order(holders: Holders, current: str | None) -> list[str]:
     """Return the nodes to ask in turn: where it runs, then whoever holds most of it in the newest version.
 
-    Who has next to nothing has read a file or two, and does not hold the state, however new they are.
+    A node that holds next to nothing has read a file or two, and does not hold the state, however new they are.
     """
     enough = _most_bytes(holders) / _NEXT_TO_NOTHING
 

@@ -1,9 +1,8 @@
 """The driver of a PySpark program: which executors there are, what a query is, and where its state should be.
 
-Everything goes through py4j into private parts of Spark that have had nearly the same form from 3.5 to 4.3. What they can't
-be asked for: the environment's block manager, whose class py4j can't load. A Java error ends the thread of the JVM
-that it happens in, and that thread runs the query if it is called from a listener: call nothing here from a
-listener's own thread.
+Everything goes through py4j into private parts of Spark that have had nearly the same form from 3.5 to 4.3. One thing is out
+of its reach: the environment's block manager, whose class py4j can't load. A Java error ends the thread of the JVM that it
+happens in, and that thread runs the query if it is called from a listener: call nothing here from a listener's own thread.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 _COORDINATOR_HAS_SETTINGS = (4, 1)
-"""From this Spark on, the coordinator's reference is made with the session's settings."""
+"""The first version of Spark in which the coordinator's reference is made with the session's settings."""
 _CLASS = "HoldfastPlacement"
 _SOURCE = f"""
 import java.util.UUID;
@@ -60,7 +59,7 @@ public class {_CLASS} {{
   }}
 }}
 """
-"""One call for all partitions: py4j takes a millisecond for each, and a query may have thousands."""
+"""A Java class with one call for all partitions: py4j takes a millisecond for each call, and a query may have thousands."""
 
 
 class Cluster:

@@ -37,7 +37,7 @@ class Instance(NamedTuple):
 
 
 class Driver(Protocol):
-    """Every call may raise anything."""
+    """The driver of a program, as placement asks it. Every call may raise anything."""
 
     def seconds_since_start(self) -> float:
         """Return how long ago the application was started."""

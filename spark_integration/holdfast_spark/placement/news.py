@@ -1,4 +1,4 @@
-"""What the nodes hold of a query's state, as this node's daemon knows it, in the words of ``assignment``.
+"""The nodes' holdings of a query's state, as this node's daemon knows them, in the types of ``assignment``.
 
 Executors say where they are by a host's name or an address; a node belongs to an executor's host if it knows itself by that.
 """
@@ -14,7 +14,7 @@ from holdfast_spark.placement.assignment import Held, Holders
 def by_partition(nodes: Iterable[HoldingsInfo], hosts: Collection[str], path: str) -> dict[int, dict[str, Held]]:
     """Return what each of ``hosts`` holds of each partition of the query at ``path``, over all its operators and stores.
 
-    Of several daemons of one host the one that has told last counts. A node that is drained holds nothing.
+    If a host has several daemons, the one that has told last counts. A node that is drained holds nothing.
     """
     node_of = _node_of_hosts(nodes, hosts)
     found: dict[int, dict[str, Held]] = {}

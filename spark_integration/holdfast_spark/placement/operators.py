@@ -1,7 +1,7 @@
-"""Which operators of a query keep state: by the metadata in its checkpoint, and by its plan for a query that is new, or of
-Spark 3.5, which writes no metadata of operators.
+"""The operators of a query that keep state, by the metadata in its checkpoint or by its plan.
 
-A plan is read as Spark prints it. If a guess is wrong, some partitions of the first start are where Spark puts them.
+The plan serves for a query that is new, or of Spark 3.5, which writes no metadata of operators. It is read as Spark prints
+it. If a guess is wrong, some partitions of the first start are where Spark puts them.
 """
 
 from __future__ import annotations

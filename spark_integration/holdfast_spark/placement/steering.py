@@ -21,11 +21,12 @@ from holdfast_spark.placement.driver import Driver, Executor, Instance, Streamin
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan, partitions_of_checkpoint
 
 _YOUNG_SECONDS = 15.0
-"""For so long after its start an application may wait for executors that register late."""
+"""The age of an application, in seconds, up to which it may wait for executors that register late."""
 _LATE_SECONDS = 0.5
 _POLL_SECONDS = 0.05
 _CHECKS = 3
-"""After how many batches it is checked that partitions have moved. An executor that is always busy is not waited for."""
+"""The number of batches after each of which it is checked that partitions have moved. An executor that is always busy is not
+waited for."""
 _log = logging.getLogger("holdfast.placement")
 
 Ask = Callable[[str], HoldingsReply]
@@ -36,9 +37,10 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a query: ``placed`` has the host of each partition by how many there are.
+    """One run of a query: ``placed`` has the host of each partition, by the number of partitions.
 
-    ``checks``: after how many more batches it is checked that the partitions are where they were sent.
+    ``checks`` is the number of further batches after each of which it is checked that the partitions are where they were
+    sent.
     """
 
     query: StreamingQuery
@@ -119,7 +121,7 @@ class Steering:
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
 
     def forget(self, run_id: str) -> None:
-        """The run has ended."""
+        """Forget a run that has ended."""
         with self._lock:
             self._runs.pop(run_id, None)
 
@@ -154,7 +156,10 @@ class Steering:
     def _without_waiting(
         self, run: _Run, before: Sequence[str], placed: Sequence[str], held: Mapping[int, Mapping[str, Held]]
     ) -> list[str]:
-        """Return where partitions go now: who moves to a node that holds nothing yet stays, if where it is still exists."""
+        """Return where partitions go now.
+
+        One that would move to a node without its state stays where it is, if that host still exists.
+        """
         hosts = {executor.host for executor in run.executors}
         late = {partition for moved in news.moved_to_strangers(placed, held).values() for partition in moved}
         return [

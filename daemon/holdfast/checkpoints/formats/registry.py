@@ -40,9 +40,10 @@ class Formats:
         self.groups: tuple[GroupLayout, ...] = _each_once(each.groups for each in formats)
         self.trees: tuple[TreeLayout[Any], ...] = _each_once(each.tree for each in formats)
         self.manifests = tuple(self._manifests_of(tree) for tree in self.trees)
-        """How to read the manifests of each tree."""
+        """The kind of manifest of each tree, with its reader."""
         self.compressed = {kind.name: kind for kind in _each_once(each.compressed for each in formats)}
-        """How to read the length of what may be compressed, by the names of the kinds."""
+        """The kinds of files that may be compressed, with readers of their uncompressed length, by the names of the
+        kinds."""
         self._temporary_names = _each_once(pattern for each in formats for pattern in each.temporary_names)
         self._logs = _each_once(pattern for each in formats for pattern in each.logs)
         self._read_ahead = _each_once(each.read_ahead for each in formats)
@@ -61,14 +62,14 @@ class Formats:
 
     @property
     def purposes(self) -> tuple[str, ...]:
-        """What files may be for, in the order in which a report shows it."""
+        """The purposes of files, in the order in which a report shows them."""
         of_locations = [purpose for layout in self.locations for purpose in layout.purposes]
         of_trees = [purpose for tree in self.trees for purpose in tree.purposes]
         return _each_once([*of_locations, *of_trees, LOGS, TEMPORARY, OTHER])
 
     @property
     def named_by(self) -> str:
-        """How users name checkpoints that are to be dropped."""
+        """The names by which users drop checkpoints, described for people."""
         return ", or ".join([*(tree.named_by for tree in self.trees), *(layout.named_by for layout in self.locations)])
 
     def temporary_target(self, name: bytes) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What a retained checkpoint reaches, and what may go: plans for sweeps and drops. Nothing here does any I/O.
+"""Plans for sweeps and drops: what retained checkpoints reach, and what can be deleted. Nothing here does any I/O.
 
 ``sweep(listing, policy, now_ns)`` returns an ``Examination``: while it has ``wanted`` manifests, fetch them, read each with
 its ``kind`` and ``supply`` the answers; its ``result`` is a ``Plan``. Nothing here knows any format: ``formats`` does.

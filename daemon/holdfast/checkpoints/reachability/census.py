@@ -1,4 +1,4 @@
-"""Which checkpoints there are below a root, as far as names tell: for people who want to look before they drop."""
+"""The census of the checkpoints below a root, as far as names tell, for people who want to look before they drop."""
 
 from __future__ import annotations
 

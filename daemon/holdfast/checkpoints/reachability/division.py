@@ -1,4 +1,4 @@
-"""Which layout each name of a listing is judged by: what each name says by itself, and a listing divided by that.
+"""The division of a listing among layouts, by what each name says by itself.
 
 A directory is a checkpoint location if names with all marks of a layout show so; a name belongs to the innermost location
 above it. Outside of locations it is a staged upload of Holdfast's, or it belongs to the first tree or else the first group
@@ -18,11 +18,12 @@ from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
 _STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+|nodes/[^/]+)", re.DOTALL)
-"""Staged uploads, the claims by which nodes led past sweeps, and what nodes that are gone have told of their holdings."""
+"""The names of staged uploads, of the claims by which nodes led past sweeps, and of what nodes that are gone have told of
+their holdings."""
 
 
 class Part(enum.Enum):
-    """What a name outside of checkpoint locations belongs to."""
+    """The part of a listing that a name outside of checkpoint locations belongs to."""
 
     STAGED = "staged"
     TREE = "tree"
@@ -31,9 +32,9 @@ class Part(enum.Enum):
 
 
 class Placed(NamedTuple):
-    """What a name outside of locations says: its part, and the position of its layout among the formats' trees or groups.
+    """The place of a name outside of locations: its part, and the position of its layout among the formats' trees or groups.
 
-    ``name`` is there in a tree, ``group`` in a group.
+    ``name`` is set in a tree, ``group`` in a group.
     """
 
     part: Part
@@ -71,13 +72,13 @@ def part_of(listed: Listed, formats: Formats) -> Placed:
 
 
 def plan_staged(listed: Listed, builder: PlanBuilder) -> None:
-    """Plan to remove an object that was on its way to its name."""
+    """Plan to remove a staged object, whose writer has not given it its name."""
     if builder.is_old(listed):
         builder.add(listed, Reason.STAGED_UPLOAD, "of Holdfast")
 
 
 class LocationListing(NamedTuple):
-    """What lies in one location, and the position of its layout."""
+    """The files and directories in one location, and the position of its layout."""
 
     layout: int
     listing: list[Listed]

@@ -17,7 +17,7 @@ from holdfast.text import shown
 
 
 class _Named(NamedTuple):
-    """What a name stands for, by the layout at this position among the locations or the trees."""
+    """The checkpoint that a name stands for, and the position of its layout among the locations or the trees."""
 
     layout: int
     checkpoint: Batch | TreeName

@@ -1,6 +1,6 @@
-"""Which retained checkpoints below a root can be restored: what a restart from each would read, and whether it is there.
+"""The judgement on retained checkpoints below a root: the files that a restart from each reads, and whether they are there.
 
-``spoilt`` are names of objects whose bytes are known to be others than they should: a restart may do without them.
+``spoilt`` are names of objects that are known to have wrong content: a restart may do without them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BROKEN = "its bytes are not those that its digest was made of"
 
 
 class Place(NamedTuple):
-    """Names what is judged: all below ``root``, or the batch ``batch`` of the query there, or what is called ``name``.
+    """The things to judge: all below ``root``, or the batch ``batch`` of the query there, or the checkpoint called ``name``.
 
     With ``is_last``, the batch is judged as if the query had ended after it.
     """
@@ -118,7 +118,7 @@ def _of_tree(tree: Tree[N], unknown: Iterable[Listed], spoilt: Collection[bytes]
 
 
 class _There:
-    """What is below the root, by name, by the last component of each name, and by the names of directories."""
+    """The files below the root, by name, by the last component of the name, and by the names of directories above."""
 
     def __init__(self, files: Iterable[Listed]) -> None:
         self._by_name: dict[bytes, Listed] = {}

@@ -1,4 +1,4 @@
-"""The plan of a rewind: what batches after one have left, in the order in which it is set aside; and the way back.
+"""The plan of a rewind: the files that later batches have left, in the order in which they are set aside; and the way back.
 
 The way back takes the same steps in the other direction, so what is true of a rewind that is cut off holds for it too.
 """
@@ -17,13 +17,14 @@ from holdfast.errors import PlanError
 from holdfast.text import shown
 
 NOTE = b"rewind.json"
-"""In the directory of what a rewind has set aside: its plan's header. As long as it is there, the rewind can be undone."""
+"""The note in the directory of what a rewind has set aside: the header of its plan. As long as the note is there, the rewind
+can be undone."""
 _SECOND_NS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What a rewind has set aside: the ``note`` in its ``directory``, and the ``copies`` by their old names."""
+    """The files that a rewind has set aside: the ``note`` in its ``directory``, and the ``copies`` by their old names."""
 
     directory: bytes
     note: bytes
@@ -32,7 +33,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """What comes back, under the names that it had: ``logs`` one after the other, then all of ``state``.
+    """The files that come back, under the names that they had: ``logs`` one after the other, then all of ``state``.
 
     ``doubtful`` are logs that are there already: by an earlier try or, if their bytes are others, by a query that ran since.
     """

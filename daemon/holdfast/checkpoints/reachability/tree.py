@@ -19,7 +19,7 @@ from holdfast.checkpoints.references import ReferenceKind
 
 
 class Tree(Generic[N]):
-    """What was listed of one layout below a root. ``manifest`` says how to read its manifests."""
+    """The files and directories of one layout that were listed below a root. ``manifest`` is the kind of its manifests."""
 
     def __init__(self, layout: TreeLayout[N], manifest: ManifestKind) -> None:
         self.layout = layout
@@ -49,7 +49,7 @@ class Reached(NamedTuple):
     directories: frozenset[bytes]
 
     def reaches(self, name: bytes) -> bool:
-        """Whether ``name`` is referred to, or stands in a directory that is."""
+        """Return whether ``name`` is referred to, or is in a directory that is."""
         *directories, last = name.split(b"/")
         return last in self.files or not self.directories.isdisjoint(directories)
 

@@ -32,15 +32,15 @@ _LARGEST_ENTRY_BYTES = 64 * 1024
 
 
 class LocalView(Protocol):
-    """What this node believes of a store."""
+    """This node's view of a store."""
 
     async def directory_made(self, zone: str, key: str) -> None:
-        """The store has a directory ``key`` now, with objects that this node has not written."""
+        """Take note that the store has a directory ``key`` now, with objects that this node has not written."""
         ...
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a copy is of, and the id that it gets; none if it keeps that of the original."""
+    """The note of a copy: what is copied, and the id that the copy gets; none if it keeps that of the original."""
 
     source: str
     batch: int | None
@@ -49,7 +49,7 @@ class Note(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Cloned:
-    """So many of ``total`` objects have been copied, of a query as it was after ``batch``; so many bytes are in them."""
+    """The progress of a copy: ``done`` of ``total`` objects, ``bytes_done`` in all, of a query as it was after ``batch``."""
 
     done: int
     total: int

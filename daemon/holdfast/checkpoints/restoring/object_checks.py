@@ -11,12 +11,12 @@ from holdfast.remote import ObjectInfo, RemoteStore
 
 
 class Outcome(enum.Enum):
-    """What came out for one object."""
+    """The result for one object."""
 
     INTACT = "intact"
     CORRUPT = "corrupt"
     WITHOUT_DIGEST = "without digest"
-    """Put there by another program, or in a store that keeps no metadata."""
+    """The object was written by another program, or the store keeps no metadata."""
     REPLACED = "replaced since"
     GONE = "gone since"
     REFUSED = "refused"

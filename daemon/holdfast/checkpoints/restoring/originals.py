@@ -1,4 +1,4 @@
-"""What a clone is a copy of: a query as it was after a batch, or a checkpoint of a job that has all its files beside it."""
+"""The original of a clone: a query as it was after a batch, or a checkpoint of a job that has all its files beside it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """``files`` are to be copied, by their names below ``source``, and then ``entry``, which makes the copy a checkpoint.
+    """The original of a copy: ``files``, by their names below ``source``, then ``entry``, which makes it a checkpoint.
 
-    Of a query as it was after ``batch``, ``layout`` says what the entry is to be with another id, and what each of the files
-    ``rewritten`` is to be in a copy at another place.
+    For a query as it was after ``batch``, ``layout`` makes the entry with another id, and each of the files ``rewritten``
+    for a copy at another place.
     """
 
     source: str

@@ -24,24 +24,24 @@ from holdfast.transfer import RemoteAccess
 
 _SECOND_NS = 10**9
 _LARGEST_BYTES = 2**20
-"""Of a note, and of an entry of a log: those of real queries have some kilobytes."""
+"""The size limit of a note and of a log's entry; those of real queries have some kilobytes."""
 
 
 class LocalView(Protocol):
-    """What this node believes of a store."""
+    """This node's view of a store."""
 
     async def objects_made(self, zone: str, keys: Sequence[str]) -> None:
-        """The store has these objects now, which this node has not written."""
+        """Take note that the store has these objects now, which this node has not written."""
         ...
 
     async def gone(self, zone: str, keys: list[str]) -> None:
-        """The store has deleted these objects."""
+        """Take note that the store has deleted these objects."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """So many of ``total`` objects are back, and so many bytes with them. ``plan`` is the rewind that is undone."""
+    """The progress of undoing the rewind ``plan``: ``done`` of ``total`` objects are back, and ``bytes_done`` with them."""
 
     done: int
     total: int
@@ -59,7 +59,10 @@ class _Rewind:
     batch: int
 
     def order(self) -> tuple[int, int]:
-        """Sort rewinds by when they were planned: S3 tells seconds, and of two within one the later went further back."""
+        """Return a key that sorts rewinds by the time of planning.
+
+        S3 tells whole seconds; of two within one the later went further back.
+        """
         return self.header.made_ns, -self.batch
 
 

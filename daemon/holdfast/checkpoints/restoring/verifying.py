@@ -1,4 +1,4 @@
-"""Which batches, checkpoints and savepoints of a store can be restored: a listing, the manifests it asks for, a judgement.
+"""The verification of a store's batches, checkpoints and savepoints: a listing, the manifests it asks for, a judgement.
 
 With ``deep`` everything that a restart reads is read too, and compared with its digest; what is corrupt may be something
 that a restart can do without, so the judgement is made again. A query that runs meanwhile writes and deletes: what is found
@@ -27,12 +27,12 @@ from holdfast.transfer import RemoteAccess
 
 _AT_ONCE = 4
 _STEP = 50
-"""Objects checked between two steps that are told."""
+"""The number of objects that are checked between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How far it is: so many of ``total`` objects have been read, and ``without_digest`` could be compared with nothing.
+    """The progress: ``done`` of ``total`` objects have been read, and ``without_digest`` could be compared with nothing.
 
     ``restores`` is there at the end; their names are relative to ``root``.
     """

@@ -36,27 +36,30 @@ from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
 
 _BATCH = 1000
-"""S3's limit for one request."""
+"""The number of objects that one request deletes: S3's limit."""
 _AT_ONCE_SECONDS = 60.0
 
 
 class LocalCopies(Protocol):
-    """What this node has of a store's objects, and believes of them."""
+    """The copies that this node has of a store's objects, and its view of them."""
 
     def in_use(self, zone: str, key: str) -> bool:
-        """Whether the object is being written here, or its bytes are only here."""
+        """Return whether the object is being written here, or its bytes are only here."""
         ...
 
     async def gone(self, zone: str, keys: list[str]) -> None:
-        """The store has deleted these objects."""
+        """Take note that the store has deleted these objects."""
         ...
 
     async def directory_made(self, zone: str, key: str) -> None:
-        """The store has a directory ``key`` now, with objects that this node has not written."""
+        """Take note that the store has a directory ``key`` now, with objects that this node has not written."""
         ...
 
     async def directory_gone(self, zone: str, key: str, *, for_good: bool) -> None:
-        """The store has no directory ``key`` any more, if it was empty; ``for_good``: nothing will be written there."""
+        """Take note that the store has no directory ``key`` any more, if it was empty.
+
+        ``for_good``: nothing will be written there.
+        """
         ...
 
 

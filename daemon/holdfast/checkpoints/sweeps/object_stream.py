@@ -38,11 +38,11 @@ class ObjectStream(io.RawIOBase):
         self.size_bytes = body.info.size_bytes
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

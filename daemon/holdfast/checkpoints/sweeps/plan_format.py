@@ -49,7 +49,7 @@ class StoredKept(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is about. ``root`` and ``checkpoints`` are relative to the zone; ``made_ns`` is by the store's clock.
+    """The first line of a plan. ``root`` and ``checkpoints`` are relative to the zone; ``made_ns`` is by the store's clock.
 
     ``kind`` is ``SWEEP``, ``DROP`` (of ``checkpoints``), ``REWIND`` (to the one in ``checkpoints``) or ``WORKDIRS`` (a sweep
     of working directories).
@@ -70,7 +70,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that would go. ``name`` is relative to the root; ``reason`` and ``phase`` are names of the enums'."""
+    """One thing that would be deleted. ``name`` is relative to the root; ``reason`` and ``phase`` are names in the enums."""
 
     name: str
     reason: str
@@ -99,7 +99,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return f"{Reason[self.reason.upper()].value}: {self.about}" if self.about else Reason[self.reason.upper()].value
 
     def step(self) -> Phase:
-        """Return when it goes."""
+        """Return the phase in which it is deleted."""
         return Phase[self.phase.upper()]
 
 

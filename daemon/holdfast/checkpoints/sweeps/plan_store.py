@@ -1,4 +1,4 @@
-"""Where plans are kept between their making and their execution: a directory, two small files for each plan.
+"""The place of plans between their making and their execution: a directory with two small files for each plan.
 
 ``ID.plan`` never changes once it is there. ``ID.outcome`` says how far its execution is; without one the plan waits. A crash
 in the middle of an execution leaves the outcome ``executing``: the plan can be executed again, and goes on. A crash while a
@@ -27,7 +27,7 @@ _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a plan. ``gone`` counts what others had taken before, ``in_use`` what this node has open or unsent."""
+    """The outcome of a plan. ``gone`` counts what others had taken before, ``in_use`` what this node has open or unsent."""
 
     state: Literal["waiting", "executing", "done"] = "waiting"
     removed: int = 0
@@ -100,7 +100,7 @@ class PlanStore:
             self._executing.discard(plan_id)
 
     def _remove_left_overs(self) -> None:
-        """Remove what crashes have left. What is young may be under way: in another thread, or by the job ``orphans``."""
+        """Remove what crashes have left. Another thread or the job ``orphans`` may still be writing a young file."""
         oldest = time.time() - _LONGEST_WRITE_SECONDS
         for file in self._directory.glob(new_name("*")):
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""From a question (sweep this, drop that) to a plan: one listing, the manifests that it asks for, a judgement.
+"""The making of a plan from a question (sweep this, drop that): a listing, the manifests that it asks for, a judgement.
 
 The same question can be asked again: an execution makes a second plan, and takes only what stands in both.
 """
@@ -34,7 +34,7 @@ from holdfast.transfer import RemoteAccess
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan is to be made of. ``checkpoints`` are relative to ``root``: those to drop, or the one to go back to."""
+    """The question that a plan answers. ``checkpoints``, relative to ``root``, are to be dropped, or one to go back to."""
 
     kind: str
     root: str

@@ -1,4 +1,4 @@
-"""What every execution of a plan has in common: the second look, the steps, what is counted and told of it."""
+"""The common part of all executions of a plan: the second look, the steps, and the numbers that are counted and told."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SHOWN_NAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far an execution of ``total`` entries is."""
+    """The progress of an execution of ``total`` entries."""
 
     total: int
     outcome: Outcome
 
     @property
     def done(self) -> int:
-        """How many entries have been dealt with."""
+        """The number of entries that have been dealt with."""
         return self.outcome.removed + self.outcome.gone + self.outcome.in_use
 
 
@@ -71,11 +71,11 @@ class Execution:
         self._outcome = Outcome(state="executing")
 
     def begin(self, left: Sequence[Item]) -> None:
-        """The plan is confirmed: ``left`` is what is still there of it."""
+        """Take note that the plan is confirmed: ``left`` are the items of it that are still there."""
         self._note(gone=len(self._plan.items) - len(left))
 
     def removed(self, items: Sequence[Item], *, gone: int = 0, in_use: int = 0) -> Step:
-        """These have been removed; so many others had gone by themselves, or stay as they are in use."""
+        """Count ``items`` as removed; ``gone`` others had gone by themselves, ``in_use`` others are in use and stay."""
         freed_bytes = sum(item.size_bytes for item in items)
         self._counters.objects_swept += len(items)
         self._counters.bytes_swept += freed_bytes
@@ -88,7 +88,7 @@ class Execution:
         )
 
     def done(self) -> Step:
-        """All of it has been dealt with: tell what became of it."""
+        """Take note that all entries have been dealt with, and report the outcome as an event."""
         step = self._note(state="done")
         header, outcome = self._plan.header, step.outcome
         self._events.emit(

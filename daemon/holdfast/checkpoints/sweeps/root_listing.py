@@ -32,7 +32,7 @@ async def list_root(access: RemoteAccess, root: str) -> RootListing:
 
 
 def _listed(info: ObjectInfo | DirectoryInfo, name: bytes, began_ns: int) -> Listed:
-    """An object without a time counts as new: it never grows old, and so stays."""
+    """Return what was listed as judges know it. An object without a time counts as new: it never grows old, and so stays."""
     time_ns = info.modified_ns or began_ns
     if isinstance(info, DirectoryInfo):
         return Listed(name, 0, time_ns, is_directory=True)

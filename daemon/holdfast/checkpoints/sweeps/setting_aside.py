@@ -1,6 +1,6 @@
-"""What a rewind takes away is copied first, into a directory of its own in the query's location.
+"""Copies of what a rewind takes away, made before it does, in a directory of their own in the query's location.
 
-There it stays until a sweep finds it old enough: the note that is written before the copies has the time that counts. A
+There they stay until a sweep finds them old enough: the note that is written before the copies has the time that counts. A
 rewind that is cut off while it copies has taken nothing away; the next try copies what is missing.
 """
 
@@ -25,7 +25,7 @@ _STEP_BYTES = 256 * 2**20
 def check_nothing_lost(plan: StoredPlan, left: Collection[Item], directory: str, there: Collection[str]) -> None:
     """Raise ``PlanOutdatedError`` when something has gone that an earlier try of this plan has not set aside.
 
-    Mostly another rewind has taken it. This one could not be undone then, as it would have set aside only a part.
+    Mostly another rewind has taken it. This rewind would then set aside only a part, and could not be undone.
     """
     still = {item.name for item in left}
     lost = next(

@@ -1,4 +1,4 @@
-"""How long a file of the changelog backend is without compression, which is the length that metadata names.
+"""The uncompressed length of a file of the changelog backend, which is the length that metadata names.
 
 A first byte tells whether the rest is compressed. If it is, it is a stream in Snappy's framing format: an identifier, then
 chunks, each with its type, its length and a checksum. Every chunk says how long it is uncompressed, so that nothing has to
@@ -18,11 +18,11 @@ _COMPRESSED, _STORED = 0, 1
 _HEAD_BYTES = 1 + 3
 _CHECKSUM_BYTES = 4
 _LONGEST_VARINT_BYTES = 3
-"""Enough for the longest chunk."""
+"""The longest varint that is read, enough for the length of the longest chunk."""
 _LONGEST_CHUNK_BYTES = 65_536
-"""Uncompressed, by the format's description."""
+"""The largest uncompressed length of a chunk, according to the format's description."""
 _MOST_CHUNKS = 2**18
-"""16 GiB of changes; Flink fills each chunk but the last."""
+"""The limit of chunks in one file: 16 GiB of changes, because Flink fills each chunk but the last."""
 
 
 def read_changelog_file(stream: BinaryIO, size_bytes: int) -> Manifest:
@@ -54,7 +54,7 @@ def _uncompressed_bytes(stream: BinaryIO, size_bytes: int) -> int:
 
 
 def _length_of_chunk(head: bytes, content_bytes: int, at: int) -> int:
-    """Return how long a chunk with ``content_bytes`` behind its checksum is uncompressed."""
+    """Return the uncompressed length of a chunk that has ``content_bytes`` behind its checksum."""
     length_bytes = -1
     if head[0] == _STORED:
         length_bytes = content_bytes
@@ -76,4 +76,4 @@ def _varint(encoded: bytes) -> int:
 
 
 CHANGELOG_FILE = ManifestKind("changelog", read_changelog_file)
-"""How to read a file of the changelog backend."""
+"""The manifest kind of a file of the changelog backend, with its reader."""

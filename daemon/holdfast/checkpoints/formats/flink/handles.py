@@ -16,7 +16,7 @@ from holdfast.checkpoints.manifests import BrokenError, Trouble
 from holdfast.checkpoints.references import ReferenceKind, References
 
 _DEEPEST = 8
-"""A changelog's handle holds an incremental one, that holds stream handles: three."""
+"""The limit of nesting. Flink needs three: a changelog's handle holds an incremental one, which holds stream handles."""
 _SHORTEST_HANDLE_BYTES = 1
 _SHORTEST_NAMED_HANDLE_BYTES = 3
 _UNREAD = b"OPTIONS-"
@@ -26,7 +26,7 @@ own settings. Cut short or empty it is no obstacle, in a file of its own and in 
 
 
 class Tag(enum.IntEnum):
-    """What a handle begins with."""
+    """The first byte of a handle, which tells its type."""
 
     NULL = 0
     INLINE = 1
@@ -49,7 +49,7 @@ class Tag(enum.IntEnum):
 
 
 class ChannelTag(enum.IntEnum):
-    """What a channel's handle begins with, from version 6 on."""
+    """The first byte of a channel's handle, which tells its type, from version 6 on."""
 
     INPUT = 1
     RESULT = 2

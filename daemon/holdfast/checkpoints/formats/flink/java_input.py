@@ -13,13 +13,14 @@ from holdfast.checkpoints.manifests import BrokenError, Readable, Trouble
 
 _BUFFER_BYTES = 64 * 1024
 _MOST_ITEMS = 2**21
-"""One takes up to 10 µs to read. A job of parallelism 1000 that is exchanged all to all has a million channels."""
+"""The limit of items in all lists together. One takes up to 10 µs to read. A job of parallelism 1000 that is exchanged all
+to all has a million channels."""
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 
 class JavaInput:
-    """``size_bytes`` bytes of ``stream``, from where it stands. All methods raise ``BrokenError``."""
+    """A reader of the next ``size_bytes`` bytes of ``stream``. All methods raise ``BrokenError``."""
 
     def __init__(self, stream: Readable, size_bytes: int) -> None:
         self._stream = stream
@@ -31,12 +32,12 @@ class JavaInput:
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes have not been taken."""
+        """The number of bytes that have not been taken."""
         return self._unread_bytes + len(self._buffer) - self._at
 
     @property
     def position_bytes(self) -> int:
-        """How many bytes have been taken."""
+        """The number of bytes that have been taken."""
         return self._size_bytes - self.left_bytes
 
     def take(self, length_bytes: int) -> bytes:

@@ -20,7 +20,7 @@ _SERIALIZABLE, _IS_ENUM = 0x02, 0x10
 _FIELD_BYTES = {"B": 1, "C": 2, "D": 8, "F": 4, "I": 4, "J": 8, "S": 2, "Z": 1}
 _DEEPEST = 32
 _MOST_HANDLES = 4096
-"""CheckpointProperties needs 15."""
+"""The limit of handles in one object. CheckpointProperties needs 15."""
 
 
 @dataclass(slots=True)

@@ -23,18 +23,18 @@ _OPERATOR_NAMES_FROM = 5
 _PROPERTIES_FROM = 4
 _TYPED_CHANNELS_FROM = 6
 _LARGEST_BYTES = 2**30
-"""State of at most 20 kB a handle stands inline; above this size it is not metadata that makes it large."""
+"""The size limit of a file. Only state of at most 20 kB a handle is inline, so no real metadata is larger."""
 _LARGEST_PROPERTIES_BYTES = 2**16
-"""They have a kilobyte in all versions of Flink."""
+"""The size limit of the properties at the end, which have a kilobyte in all versions of Flink."""
 _SHORTEST_OPERATOR_BYTES = 8 + 8 + 4 + 4 + 1 + 4
 _SHORTEST_SUBTASK_BYTES = 4
 _FINISHED = -1
-"""Stands for the number of subtasks of an operator that has finished altogether."""
+"""The value in place of an operator's number of subtasks when all of the operator has finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkMetadata(Manifest):
-    """What a checkpoint or savepoint consists of, beside what stands inline."""
+    """The content of a checkpoint's or savepoint's metadata, without inline state."""
 
     version: int
     checkpoint: int
@@ -86,7 +86,7 @@ def _skip_master_state(data: JavaInput) -> None:
 
 
 class _Body:
-    """The operators, in the words of one version."""
+    """Reads the operators, in the encoding of one version."""
 
     def __init__(self, data: JavaInput, handles: Handles, version: int) -> None:
         self._data = data

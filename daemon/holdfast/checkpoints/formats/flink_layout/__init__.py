@@ -1,4 +1,4 @@
-"""What the checkpoints of Flink and Holdfast's own have in common: directories, names, and when a file may go.
+"""The common part of Flink's checkpoints and Holdfast's own: directories, names, and the rules for deleting files.
 
 Only the metadata differs, and its first bytes tell which format it is of. A job of either kind may refer to files of the
 other. This is no format: ``flink`` and ``own`` plug their readers of metadata into it.

@@ -1,4 +1,4 @@
-"""Which checkpoints and savepoints there are in Flink's layout, as far as names tell."""
+"""The census of checkpoints and savepoints in Flink's layout, as far as names tell."""
 
 from __future__ import annotations
 

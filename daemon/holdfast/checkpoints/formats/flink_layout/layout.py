@@ -1,4 +1,4 @@
-"""When a file in Flink's layout may go, and what users are told of it.
+"""The rules for deleting files in Flink's layout, and the words in which users are told of them.
 
 Jobs refer to each other's files: with CLAIM a job goes on from another's checkpoint, and its first ones share that one's
 files. So a single manifest that can't be read stops the judgement of everything below the root. References are compared by
@@ -100,7 +100,7 @@ class FlinkLayout(TreeLayout[FlinkName]):
             builder.add(listed, Reason.FAILED_ATTEMPT, f"{self.about(name)}, which was never completed")
 
     def is_superfluous(self, listed: Listed, name: FlinkName, completions: Completions, builder: PlanBuilder) -> bool:
-        """Whether nothing is going to be written into a directory any more."""
+        """Return whether nothing is going to be written into a directory any more."""
         if not _is_a_jobs(name, completions) or not builder.is_old(listed):
             return False
         is_over = name.checkpoint is not None and completions.after(listed, above=name.checkpoint)
@@ -136,7 +136,7 @@ class FlinkLayout(TreeLayout[FlinkName]):
 
 
 def _is_a_jobs(name: FlinkName, completions: Completions) -> bool:
-    """Whether the directory shows to be a job's: it has a complete checkpoint, or a job's id for a name."""
+    """Return whether the directory is known to be a job's: it has a complete checkpoint, or is named like a job's id."""
     return bool(completions.times_ns) or _JOB_ID.fullmatch(name.job) is not None
 
 

@@ -28,7 +28,7 @@ METADATA_NAME = b"_metadata"
 
 
 class FlinkKind(enum.Enum):
-    """What a name stands for, and what that is to a sweep."""
+    """The kind of file or directory that a name stands for, with its role in a sweep."""
 
     role: Role
 
@@ -40,9 +40,9 @@ class FlinkKind(enum.Enum):
         return kind
 
     METADATA = "metadata", Role.MANIFEST
-    """Of a checkpoint: what it consists of. As soon as it is there the checkpoint is complete."""
+    """The manifest of a checkpoint, which is complete as soon as this file is there."""
     UNFINISHED_METADATA = "unfinished metadata", Role.CANDIDATE
-    """On its way to ``_metadata`` (RecoverableWriter on local file systems)."""
+    """A file that will be renamed to ``_metadata`` (RecoverableWriter on local file systems)."""
     EXCLUSIVE = "exclusive", Role.CANDIDATE
     SHARED = "shared", Role.CANDIDATE
     SHARED_SEGMENTS = "shared segments", Role.CANDIDATE
@@ -59,9 +59,9 @@ class FlinkKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlinkName:
-    """A known name: of which kind, in which job's directory (``job``, ``b""`` for the root), of which checkpoint.
+    """A parsed name: its kind, its job's directory (``job``, ``b""`` for the root), and the number of its checkpoint.
 
-    ``directory`` is the component below the job that the file stands in, for merged files the directory of their subtask.
+    ``directory`` is the component below the job that the file is in; for merged files it is the directory of their subtask.
     """
 
     name: bytes
@@ -72,23 +72,23 @@ class FlinkName:
 
     @property
     def checkpoint_name(self) -> bytes:
-        """The name of the checkpoint's directory, of a file that belongs to one checkpoint."""
+        """The name of the checkpoint's directory, for a file that belongs to one checkpoint."""
         own = b"chk-%d" % self.checkpoint if self.checkpoint is not None else self.directory
         return b"%s/%s" % (self.job, own) if self.job else own
 
     @property
     def role(self) -> Role:
-        """What it is to a sweep."""
+        """Its role in a sweep."""
         return self.kind.role
 
     @property
     def completes(self) -> bool:
-        """Whether its checkpoint is complete because this file is there."""
+        """True if its checkpoint is complete because this file is there."""
         return self.kind is FlinkKind.METADATA
 
     @property
     def is_appended(self) -> bool:
-        """Whether TaskManagers append to it."""
+        """True if TaskManagers append to it."""
         return self.kind is FlinkKind.SHARED_SEGMENTS
 
 

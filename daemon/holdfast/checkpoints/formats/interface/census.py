@@ -1,4 +1,4 @@
-"""Lines of a census: which checkpoints there are, as far as names tell."""
+"""The lines of a census: the checkpoints that there are, as far as names tell."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.checkpoints.plans import Listed
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """In a census: a checkpoint, a savepoint, a batch of a query, or what several of these share.
+    """One line of a census: a checkpoint, a savepoint, a batch of a query, or the files that several of these share.
 
-    ``name`` is what ``drop`` takes; of what can't be dropped by itself it is the directory. ``what`` is ``checkpoint``,
-    ``savepoint``, ``batch``, ``shared`` or ``state``. Bytes are of what lies there, for a checkpoint of its exclusive files;
-    ``newest_ns`` is when it was last written to.
+    ``name`` is what ``drop`` takes, or the directory of something that can't be dropped by itself. ``what`` is
+    ``checkpoint``, ``savepoint``, ``batch``, ``shared`` or ``state``. ``files`` and ``size_bytes`` count what is there, for
+    a checkpoint only its exclusive files; ``newest_ns`` is the time of the last write.
     """
 
     name: bytes
@@ -27,13 +27,13 @@ class Found:
 
     @classmethod
     def of(cls, name: bytes, what: str, files: Sequence[Listed], *, is_complete: bool) -> Found:
-        """Add up what the files have, of which there is at least one."""
+        """Return the line that adds up ``files``, of which there is at least one."""
         newest_ns = max(listed.mtime_ns for listed in files)
         return cls(name, what, is_complete, len(files), sum(listed.size_bytes for listed in files), newest_ns)
 
 
 class Counted(NamedTuple):
-    """A line of a census. Lines are sorted by job or location, then by number, then by name."""
+    """A line of a census with its sort key. Lines are sorted by job or location, then by number, then by name."""
 
     owner: bytes
     number: int

@@ -50,15 +50,15 @@ class LocationLayout(ABC):
     """Directories that are judged as a whole."""
 
     title: str
-    """What a location is called, for people."""
+    """The word for such a location, for people."""
     named_by: str
-    """How users name a checkpoint that is to be dropped."""
+    """The names by which users drop a checkpoint, described for people."""
     marks: frozenset[str]
     """A directory is a location if there is evidence of each of these."""
     lasting_marks: frozenset[str]
-    """Those of them by which somebody who asks what can be restored knows a location that has lost others."""
+    """The marks that are enough to recognize a location that has lost others, when somebody asks what can be restored."""
     purposes: tuple[str, ...]
-    """What its files may be for, in a report on usage, beside ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
+    """The purposes of its files in a report on usage, besides ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
 
     @abstractmethod
     def evidence(self, listed: Listed) -> Evidence | None:

@@ -1,4 +1,4 @@
-"""What a restart would read, and whether it can."""
+"""The verdict on a restart: the files that it reads, and the faults that it finds among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EngineVersion = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A file that a restart needs and can't have, by its name below the root, and why. ``is_missing``: it is not there."""
+    """A file that a restart needs but can't use, by its name below the root, and why. ``is_missing``: it is not there."""
 
     name: bytes
     why: str
@@ -20,12 +20,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A retained batch, checkpoint or savepoint: whether a restart from it finds all that it reads.
+    """The verdict on a retained batch, checkpoint or savepoint: it is good if a restart from it finds all that it reads.
 
-    ``name`` is what ``drop`` takes, ``what`` as in ``Found``. Without ``faults`` it can be restored; ``remarks`` say what a
-    restart gets by with. ``reads`` are the names of all files that it reads, in parts that restores may share.
-    ``is_expired``: the engine has begun to delete what belongs to it, as it does with the oldest. ``is_newest``: a restart
-    of the job, as things are, begins here.
+    ``name`` is what ``drop`` takes, ``what`` is the same as in ``Found``. Without ``faults`` it can be restored; ``remarks``
+    name the problems that a restart copes with. ``reads`` are the names of all files that a restart reads, in parts that
+    several restores may share. ``is_expired``: the engine has begun to delete its files, as it does with the oldest.
+    ``is_newest``: if the job is restarted now, it begins here.
     """
 
     name: bytes
@@ -38,10 +38,10 @@ class Restore:
 
     @property
     def is_good(self) -> bool:
-        """Whether a restart finds all that it reads."""
+        """True if a restart finds all that it reads."""
         return not self.faults
 
     def files(self) -> Iterator[bytes]:
-        """Yield the names of what it reads; some may come twice."""
+        """Yield the names of the files that a restart reads; some may come twice."""
         for part in self.reads:
             yield from part

@@ -16,7 +16,7 @@ from holdfast.checkpoints.references import Reference
 
 
 class Role(enum.Enum):
-    """What a name of a tree is to a sweep."""
+    """The role of a name of a tree in a sweep."""
 
     MANIFEST = "manifest"
     """Stays, and refers to others."""
@@ -29,7 +29,7 @@ class Role(enum.Enum):
 
 
 class TreeName(Protocol):
-    """What a name says, in a tree."""
+    """The meaning of a name in a tree."""
 
     @property
     def name(self) -> bytes:
@@ -38,7 +38,7 @@ class TreeName(Protocol):
 
     @property
     def role(self) -> Role:
-        """What it is to a sweep."""
+        """Its role in a sweep."""
         ...
 
     @property
@@ -58,12 +58,12 @@ class TreeName(Protocol):
 
     @property
     def completes(self) -> bool:
-        """Whether its checkpoint is complete because this file is there."""
+        """True if its checkpoint is complete because this file is there."""
         ...
 
     @property
     def is_appended(self) -> bool:
-        """Whether the file is written to over time, so that the newest file in its directory counts for its age."""
+        """True if the file is appended to over time: then its age is that of the newest file in its directory."""
         ...
 
 
@@ -86,7 +86,7 @@ class Completions:
         self._latest_ns: list[int] = []
 
     def after(self, listed: Listed, above: int = -1) -> bool:
-        """Whether a checkpoint above the given one was completed after ``listed`` was written."""
+        """Return whether a checkpoint above number ``above`` was completed after ``listed`` was written."""
         if len(self._numbers) != len(self.times_ns):
             self._numbers = sorted(self.times_ns)
             times = (self.times_ns[number] for number in reversed(self._numbers))
@@ -99,13 +99,13 @@ class TreeLayout(ABC, Generic[N]):
     """Files that are needed as long as a manifest refers to them."""
 
     named_by: str
-    """How users name a checkpoint that is to be dropped."""
+    """The names by which users drop a checkpoint, described for people."""
     manifest: str
-    """What its manifests are called, for people."""
+    """The word for its manifests, for people."""
     can_be_copied: str
-    """What to copy in place of a checkpoint that names files by absolute paths, for people."""
+    """The advice for people whose checkpoint names files by absolute paths: what to copy in its place."""
     purposes: tuple[str, ...]
-    """What its files may be for, in a report on usage, beside ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
+    """The purposes of its files in a report on usage, besides ``LOGS``, ``TEMPORARY`` and ``OTHER``."""
 
     @abstractmethod
     def parse(self, listed: Listed) -> N | None:
@@ -125,12 +125,13 @@ class TreeLayout(ABC, Generic[N]):
     ) -> None:
         """Plan what becomes of a candidate that nothing refers to.
 
-        ``completions`` are its job's. ``silent_since_ns``, of what ``is_appended``: when a file beside it was last written.
+        ``completions`` are those of its job. For a name that ``is_appended``, ``silent_since_ns`` is the time of the last
+        write to a file beside it.
         """
 
     @abstractmethod
     def is_superfluous(self, listed: Listed, name: N, completions: Completions, builder: PlanBuilder) -> bool:
-        """Whether nothing is going to be written into a directory any more."""
+        """Return whether nothing is going to be written into a directory any more."""
 
     @abstractmethod
     def restorable(self, name: N, manifest: Manifest | None) -> Retained | None:

@@ -17,9 +17,10 @@ from holdfast.checkpoints.references import Reference, ReferenceKind
 VERSION = 1
 FIRST_BYTE = b"{"
 _NOT_IN_NAMES = frozenset({"", ".", ".."})
-"""A name with such a part could lead out of the job's directory, in which files are restored from and deleted."""
+"""The parts that no name may have, because such a name could lead out of the job's directory, in which files are restored
+and deleted."""
 _LARGEST_BYTES = 16 * 2**20
-"""100,000 files."""
+"""The size limit of the metadata, enough for 100,000 files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class OwnFile:
 
 @dataclass(frozen=True, slots=True)
 class OwnMetadata(Manifest):
-    """What a checkpoint of Holdfast's own consists of."""
+    """The content of the metadata of one of Holdfast's own checkpoints."""
 
     checkpoint: int
     files: tuple[OwnFile, ...]
 
     @property
     def references(self) -> frozenset[Reference]:
-        """Its files, as what a checkpoint of Flink refers to."""
+        """Its files, in the form in which Flink's metadata refers to files."""
         return frozenset(Reference(ReferenceKind.RELATIVE, file.name.encode(), file.size_bytes) for file in self.files)
 
 

@@ -15,20 +15,21 @@ from holdfast.checkpoints.json_manifests import decoder
 from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
 
 _LARGEST_BYTES = 32 * 2**20
-"""A commit has 40 bytes for each store, and as many stores as ``json_manifests`` takes values."""
+"""The size limit of a log entry. A commit has 40 bytes for each store, and at most as many stores as ``json_manifests``
+takes values."""
 _NEWEST_COMMIT = 3
 _NEWEST_OFFSETS = 2
 _MOST_SOURCES = 10_000
-"""With a log. Nobody has so many in one query."""
+"""The limit of sources with a log. Nobody has so many in one query."""
 _VERSION = re.compile(rb"v([0-9]{1,4})\s*")
 _OBJECT_LINE = re.compile(rb"^\{.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCommit(Manifest):
-    """What a commit says. ``unique_ids``: those of an operator's partition, in no particular order of its stores.
+    """The content of a commit. ``unique_ids`` are by operator and partition, in no particular order of the stores.
 
-    None in format 1, whose state files carry none.
+    It is None in format 1, whose state files carry no ids.
     """
 
     version: int
@@ -37,9 +38,10 @@ class SparkCommit(Manifest):
 
 @dataclass(frozen=True, slots=True)
 class SparkOffsets(Manifest):
-    """What an offsets file says of its batch: the settings that it ran with, and where sources were in their logs.
+    """The content of an offsets file: the settings that its batch ran with, and where sources were in their logs.
 
-    ``log_offsets`` has, by the number of the source, the sources that keep a log. The offsets of all others are their own.
+    ``log_offsets`` has, by the number of the source, the sources that keep a log. All other sources have offsets of their
+    own kind.
     """
 
     version: int

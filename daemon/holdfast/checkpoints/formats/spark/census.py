@@ -1,4 +1,4 @@
-"""Which batches of a query there are, and how large its state is, as far as names tell."""
+"""The census of a query: its batches, and the size of its state, as far as names tell."""
 
 from __future__ import annotations
 

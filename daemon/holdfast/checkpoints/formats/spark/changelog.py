@@ -17,15 +17,15 @@ from holdfast.checkpoints.json_manifests import decoder
 from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
 
 _LONGEST_TEXT_BYTES = 2**16
-"""DataOutput.writeUTF has two bytes for the length."""
+"""The limit of a text that DataOutput.writeUTF writes: its length takes two bytes."""
 _WANTED_BYTES = 2 + len("v4") + 2 + _LONGEST_TEXT_BYTES
 _HEAD_BYTES = 512 * 1024
-"""Of the file. LZ4 never makes more than 0.4 % and a header of what it gets."""
+"""The part of the file that is read. LZ4 makes its input larger by a header and at most 0.4 %."""
 _WITH_LINEAGE = (3, 4)
 _NEWEST = 4
 _VERSION = re.compile(rb"v([0-9]{1,4})")
 _OTHER_CODECS = {b"\x28\xb5\x2f\xfd": "zstd", b"\x82SNAPPY\x00": "snappy", b"ZV": "lzf"}
-"""What else ``spark.sql.streaming.stateStore.compression.codec`` can be, by the first bytes."""
+"""The other values of ``spark.sql.streaming.stateStore.compression.codec``, by the first bytes of their streams."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from holdfast.checkpoints.formats.spark.small_files import WholeFile
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
 
 _BLOCK_HEAD_BYTES = len(lz4_blocks.MAGIC) + 1 + 4 + 4 + 4
-"""Magic, token, length compressed, length, checksum."""
+"""The size of a block's head: magic, token, compressed length, length, checksum."""
 
 
 def read_state_file(stream: BinaryIO, size_bytes: int) -> Manifest:

@@ -113,7 +113,10 @@ def _is_later(name: SparkName, batch: int) -> bool:
 
 
 def _stays_behind(name: SparkName) -> bool:
-    """Whether a file is temporary, or Hadoop's checksum: that of ``metadata`` would be wrong, and it makes others anew."""
+    """Return whether a copy leaves a file out, as it does temporary files and Hadoop's checksums.
+
+    The checksum of ``metadata`` would be wrong in the copy, and Hadoop makes the others anew.
+    """
     return name.is_temporary or Layer.SIDECAR in name.layers
 
 

@@ -18,7 +18,7 @@ _STORED, _COMPRESSED = 0x10, 0x20
 _SMALLEST_SIZE_CLASS_BITS = 10
 _SHORTEST_MATCH_BYTES = 4
 _ALL = 15
-"""In a token: the length goes on in the next bytes."""
+"""The value of a length in a token which says that the length goes on in the next bytes."""
 
 
 def head(compressed: bytes, wanted_bytes: int) -> bytes:

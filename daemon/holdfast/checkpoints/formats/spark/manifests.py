@@ -25,6 +25,6 @@ OPERATOR_METADATA = ManifestKind("operator metadata", read_operator_metadata)
 STATE_SCHEMA = ManifestKind("state schema", read_state_schema)
 CHECKSUM = ManifestKind("checksum", read_spark_checksum)
 WHOLE_CHANGELOG = ManifestKind("whole changelog", read_whole_changelog)
-"""As ``CHANGELOG``, but one that lacks its end is unreadable."""
+"""The same as ``CHANGELOG``, but a changelog that lacks its end is unreadable."""
 STATE_FILE = ManifestKind("state file", read_state_file)
 """A delta or snapshot of the HDFS-backed provider."""

@@ -20,7 +20,7 @@ DEFAULT_STORE = b"default"
 
 
 class SparkKind(enum.Enum):
-    """What a name stands for."""
+    """The kind of file that a name stands for."""
 
     QUERY_METADATA = "query metadata"
     OFFSETS = "offsets"
@@ -30,22 +30,22 @@ class SparkKind(enum.Enum):
     OPERATOR_METADATA = "operator metadata"
     STATE_SCHEMA = "state schema"
     ZIP = "zip"
-    """A RocksDB snapshot's manifest: what it consists of; the SSTs themselves are shared."""
+    """The zip of a RocksDB snapshot, which is the snapshot's manifest; the SSTs themselves are shared."""
     CHANGELOG = "changelog"
     SNAPSHOT = "snapshot"
-    """The HDFS-backed provider's: a whole state."""
+    """A snapshot of the HDFS-backed provider: a whole state."""
     DELTA = "delta"
     SST = "sst"
     ARCHIVED_LOG = "archived log"
 
 
 STATE_OF_A_VERSION = frozenset({SparkKind.ZIP, SparkKind.CHANGELOG, SparkKind.SNAPSHOT, SparkKind.DELTA})
-"""What carries the number of a state version in its name."""
+"""The kinds of files that have the number of a state version in their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreId:
-    """One state store: of an operator, a partition, and in joins and the like one of several."""
+    """One state store, by its operator, its partition, and its name: a join, for one, has several in each partition."""
 
     operator: int
     partition: int
@@ -54,7 +54,7 @@ class StoreId:
 
 @dataclass(frozen=True, slots=True)
 class SparkName:
-    """A known name: of which kind, which batch or state version (``number``), of which store, with which unique id.
+    """A parsed name: its kind, its batch or state version (``number``), its store, and its unique id.
 
     ``layers`` is empty for the file itself; else the file is temporary or a checksum, and ``owner`` is the whole name of the
     file that it belongs to.
@@ -72,12 +72,12 @@ class SparkName:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether this is on its way to its name, or the checksum of such a file."""
+        """True for a temporary file, which will be renamed, and for the checksum of one."""
         return Layer.TEMPORARY in self.layers
 
     @property
     def is_format_2(self) -> bool:
-        """Whether this is a state file of checkpoint format 2: its name tells which attempt wrote it."""
+        """True for a state file of checkpoint format 2: its name tells which attempt wrote it."""
         return self.kind in STATE_OF_A_VERSION and self.unique_id is not None
 
 

@@ -31,14 +31,15 @@ from holdfast.text import shown
 SET_ASIDE = b"_rewound"
 """The directory in which rewinds keep what they have taken away, each in a directory of its own."""
 _STORES_AT_ONCE = 8
-"""The snapshots of so many are read side by side; those of a thousand partitions would fill the memory."""
+"""The number of stores whose snapshots are read side by side. Those of a thousand partitions would fill the memory."""
 _COMMITS_AT_ONCE = 4
-"""The oldest commit's state may be gone, Spark keeps one version less than batches; the second one nearly always answers."""
+"""The number of commits that are read side by side. The oldest commit's state may be gone, because Spark keeps one version
+less than batches; the second one nearly always answers."""
 
 
 @dataclass(slots=True)
 class Query:
-    """What was listed below one checkpoint location."""
+    """The files that were listed below one checkpoint location."""
 
     location: bytes
     commits: dict[int, Listed] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Query:
     wrapped: list[tuple[Listed, SparkName]] = field(default_factory=list)
     """Temporary files and checksums."""
     set_aside: dict[bytes, list[Listed]] = field(default_factory=dict)
-    """By the directories of the rewinds that did it."""
+    """The files that rewinds have set aside, by the names of the rewinds' directories."""
 
     def add(self, listed: Listed, name: SparkName) -> None:
         """Take up a file; ``name`` is relative to the location."""
@@ -105,7 +106,7 @@ def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
 
 
 def _may_be_undone(query: Query, builder: PlanBuilder) -> bool:
-    """Whether a rewind may be undone: then versions that are set aside may need files that no other version shares."""
+    """Return whether a rewind can still be undone. If so, its versions may need files that no other version shares."""
     kept = (listed for files in query.set_aside.values() for listed in files if not listed.is_directory)
     return not all(builder.is_old(listed) for listed in kept)
 

@@ -1,4 +1,4 @@
-"""What Spark reads next when it opens a file.
+"""The files and directories that Spark reads next after it has opened a file.
 
 A RocksDB snapshot names SSTs, which Spark asks for one at a time; fetched together they take as long as the largest. A query
 begins by opening its checkpoint's ``metadata``, and then lists one log after the other, within the same second.

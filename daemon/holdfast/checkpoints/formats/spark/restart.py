@@ -1,7 +1,8 @@
-"""Which files of a state store a restarted query reads first.
+"""The files of a state store that a restarted query reads first.
 
-That is the newest snapshot not above the version of the last commit, with the SSTs and logs that it names, and every change
-since. In format 2 several attempts may have written a version: there the lineages tell, of all attempts at the last one.
+These are the newest snapshot not above the version of the last commit, with the SSTs and logs that it names, and every
+change since. In format 2 several attempts may have written a version; then the lineages of all attempts at the last version
+decide.
 """
 
 from __future__ import annotations

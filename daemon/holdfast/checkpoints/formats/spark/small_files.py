@@ -21,7 +21,8 @@ from holdfast.checkpoints.manifests import BrokenError, Manifest, Reader, Troubl
 
 _LARGEST_BYTES = 4 * 2**20
 _TAIL_BYTES = 64 * 1024
-"""Of a source's log, whose entries for compacted batches may be large: its last line tells whether it was cut short."""
+"""The part of a source's log that is read. Entries for compacted batches may be large; the last line tells whether one was
+cut short."""
 _VERSION = re.compile(rb"v[0-9]{1,4}\s*")
 _SCHEMA_VERSION = re.compile(rb"\0\x02v([0-9])")
 _CHUNKED_SCHEMA = b"2"
@@ -42,7 +43,7 @@ class OperatorStores(Manifest):
 
 @dataclass(frozen=True, slots=True)
 class SparkChecksum(Manifest):
-    """What a checksum says of its file."""
+    """The size of a state file, as Spark's checksum file has it."""
 
     size_bytes: int
 
@@ -102,7 +103,7 @@ def _checksum(text: bytes) -> Manifest:
 
 
 def _schema(text: bytes) -> Manifest:
-    """Versions 1 and 2 are two schemas in JSON, the latter in chunks; what comes after these is not followed."""
+    """Read a schema: versions 1 and 2 are two schemas in JSON, 2 in chunks; what comes after these is not followed."""
     match = _SCHEMA_VERSION.match(text)
     if match is None:
         raise BrokenError(Trouble.FOREIGN, f"a schema that begins with {text[:8]!r}")

@@ -24,9 +24,11 @@ _MEMBER = "metadata"
 _VERSIONS = {b"v1": 1, b"v2": 2}
 _LARGEST_BYTES = 256 * 2**20
 _LARGEST_METADATA_BYTES = 4 * 2**20
-"""36,000 SSTs; a partition with a terabyte of state has 16,000. In memory it is ten times as much."""
+"""The size limit of the member ``metadata``: 36,000 SSTs, while a partition with a terabyte of state has 16,000. In memory
+it is ten times as much."""
 _LARGEST_DIRECTORY_BYTES = 2**20
-"""zipfile makes an object of half a kilobyte of each entry, and an entry has 46 bytes at least. Spark zips ten files."""
+"""The size limit of a zip's directory. zipfile makes an object of half a kilobyte of each entry, which has at least 46
+bytes. Spark zips ten files."""
 _LONGEST_NAME_BYTES = 255
 """NAME_MAX of Linux. A longer one is no file's, and asking for it is an error of its own."""
 _END = struct.Struct("<4s4H2LH")

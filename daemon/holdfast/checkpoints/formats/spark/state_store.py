@@ -1,4 +1,4 @@
-"""One state store of Spark: which of its files the retained batches need.
+"""One state store of Spark, and which of its files the retained batches need.
 
 A store's directory holds state versions, each a snapshot (``N.zip``, ``N.snapshot``) or what a batch changed
 (``N.changelog``, ``N.delta``), and the SSTs and logs that its zips share. To restore a version takes the newest snapshot not
@@ -23,11 +23,12 @@ from holdfast.text import shown
 
 _SHARED = (SparkKind.SST, SparkKind.ARCHIVED_LOG)
 _FAMILIES = ((SparkKind.ZIP, SparkKind.CHANGELOG), (SparkKind.SNAPSHOT, SparkKind.DELTA))
-"""Snapshots and changes of each provider."""
+"""The kinds of snapshots and changes of each provider."""
 _SNAPSHOTS_AT_ONCE = 16
-"""What they name is kept only as far as it is there: memory does not grow with the number of snapshots."""
+"""The number of snapshots that are read side by side. Of the names in them only those of files that are there are kept, so
+that memory does not grow with the number of snapshots."""
 _FIRST_VERSION = 1
-"""Version 0 is empty: nothing is written for it."""
+"""The first version of a store that has files: version 0 is empty, and nothing is written for it."""
 
 Attempt = tuple[int, bytes]
 """A version, and the unique id of the attempt that wrote it."""
@@ -35,13 +36,13 @@ Attempt = tuple[int, bytes]
 
 @dataclass(slots=True)
 class Store:
-    """The final files of one store's directory, by what they are."""
+    """The final files of one store's directory, by their kinds."""
 
     directory: bytes
     versions: list[tuple[Listed, SparkName]] = field(default_factory=list)
     shared: list[Listed] = field(default_factory=list)
     attempts: dict[tuple[SparkKind, int, bytes], Listed] = field(default_factory=dict)
-    """Of format 2."""
+    """The snapshots and changes of format 2, by kind, version and unique id."""
 
     def add(self, listed: Listed, name: SparkName) -> None:
         """Take up a file."""
@@ -53,17 +54,17 @@ class Store:
                 self.attempts[name.kind, name.number, name.unique_id] = listed
 
     def has(self, attempt: Attempt) -> bool:
-        """Whether this attempt has left a snapshot or its changes."""
+        """Return whether this attempt has left a snapshot or its changes."""
         return any((kind, *attempt) in self.attempts for kind in (SparkKind.ZIP, SparkKind.CHANGELOG))
 
     def needs_chain(self, oldest: int, builder: PlanBuilder) -> bool:
-        """Whether anything of format 2 may be superfluous, for batches from ``oldest`` on."""
+        """Return whether anything of format 2 may be superfluous, for batches from ``oldest`` on."""
         return any(name.is_format_2 and _number(name) < oldest and builder.is_old(listed) for listed, name in self.versions)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What restoring the oldest version takes: a snapshot of version ``base`` (0: none), and the attempts since."""
+    """The attempts that restore the oldest version: a snapshot of version ``base`` (0: none), and the changes since."""
 
     base: int
     attempts: frozenset[Attempt]

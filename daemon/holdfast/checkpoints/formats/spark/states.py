@@ -1,4 +1,4 @@
-"""Which state of which query a file is, by its name in its store; and a query's stateful operators, by its metadata.
+"""The state that a file belongs to, by its name in its store; and a query's stateful operators, by its metadata.
 
 Sources: S ``StateStoreId``, ``OperatorStateMetadataV1`` and ``V2`` (Spark 4.3; the first version is the same since 3.5).
 """

@@ -17,14 +17,15 @@ from holdfast.zones import sidecar_owner
 TEMPORARY_NAME = re.compile(rb"\.(.+)\.%s(?:\.TID\d+)?\.tmp" % UUID, re.DOTALL)
 _CHECKSUM = b".crc"
 _MOST_LAYERS = 4
-"""Spark and Hadoop make three (a sidecar of a temporary file of a checksum); more is no name of theirs."""
+"""The limit of layers. Spark and Hadoop make three (a sidecar of a temporary file of a checksum); more is no name of
+theirs."""
 
 
 class Layer(enum.Enum):
-    """What a name says that its file is to the file it is about."""
+    """The relation of a file to the file after which it is named."""
 
     TEMPORARY = "temporary"
-    """On its way to that name."""
+    """A file that will be renamed to that name."""
     CHECKSUM = "checksum"
     """Spark's checksum of it."""
     SIDECAR = "sidecar"
@@ -33,7 +34,7 @@ class Layer(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """The last component of a name: what it is about, and how it is about that (``layers``, the outermost first).
+    """The last component of a name, taken apart: the name ``core`` within it, and its ``layers``, the outermost first.
 
     ``owner`` is the name with only the outermost layer gone: the neighbour that this file belongs to. Without layers
     ``core`` and ``owner`` are the name itself.

@@ -31,13 +31,13 @@ _SHARED, _EXCLUSIVE, _TASK_OWNED = "shared", "exclusive", "taskowned"
 
 
 class Place(Protocol):
-    """Where a job's checkpoints are: in the store's zone, and in ``localState/``."""
+    """The directories of a job's checkpoints: in the store's zone, and in ``localState/``."""
 
     directory: Path
     local: Path
 
     def committed(self, metadata: OwnMetadata) -> None:
-        """A checkpoint is complete."""
+        """Take note that a checkpoint is complete."""
         ...
 
 
@@ -56,7 +56,7 @@ class Checkpoint:
         self._known = {file.digest: file for file in base.files if _is_in(file, _SHARED)} if base else {}
         self._unsent: dict[str, OwnFile] = {}
         self._may_be_committed = False
-        """The metadata was sent, and no answer has said that it is not there."""
+        """True once the metadata was sent, until an answer says that it is not there."""
 
     @property
     def files(self) -> tuple[OwnFile, ...]:
@@ -65,7 +65,7 @@ class Checkpoint:
 
     @property
     def sent_bytes(self) -> int:
-        """How many bytes a commit sends: those of the files that the store does not have yet."""
+        """The number of bytes that a commit sends: those of the files that the store does not have yet."""
         return sum(file.size_bytes for file in self._unsent.values())
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The checkpoints of one job of a plain process: which there are, the next one, and those that are not needed any more."""
+"""The checkpoints of one job of a plain process: listing them, beginning the next one, and dropping old ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Job:
             self.drop(checkpoint.id)
 
     def committed(self, metadata: OwnMetadata) -> None:
-        """A checkpoint is complete: of what is here its files stay, for a restart, and those of others under way."""
+        """Keep local copies of a complete checkpoint's files, for a restart, and of those under way; remove all others."""
         self._read[metadata.checkpoint] = metadata
         needed = {file.name for file in metadata.files}
         needed.update(file.name for each in self._begun if not each.is_complete for file in each.files)

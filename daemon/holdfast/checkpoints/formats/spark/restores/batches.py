@@ -1,4 +1,4 @@
-"""All that a restart reads, put together for each retained batch."""
+"""The files that a restart reads, put together for each retained batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from holdfast.checkpoints.plans import Listed
 from holdfast.errors import NoSuchPlanError
 
 _STORES_AT_ONCE = 8
-"""Their files are asked for side by side; those of a thousand partitions would fill the memory."""
+"""The number of stores whose files are asked for side by side. Those of a thousand partitions would fill the memory."""
 _MOST_EXPIRED = 2
-"""Spark purges offsets with their commits, and needs those before a batch too; of its state it may keep a version less."""
+"""The number of oldest batches that may lack files because Spark has purged them. Spark purges offsets with their commits,
+and needs those before a batch too; of its state it may keep a version less."""
 
 
 def restores(

@@ -1,4 +1,4 @@
-"""The files of one checkpoint location by name, and what is found when a restart's reads are gone through."""
+"""The files of one checkpoint location by name, and the findings on those that a restart reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BROKEN = "its bytes are not those that its digest was made of"
 
 @dataclass(slots=True)
 class Findings:
-    """What a restart reads, what of it is missing or broken, and what it gets by with."""
+    """The files that a restart reads, the faults among them, and remarks on problems that it copes with."""
 
     reads: list[bytes] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Findings:
 
 
 class Location:
-    """What was listed below ``path``. ``spoilt`` are names of objects known to have other bytes than they should."""
+    """The files that were listed below ``path``. ``spoilt`` are names of objects that are known to have wrong content."""
 
     def __init__(self, path: bytes, listing: Iterable[Listed], spoilt: Collection[bytes]) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class Location:
         return (name[skip:] for name in self._files)
 
     def has(self, name: bytes) -> bool:
-        """Whether the file is there."""
+        """Return whether the file is there."""
         return self._prefix + name in self._files
 
     def fault(self, name: bytes, size_bytes: int | None = None) -> Fault | None:

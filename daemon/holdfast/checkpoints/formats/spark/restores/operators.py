@@ -1,4 +1,4 @@
-"""Which state stores a query has: by the word of its operators' metadata or, without that, by the names that are there."""
+"""The state stores of a query, by its operators' metadata or, without that, by the names that are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one state store needs for a version: a snapshot that is whole, and every change since.
+"""The files that one state store needs for a version: a snapshot that is whole, and every change since.
 
 Spark takes the newest snapshot that is not above the version. If that can't be loaded, Spark 4.2 and
 later take an older one, or begin with nothing, and apply more changes: any snapshot will do from which the changes lead up
@@ -27,11 +27,12 @@ from holdfast.text import shown
 _MOST_REPLAYED = 500
 """Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
 _FALLS_BACK = (4, 2)
-"""From this Spark on, an older snapshot does if the newest can't be loaded (SPARK-54121, SPARK-56216)."""
+"""The first version of Spark that takes an older snapshot if the newest can't be loaded (SPARK-54121, SPARK-56216)."""
 _EXPECTS_ITS_FORMAT = (4, 0)
-"""This Spark writes a checkpoint's format into its snapshots, and reads no others; all others write and read 1."""
+"""The only version of Spark that writes a checkpoint's format into its snapshots, and reads no others; all others write and
+read 1."""
 _FIRST = 1
-"""Version 0 is empty."""
+"""The first version of a store that has files: version 0 is empty."""
 _CHECKSUM = b".crc"
 _OF_4_0 = "Spark 4.0 wrote snapshots ('v2') that no other Spark reads"
 
@@ -44,12 +45,12 @@ class Attempt(NamedTuple):
 
     @property
     def stem(self) -> bytes:
-        """What the names of its files begin with."""
+        """The beginning of the names of its files."""
         return b"%d_%s" % self if self.unique_id else b"%d" % self.version
 
 
 class _Checked(NamedTuple):
-    """The files that a snapshot or a change takes, what is wrong with them, and what a restart gets by with."""
+    """The files that a snapshot or a change takes, a fault among them, and a remark on what a restart copes with."""
 
     reads: list[bytes]
     fault: Fault | None
