@@ -16,17 +16,19 @@ import trio
 from holdfast.store import DiskSpace, Space
 
 _BURST_BYTES_PER_SECOND = 4 * 2**30
-"""A writer may fill the page cache so fast; twice the rate that was measured counts where that is more."""
+"""The rate at which a writer may fill the page cache; twice the measured rate counts where that is more."""
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.005, 5.0
 _WINDOW_SECONDS = 1.0
 _MOST_AHEAD = 1 / 4
 """The largest share of the disk that is kept free because of the rate of writing."""
 _SCARCE_BYTES, _SCARCE_SHARE = 512 * 2**20, 1 / 4
-"""A burst takes an eighth of a second for it: so late may a busy daemon look, and evict. On a small disk it is a share."""
+"""The free space, on a small disk as a share, below which the disk is scarce. A burst takes an eighth of a second for it: a
+busy daemon may look, and evict, that late."""
 _WISH_SECONDS = 1.0
 _FRESH_SECONDS = 0.02
 _NEAR_END_BYTES = 16 * 2**30
-"""More than what the files that are open at one time grow by, and than what is written between two looks."""
+"""The free space below which the disk is near its end: more than the files that are open at one time grow by, and than what
+is written between two looks."""
 _PLENTY_FILES = 100_000
 _MOST_MEASURES = 3
 
@@ -42,15 +44,15 @@ class Disk:
         self._clock = clock
         self._writers = 0
         self._passer: trio.Event | None = None
-        """Set by the next writer that passes the daemon by, or wants to, if somebody waits for that."""
+        """The event that the next writer sets that passes the daemon by, or wants to; None if nobody waits for that."""
         self._wanted_until = 0.0
         self._evicted_bytes = 0
         self._admitted_bytes = 0
         self._admitted_until = 0.0
         self._looks: deque[tuple[float, int]] = deque([(clock(), 0)])
-        """The oldest first: when it was, and how many bytes had been taken since the one before; 0 for the first."""
+        """The recent looks, oldest first: the time, and the number of bytes taken since the one before (0 for the first)."""
         self._taken_bytes = 0
-        """By all of these looks."""
+        """The bytes taken in all of these looks."""
         self.now = measure()
         """The space at the last look."""
         self.is_freeing = False
@@ -82,12 +84,12 @@ class Disk:
         return now, deleted
 
     def admitted(self, size_bytes: int) -> None:
-        """The daemon is about to take so many bytes, for which there is room: that says nothing of what others do next."""
+        """Note that the daemon is about to take so many bytes, for which there is room: they tell nothing of later ones."""
         self._admitted_bytes += size_bytes
         self._admitted_until = self._clock() + _WINDOW_SECONDS
 
     def evicted(self, size_bytes: int) -> None:
-        """So much has become free by eviction: it hides what others take meanwhile."""
+        """Note that so much has become free by eviction: it hides what others take meanwhile."""
         self._evicted_bytes += size_bytes
 
     @property
@@ -97,7 +99,7 @@ class Disk:
 
     @property
     def ahead_bytes(self) -> int:
-        """Bytes to keep free while writers pass the daemon by, or just wanted to.
+        """The bytes to keep free while writers pass the daemon by, or just wanted to.
 
         As much as they wrote in the last second they may write in the next; and what makes the disk scarce is not theirs.
         """
@@ -108,7 +110,7 @@ class Disk:
     def is_scarce(self) -> bool:
         """Say whether so little is free that a writer may be faster than eviction: then none should pass the daemon by.
 
-        It is looked after at once, so that the next one may.
+        Then evictions begin at once, so that the next one may.
         """
         if self._clock() - self._looks[-1][0] > _FRESH_SECONDS:
             self.look()
@@ -126,7 +128,7 @@ class Disk:
     def is_near_end(self) -> bool:
         """Say whether so little is left for users that what is open now may yet take what is kept for root.
 
-        From any thread, and in an instant: it is what the last look has seen.
+        Safe and instant in any thread: it goes by the last look.
         """
         return self.now.free_bytes < _NEAR_END_BYTES
 
@@ -142,17 +144,17 @@ class Disk:
     # --- writers that pass the daemon by -----------------------------------------------------------------------------
 
     def writer_begins(self) -> None:
-        """The kernel may write into one more file by itself."""
+        """Note that the kernel may write into one more file by itself."""
         self._writers += 1
         if self._passer is not None:
             self._passer.set()
 
     def writer_ends(self) -> None:
-        """The kernel has closed one of these files."""
+        """Note that the kernel has closed one of these files."""
         self._writers -= 1
 
     async def wait_to_look(self) -> None:
-        """Return when the disk should be looked at again; while nobody passes the daemon by, not at all."""
+        """Return when the disk should be looked at again: never while nobody passes the daemon by."""
         fastest = max(_BURST_BYTES_PER_SECOND, 2 * self.bytes_per_second)
         await trio.sleep(min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self.now.free_bytes / fastest)))
         if not self._has_passers():

@@ -16,12 +16,12 @@ from holdfast.config import CacheSection
 from holdfast.store import DiskSpace, Space
 
 PROBATION_SHARE = 0.1
-"""Files on probation may keep so much of the cache before they go."""
+"""The share of the cache that files on probation may keep before they are evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``max_bytes`` (0: no limit) bounds the cache. What stays free on the disk is the reserve.
+    """The limits of the cache: ``max_bytes`` (0: no limit) bounds its size, and a reserve stays free on the disk.
 
     The reserve is ``min_free_share`` of the disk, of its bytes and of its inodes, and ``min_free_bytes`` at least. When the
     cache exceeds its limit it shrinks to ``low_watermark`` of it, so that not every fetch has to evict.
@@ -44,12 +44,13 @@ class Limits:
 
 
 CLEARLY_BELOW = 0.9
-"""Eviction keeps the reserve free, so a disk that is only just below it is at work, not full. The alert has the same."""
+"""The share of the reserve below which a disk is full. Eviction keeps the reserve free, so a disk that is only just below it
+is at work. The alert has the same share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes in the cache, and what the disk has free."""
+    """The bytes in the cache, and the free space of the disk."""
 
     cached_bytes: int
     disk: DiskSpace

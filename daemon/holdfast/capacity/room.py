@@ -38,7 +38,7 @@ _MOST_WAITS = 200  # of such a time, until what was deleted is free on the disk
 _VAIN_SECONDS = 1.0
 _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
 _SPARE = Space(16, 2**20)
-"""What a change takes beside its bytes: directories, attributes, the file system's own blocks."""
+"""The space that a change takes beside its bytes: for directories, attributes, the file system's own blocks."""
 _NOTHING = Space(0, 0)
 
 
@@ -110,7 +110,7 @@ class Room:
         return await change()
 
     async def with_room_at_once(self, change: Callable[[], _T]) -> _T:
-        """``with_room`` for a change that is made in one step."""
+        """Do what ``with_room`` does for a change that is made in one step."""
 
         async def carry_out() -> _T:
             return change()
@@ -167,7 +167,7 @@ class Room:
         return False
 
     def advice(self, wanted: Space = _NOTHING) -> str:
-        """Say of what there is too little, and what helps. Empty if there is room for ``wanted``."""
+        """Say what is short, and what helps. Empty if there is room for ``wanted``."""
         missing, usage = self._missing(wanted), self.usage()
         disk, reserve = usage.disk, self.limits.reserve(usage.disk)
         if missing.files:
@@ -205,7 +205,7 @@ class Room:
         return freed
 
     def _evict(self, candidate: Candidate, freed: Space, *, with_directory: bool) -> Space:
-        """Evict one file, and what this leaves empty if that is wanted; return what was freed with it."""
+        """Evict one file, and with ``with_directory`` the directories that this leaves empty; return what was freed."""
         entry = self._index.entries.get(candidate.inode)
         if entry is None or not self.evict_file(candidate.inode):
             return freed

@@ -15,18 +15,18 @@ _FRESH_SECONDS = 60.0
 
 
 class Victims:
-    """Files in the order of eviction. What is used after it was found has lost its place."""
+    """The files in the order of eviction. A file that is used after it was found has lost its place."""
 
     def __init__(self, entries: Entries, is_evictable: Callable[[Entry], bool]) -> None:
         self._entries = entries
         self._is_evictable = is_evictable
         self._found: list[Candidate] = []
-        """The first to go is the last here."""
+        """The files that were found, in reverse order: the first to go is the last here."""
         self._until = 0.0
         self._tried: set[int] = set()
 
     def begin(self) -> None:
-        """An eviction begins: each file is given out once until the next one begins."""
+        """Begin an eviction: each file is given out once until the next one begins."""
         self._tried.clear()
         if time.monotonic() > self._until:
             self._found.clear()

@@ -66,7 +66,7 @@ _HASHES: dict[str, Callable[[], _Hash]] = {
     "crc32": partial(_Crc, zlib.crc32, 4),
 }
 CHECKSUM_ALGORITHMS = tuple(_HASHES)
-"""The strongest first."""
+"""The names of the algorithms, strongest first."""
 
 
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')

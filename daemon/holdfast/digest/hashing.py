@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _READ_BYTES = 2**20
 DIGEST_BYTES = 16
 _MOST_HOLES_BYTES = 64 * 2**30
-"""They take half a minute to hash, and cost who makes them nothing."""
+"""The limit of holes in a file. They take half a minute to hash, and cost whoever makes them nothing."""
 _BLOCK_BYTES = 512  # of st_blocks (stat(2))
 
 

@@ -22,7 +22,7 @@ class Tenants(DirectoryRules, Protocol):
     """Rules and events of the directories in the mount (``workdirs``)."""
 
     def file_closed(self, node: Node) -> None:
-        """The last handle of a file was closed."""
+        """Note that the last handle of a file was closed."""
 
 
 class FileSystem:
@@ -81,13 +81,13 @@ class FileSystem:
             task_status.started()
 
     def end(self, *, for_good: bool = True) -> None:
-        """No more requests will arrive: the mount is gone, or, unless ``for_good``, another daemon serves it."""
+        """Stop: no more requests will arrive. The mount is gone, or, unless ``for_good``, another daemon serves it."""
         if for_good:
             self.passthrough_writes.settle_all()
         self._base.directories.close()
 
     def forget(self, node_id: int, lookups: int) -> None:
-        """The kernel drops so many references to a node."""
+        """Drop so many of the kernel's references to a node."""
         node = self._base.nodes.forget(node_id, lookups)
         if node is not None:
             self.releasing.forgotten(node)

@@ -21,9 +21,9 @@ _PAGE = 10_000
 
 
 class Changes:
-    """By how much the clean bytes behind each name have changed: noted as it happens, taken by whoever follows.
+    """The changes in the clean bytes behind each name: noted as they happen, and taken by the part that follows them.
 
-    Beyond ``most`` notes nothing more is noted, and ``take`` says so.
+    Once there are ``most`` notes, nothing more is noted, and ``take`` says so.
     """
 
     def __init__(self, most: int) -> None:
@@ -92,7 +92,7 @@ class Entries:
             follower.note(old, entry)
 
     def put_if_room(self, inode: int, entry: Entry) -> None:
-        """Write the entry of ``inode``, unless the disk takes no writes: for what can be determined again."""
+        """Write the entry of ``inode``, unless the disk takes no writes. Only for entries that can be determined again."""
         with suppress(IndexUnwritableError):
             self.put(inode, entry)
 
@@ -108,12 +108,12 @@ class Entries:
             follower.note(old, None)
 
     def begin(self, inode: int) -> None:
-        """A new file has this number: forget the entry of an older file with the same number."""
+        """Forget the entry of an older file whose inode number a new file has now."""
         if self.get(inode) is not None:
             self.discard(inode)
 
     def follow(self, most: int) -> Changes:
-        """Return what is going to change, from now to the end of the run; up to ``most`` notes between two looks at it."""
+        """Return the changes from now to the end of the run, as they happen; up to ``most`` notes wait to be taken."""
         changes = Changes(most)
         self._followers.append(changes)
         return changes

@@ -1,4 +1,4 @@
-"""The pages of the index's file that this process has mapped: given back, so that they do not count as its memory.
+"""Gives back the pages of the index's file that this process has mapped, so that they do not count as its memory.
 
 LMDB reads through a map of its file. Each page that is looked at stays mapped, so that after a scan of a million entries the
 daemon seems to use hundreds of MiB, which are the kernel's page cache. Changes do so too: each takes free pages from any
@@ -16,9 +16,10 @@ from pathlib import Path
 
 MOST_MAPPED_BYTES = 32 << 20
 _CHANGES = 256
-"""After so many changes the pages are counted again: four pages each, with what is around them, are 64 MiB at most."""
+"""The number of changes after which the pages are counted again. At four pages each, with those around them, that is 64 MiB
+at most."""
 _SHARED = 2
-"""The field of /proc/self/statm for mapped files (proc_pid_statm(5)); what it counts beside them the daemon has not."""
+"""The field of /proc/self/statm for mapped files (proc_pid_statm(5)). It counts more, but nothing that the daemon has."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _log = logging.getLogger("holdfast.index")
@@ -52,7 +53,7 @@ class MappedPages:
             self._release()
 
     def forget(self) -> None:
-        """The map goes: what will stand at its address is not the index's."""
+        """Leave the map's address alone from now on: the map goes, and something else may be mapped there."""
         self._length_bytes = 0
 
     def _release(self) -> None:

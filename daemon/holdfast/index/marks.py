@@ -39,7 +39,7 @@ class NameMarks:
         self._delete(self._held, inode.to_bytes(8, "big"))
 
     def moved(self) -> None:
-        """A directory, which may be marked, has another path."""
+        """Note that a directory, which may be marked, has another path."""
         self.holds += 1
 
     def is_held(self, inode: int) -> bool:

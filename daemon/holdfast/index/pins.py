@@ -17,7 +17,7 @@ from holdfast.whole_file import write_whole
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 _MOST_BYTES = 1 << 20
-"""So much the pinned paths may have together; each change writes the whole file."""
+"""The limit of the total length of the pinned paths; each change writes the whole file."""
 _log = logging.getLogger("holdfast.index")
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 
 class EntryState(enum.IntEnum):
-    """What is known about a file in the tree. The values are stored on disk: never renumber them."""
+    """The state of a file in the tree. The values are stored on disk: never renumber them."""
 
     CLEAN = 1
     """Complete, and the store has the same bytes under each of its object names."""
@@ -49,7 +49,7 @@ class CachedName(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """What is known about one file of the tree, stored under its inode number; hard links share it.
+    """The index's record of one file in the tree, stored under its inode number; hard links share it.
 
     It is valid only as long as size and ctime match those of the file; otherwise the bytes must be hashed again.
     ``digest`` is 16 bytes, or empty while unknown. ``verified_run`` is the daemon run that last hashed the file,

@@ -18,7 +18,7 @@ import lmdb
 from holdfast.errors import IndexFullError, IndexUnwritableError
 
 RESERVE_BYTES = 4 * 2**20
-"""A thousand pages. A change takes about five, and frees as many as soon as no older reader is left."""
+"""The reserve: a thousand pages. A change takes about five, and frees as many as soon as no older reader is left."""
 
 _log = logging.getLogger("holdfast.index")
 

@@ -53,7 +53,7 @@ class Connection:
         self._machine = machine
         self._forecast = probe.forecast(machine, wanted=passthrough)
         self.passthrough_possible = passthrough and probe.has_passthrough(machine.kernel)
-        """Whether kernel and settings allow passthrough, whatever ``mode`` says."""
+        """True if kernel and settings allow passthrough, whatever ``mode`` says."""
         self._refusal = ""
         self._device = -1
         self._tells_privileges: bool | None = None
@@ -70,7 +70,7 @@ class Connection:
         Call it before the handler's first await. 0 without the C module.
         """
         self.process = native.process
-        """Return the process id of that caller, in the daemon's namespace. As ``user``."""
+        """Return the process id of that caller, in the daemon's namespace. ``user`` says when to call it."""
         self.executing = native.executing
         """Mark the request with this number as executed now; 0: none (``mark_execution``)."""
 
@@ -116,7 +116,7 @@ class Connection:
 
     @property
     def device(self) -> int:
-        """Descriptor of ``/dev/fuse``, for the process that keeps the mount alive between daemons; -1 without C module."""
+        """The descriptor of ``/dev/fuse``, for the process that keeps the mount between daemons; -1 without a C module."""
         return self._device
 
     # --- the result --------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Connection:
 
     @property
     def mode(self) -> str:
-        """How data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """The way in which data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
         if self._forecast != probe.PASSTHROUGH:
             return self._forecast
         reason = probe.outcome(self.outcome) or self._refusal
@@ -138,7 +138,7 @@ class Connection:
 
     @property
     def takeover(self) -> str:
-        """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
+        """``takeover`` if another daemon can take the mount over; otherwise ``no takeover:`` and the reason."""
         forecast = probe.takeover_forecast(self._machine)
         if forecast != probe.TAKEOVER:
             return forecast
@@ -147,23 +147,23 @@ class Connection:
 
     @property
     def can_prune(self) -> bool:
-        """Whether the kernel can be asked to forget nodes that nobody uses."""
+        """True if the kernel can be asked to forget nodes that nobody uses."""
         return probe.can_prune(self._machine)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the INIT exchange is complete, so that requests can come; True where that is unknown."""
+        """True if the INIT exchange is complete, so that requests can come, or if that is unknown."""
         found = self.outcome
         return found.mounted is not probe.Mounted.FULL or found.agreed is not None
 
     @property
     def sees_requests(self) -> bool:
-        """Whether requests pass through the C module; otherwise ``serve`` and ``answer_directly`` have no effect."""
+        """True if requests pass through the C module; otherwise ``serve`` and ``answer_directly`` have no effect."""
         return self.outcome.mounted is probe.Mounted.FULL
 
     @property
     def tells_privileges(self) -> bool:
-        """Whether ``drops_privileges`` is reliable. If not, treat every change of the bytes as removing set-id bits."""
+        """True if ``drops_privileges`` is reliable. If not, treat every change of the bytes as removing set-id bits."""
         if self._tells_privileges is None:  # cached: this is called with each write, and INIT flags never change
             agreed = self.outcome.agreed
             if agreed is None:
@@ -211,9 +211,9 @@ class Connection:
     def answer_directly(self, function: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
         """Call ``function`` first for requests with these opcodes, right after they are read.
 
-        Not for resent ones, which an earlier daemon may have carried out, except READDIR and READDIRPLUS: they change
-        nothing, and pyfuse3 would use other offsets. ``function`` must neither wait nor raise. Call this after ``attach``;
-        without the C module ``function`` is never called.
+        It is not called for resent ones, which an earlier daemon may have carried out, except READDIR and READDIRPLUS: they
+        change nothing, and pyfuse3 would use other offsets. ``function`` must neither wait nor raise. Call this after
+        ``attach``; without the C module ``function`` is never called.
         """
         self._native.answer_directly(function, sum(1 << opcode for opcode in opcodes))
         self._native.enable_native_replies(True)
@@ -227,16 +227,16 @@ class Connection:
         self._native.mark_execution(word, array("Q", refused).tobytes(), function)
 
     def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int]) -> None:
-        """Count how long the requests take that are answered directly, from being read to the reply.
+        """Count the latencies of the requests that are answered directly, from reading a request to the reply.
 
-        ``rows`` has, for each opcode below ``OPCODE_LIMIT`` and each of so many zones, the counts of the buckets that end at
-        ``bounds`` (nanoseconds), of what is longer, and the sum in nanoseconds. ``zone`` is where the function of
+        ``rows`` has, for each opcode below ``OPCODE_LIMIT`` and each of ``zones`` zones, the counts of the buckets that end
+        at ``bounds`` (nanoseconds), of what is longer, and the sum in nanoseconds. ``zone`` is where the function of
         ``answer_directly`` puts the number of the request's zone. Call this after ``attach``.
         """
         self._native.count_latencies(rows, zones, bounds, zone)
 
     def show_all_requests(self, function: ImmediateReply, opcodes: Iterable[Opcode]) -> None:
-        """``answer_directly``, and answer nothing without Python until ``answer_directly`` is called again."""
+        """Call ``answer_directly``, and answer nothing without Python until it is called again."""
         self.answer_directly(function, opcodes)
         self._native.enable_native_replies(False)
 
@@ -280,7 +280,7 @@ class Connection:
         return self._native.entries(fd, position, size_bytes, others)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
-        """Reply to a request for which ``answer_directly``'s function returned True: a positive errno, or 0 and a body."""
+        """Reply, with a positive errno or 0 and a body, to a request for which ``answer_directly``'s function was True."""
         self._native.reply(request, error, body)
 
     @staticmethod

@@ -34,11 +34,11 @@ class Fallocation:
 
     @property
     def most_bytes(self) -> int:
-        """The most that it takes of the disk."""
+        """The upper limit of the disk space that it takes, in bytes."""
         return 0 if self.mode & _FREES else self.length_bytes
 
     def apply(self, fd: int) -> None:
-        """Do it to the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. Blocks on the disk."""
+        """Carry the request out on the file open at ``fd``. Raises ``OSError``, as fallocate(2) does. Blocks on the disk."""
         while _libc.fallocate(fd, self.mode, self.offset, self.length_bytes) != 0:
             number = ctypes.get_errno()
             if number != errno.EINTR:

@@ -32,12 +32,12 @@ _PRUNE_NOTICE = struct.Struct("=IiQIIQ")
 _INVALIDATE_ENTRY = 3
 _PRUNE = 9
 _NO_PARENT = 0
-"""In place of a directory's node id: what follows is no name, but node ids to prune."""
+"""The number that stands for a directory's node id in a message with node ids to prune instead of a name."""
 _MOST_PRUNED = 500
 _LARGEST_MESSAGE_BYTES = 4096
 _PAUSE_SECONDS = 1.0
 _MOST_THREADS = 1000
-"""So many directories can be held before names in others have to wait. A thread takes 17 KiB of memory."""
+"""The number of directories that can be held before names in others have to wait. A thread takes 17 KiB of memory."""
 _THREADS_KEPT = 8
 _STACK_BYTES = 1 << 16
 
@@ -50,7 +50,7 @@ class Invalidator:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self.starts = 0
-        """How often the process was started. What one that is killed was told may be lost."""
+        """The number of times the process was started. When it is killed, messages that were sent to it may be lost."""
         self._queue: SimpleQueue[tuple[int, bytes, socket.socket | None] | None] = SimpleQueue()
         self._channel = self._start()
         threading.Thread(target=self._send_all, name="invalidator", daemon=True).start()
@@ -60,7 +60,7 @@ class Invalidator:
         self._queue.put((parent, name, None))
 
     def ask(self, parent: int, name: bytes) -> socket.socket:
-        """``invalidate``. Returns a socket, to be closed, that gets a byte when the kernel no longer has the name.
+        """Invalidate a name; return a socket, to be closed, that gets a byte when the kernel no longer has the name.
 
         It ends without one if that stays unknown, because the process was killed. Raises ``OSError``.
         """
@@ -136,9 +136,10 @@ class _Writing:
         self._device = device
         self._changed = threading.Condition()
         self._left: dict[int, dict[tuple[bytes, int | None], None]] = {}
-        """By directory, what is to be written and who waits for it, in order; also while a thread is at the last of it."""
+        """The messages to write for each directory, in order, with the descriptors to answer to. A directory stays while a
+        thread works on its last message."""
         self._free: deque[int] = deque()
-        """The directories among them that no thread is at."""
+        """The directories among them that no thread is working on."""
         self._threads = self._idle = 0
 
     def add(self, message: bytes, answer_to: int | None) -> None:

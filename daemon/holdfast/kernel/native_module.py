@@ -21,7 +21,7 @@ It returns the body of the reply, an errno (0: success), True (it replies later)
 
 
 class NativeReply(enum.IntEnum):
-    """What the C module answers from a descriptor (``enum native_reply_kind`` in native/native_replies.h)."""
+    """The kind of a descriptor from which the C module answers (``enum native_reply_kind`` in native/native_replies.h)."""
 
     FILE = 0
     DIRECTORY = 1
@@ -72,7 +72,7 @@ class NativeModule(Protocol):
         """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
 
     def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
-        """Call ``function`` first, for the opcodes whose bits are set; of resent requests for listings only."""
+        """Call ``function`` first for the opcodes whose bits are set; of resent requests, only for listings."""
 
     def reply(self, unique: int, error: int, body: bytes, /) -> None:
         """Reply to a request for which the function returned True."""

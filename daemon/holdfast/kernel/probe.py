@@ -1,4 +1,4 @@
-"""Whether this machine supports passthrough and takeover; if not, the reason in words, for status and doctor.
+"""Finds out if this machine supports passthrough and takeover; if not, gives the reason in words, for status and doctor.
 
 There are two answers: a forecast before the mount, from facts about the machine, and an outcome after it, from the answers
 of libfuse and the kernel. All of these functions are pure.

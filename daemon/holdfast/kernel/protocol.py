@@ -88,7 +88,7 @@ class Opcode(enum.IntEnum):
 
 
 OPCODE_LIMIT = 64
-"""Above all opcodes (native/wire.h)."""
+"""A number above all opcodes (native/wire.h)."""
 
 RESENT = 1 << 63
 """FUSE_UNIQUE_RESEND: set in the unique number of a request that the kernel sends again."""

@@ -24,12 +24,12 @@ from holdfast.session.unlinks import UnlinkTable
 
 _FORMAT = 2
 _READABLE_FORMATS = (1, _FORMAT)
-"""In 1, an open file has no count of running programs, and the disk no orphan in a directory of its own."""
+"""The readable formats. In 1, an open file has no count of running programs, and no orphan has its own directory."""
 _UNREADABLE = "what is kept of the mount in {} can't be read: it is of another version, or damaged"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which mount a session belongs to.
+    """The mount that a session belongs to.
 
     ``mountpoint`` has no symbolic links, ``asked_for`` is the mountpoint as configured; ``device`` is the mount's st_dev,
     which is unique among the mounts that exist at one time; ``store`` is the local store's id.
@@ -44,7 +44,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SessionTables:
-    """What a session consists of."""
+    """The parts of a session."""
 
     opens: OpenTable
     records: SessionRecords
@@ -73,7 +73,7 @@ class SessionArea:
         self.directory = directory
         self._claimed = -1
         self.exchange = directory / "start"
-        """Where the C module keeps the INIT exchange with the kernel."""
+        """The file in which the C module keeps the INIT exchange with the kernel."""
         self._identity = directory / "mount"
 
     @classmethod
@@ -121,7 +121,7 @@ class SessionArea:
             unfinished.rename(self._identity)
 
     def sign_anew(self, identity: Identity) -> None:
-        """Let no earlier version take over, and misread, a session that this one goes on with. Raises like ``begin``."""
+        """Record this version's format in a kept session, so that no earlier version misreads it. Raises like ``begin``."""
         if identity.format != _FORMAT:
             self.sign(msgspec.structs.replace(identity, format=_FORMAT))
 

@@ -5,8 +5,8 @@ that ends leaves it as it was. The next one counts the request, because the kern
 ends daemons, and would end them for ever. Requests that only waited are innocent and not counted. The counts follow, in
 pairs of a request's number and the number of daemons.
 
-No request is executed for as long as a watchdog waits, so one daemon that hung in it is evidence. A daemon that was killed
-or stopped may have been so by anybody, at any moment, so it takes ``_MOST_DEATHS`` of them.
+No request is executed for as long as a watchdog waits, so one daemon that hung in it is evidence. Anybody may kill
+or stop a daemon, at any moment, so it takes ``_MOST_DEATHS`` of these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGIC = int.from_bytes(b"HFEXEC_1", "little")
 _EXECUTED = 1
 _FIRST = 2
 _COUNTS = 255
-"""A page, and many more than are unanswered at the same time."""
+"""The number of counts, which fill a page: many more than there are unanswered requests at the same time."""
 _MOST_DEATHS = 3
 
 
@@ -38,7 +38,7 @@ class ExecutionMark:
             os.close(fd)
         self._words = memoryview(self._mapped).cast("@Q")
         self.word = self._words[_EXECUTED : _EXECUTED + 1]
-        """Where the number of the request stands that is executed now."""
+        """The word with the number of the request that is executed now."""
         if self._words[0] not in (0, _MAGIC):
             self.close()
             raise TakeoverError(f"{path} is no mark of an executed request of this version")

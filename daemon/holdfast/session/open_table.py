@@ -58,9 +58,9 @@ class OpenRecord:
 
     The rest is what the next daemon can't see in the file. ``writes``: a handle that may write was handed out.
     ``exclusive``: the file was created with O_EXCL. ``version``: the mark (``version_mark``) of the version that was read
-    while it was arriving, else 0. ``uid``: for whom it counts (``OpenFile.charged_uid``), 0 if for nobody.
+    while it was arriving, else 0. ``uid``: the user it counts for (``OpenFile.charged_uid``), 0 if none.
     ``programs``: how many of the handles are of running programs. ``has_strangers``: as ``OpenFile.has_strangers``.
-    ``may_be_unanswered``: of the request that changed the slot last, it is not known that it was answered.
+    ``may_be_unanswered``: the request that changed the slot last is not known to be answered.
     """
 
     slot: int

@@ -1,7 +1,7 @@
 """The rarer records that the next daemon needs: LMDB on tmpfs, never synced.
 
 - ``nodes``: nodes whose id is not the inode number of their file, so that the tree does not show which file it is;
-- ``notes``: by request number, what a request was about to do, if that can't be seen afterwards;
+- ``notes``: what a request was about to do, by its number, if that can't be seen afterwards;
 - ``numbers``: requests that earlier daemons of this mount had counted when they ended.
 """
 
@@ -18,7 +18,7 @@ from holdfast.errors import SessionFullError, TakeoverError
 
 _MAP_BYTES = 2**30
 _MOST_NOTES = 4096
-"""More than there can be requests in flight."""
+"""The limit of notes: more than there can be requests in flight."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):

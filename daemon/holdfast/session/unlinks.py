@@ -16,7 +16,8 @@ from holdfast.errors import TakeoverError
 
 _MAGIC = int.from_bytes(b"HFGONE_1", "little")
 _SLOTS = 510
-"""A page. Nearly every removal is answered in the step that does it, so few are unanswered when a daemon dies."""
+"""The length of the ring: a page. Nearly every removal is answered in the step that does it, so few are unanswered when a
+daemon dies."""
 _FIRST = 2
 _LAST_NAME = 1 << 63
 

@@ -17,9 +17,9 @@ Stamp = tuple[int, int]
 _OF_NO_FILE = (-1, -1)
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the time of the last tick, which Linux uses for files
 LONGEST_TICK_NS = 10_000_000
-"""With CONFIG_HZ=100. The times of files are behind the clock by less than this."""
+"""The length of a tick with CONFIG_HZ=100. The times of files are behind the clock by less than this."""
 _TRIES = 20
-"""Of so many steps of microseconds, all but one or two fall into one tick."""
+"""The number of test writes. They take microseconds, so all but one or two fall into one tick."""
 
 
 class Stamps:
@@ -31,7 +31,7 @@ class Stamps:
 
     @classmethod
     def tried(cls, directory_fd: int) -> Stamps:
-        """Test it on a nameless file in the directory. If that fails, as on a full disk, assume coarse times."""
+        """Test this with a nameless file in the directory. If that fails, as on a full disk, assume coarse times."""
         times = set()
         try:
             fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)

@@ -6,7 +6,7 @@ wait for it. So a descriptor is held while the name is removed, and a thread clo
 
 For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and
 who closes the last descriptor can't be killed. So another process does that, in steps (``outside_calls.free``). What is not
-free yet counts as free for users (``space``), and who finds no room waits for it (``capacity.room``).
+free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ QUICKLY_FREED_BYTES = 128 * 1024
 """Freeing that many bytes on the disk takes no time that matters, in however many pieces they are."""
 _MOST_WAITING = 500
 _PAUSE_SECONDS = 0.005
-"""Each turn of the thread delays the event loop, so it closes together what has come in such a time."""
+"""The thread's pause between two turns. Each turn delays the event loop, so it closes all that has come in the pause."""
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FREED_AT_ONCE = nullcontext()
 
 
 class Space(NamedTuple):
-    """What files take of a disk: inodes, and bytes of blocks."""
+    """The disk space that files take: inodes, and bytes of blocks."""
 
     files: int
     size_bytes: int
 
     def and_another(self, size_bytes: int) -> Space:
-        """Return this and one file more."""
+        """Return this space and that of one more file."""
         return Space(self.files + 1, self.size_bytes + size_bytes)
 
     def with_more(self, more: Space) -> Space:
@@ -51,12 +51,12 @@ class Freeing:
         self._calls = calls
         self._outside = _Outside(calls)
         self._waiting: SimpleQueue[tuple[int, int | None] | None] = SimpleQueue()
-        """Descriptors, and how many bytes become free with each; None: the file keeps a name."""
+        """Descriptors, and the number of bytes that become free with each, or None if the file keeps a name."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
         self._held_files = self._held_bytes = 0
         self._freed_files = self._freed_bytes = 0
-        """All so far: the former are counted by who deletes, the latter by the thread."""
+        """The totals so far: those held are counted by the thread that deletes, those freed by the freeing thread."""
 
     def space(self) -> Space:
         """Return what has been deleted and is not free yet."""
@@ -64,7 +64,7 @@ class Freeing:
         return self._outside.space().with_more(waiting)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
-        """The block removes a name of the file with the attributes ``stat``; if it is the last, free the file soon after."""
+        """Free the file with the attributes ``stat`` soon after a block that removes its name, if that is the last."""
         size_bytes = stat.st_blocks * 512
         if stat.st_nlink > 1 or (size_bytes <= QUICKLY_FREED_BYTES and self._waiting.qsize() >= _MOST_WAITING):
             return _FREED_AT_ONCE
@@ -75,7 +75,7 @@ class Freeing:
         return _Held(self, fd, size_bytes)
 
     def close_later(self, fd: int, size_bytes: int) -> None:
-        """Let the descriptor of a file that takes so much of the disk be closed elsewhere.
+        """Let the descriptor of a file that takes ``size_bytes`` of the disk be closed elsewhere.
 
         A file that still has a name does not become free by that, and so does not count as deleted.
         """
@@ -144,13 +144,13 @@ class Freeing:
 
 
 class _Outside:
-    """Files that the other process closes, and with that frees if they have been deleted."""
+    """The files that the other process closes, which frees them if they have been deleted."""
 
     def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
         self._starts = 0
         self._answers: tuple[socket.socket, socket.socket] | None = None
-        """Where this process reads, and the other one writes, what has been freed."""
+        """The sockets at which this process reads, and the other one writes, how much has been freed."""
         self._left = Space(0, 0)
 
     def close_one(self, fd: int, becomes_free: Space) -> bool:
@@ -184,7 +184,7 @@ class _Outside:
         return self._left
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for answers."""
         for answers in self._answers or ():
             answers.close()
 

@@ -72,7 +72,7 @@ def descend(
 def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) -> int:
     """Exchange the descriptor of a directory for that of the one above, which is at ``trail``.
 
-    If somebody has moved or closed the directory, the way is gone from the top again; what has gone is left out.
+    If somebody has moved or closed the directory, the path is walked from the top again; what is gone is left out.
     """
     above = -1
     with suppress(PermissionError):

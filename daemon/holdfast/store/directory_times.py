@@ -1,4 +1,4 @@
-"""Times of backing directories: what the cache does in one is no change of the directory that users see."""
+"""The times of backing directories. What the cache does in one is no change of the directory that users see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import FileBusyError
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the clock from which file systems take their times
 _STEP_NS = 1000
-"""Programs that keep times as floating-point numbers can tell times of today apart that differ by a microsecond."""
+"""A microsecond: programs that keep times as floating-point numbers can still tell two such times of today apart."""
 _MOST_KEPT = 100_000
 
 
@@ -27,7 +27,7 @@ class ImpliedTimes:
         return self._kept.get(path, self._since_ns)
 
     def keep(self, path: bytes, mtime_ns: int) -> None:
-        """The backing directory at ``path``, with this mtime, is removed to make room: what users see stays."""
+        """Keep the mtime of the backing directory at ``path``, which is removed to make room: users go on seeing it."""
         self._kept.pop(path, None)
         if mtime_ns != self._since_ns:
             if len(self._kept) >= _MOST_KEPT:

@@ -18,7 +18,7 @@ from holdfast.errors import FileBusyError
 from holdfast.store.outside_calls import Answer
 
 NOTES_BYTES = 1 << 16
-"""So much of the disk is reserved for the notes: for 15 of the longest paths, or hundreds of usual ones."""
+"""The disk space reserved for the notes: enough for 15 of the longest paths, or hundreds of usual ones."""
 
 
 class HeldDirectory(NamedTuple):
@@ -29,7 +29,7 @@ class HeldDirectory(NamedTuple):
 
 
 class HeldDirectories:
-    """By directory, the call that may hold it. False while there is none. ``notes_fd`` is a file for the next daemon."""
+    """The directories that calls may hold, and the calls. False if there are none. ``notes_fd`` is for the next daemon."""
 
     def __init__(self, notes_fd: int | None = None) -> None:
         self._notes_fd = notes_fd

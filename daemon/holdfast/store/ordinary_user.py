@@ -1,7 +1,7 @@
 """Writing to the disk as an ordinary user does, so that what a file system keeps for root stays root's (ext4: 5 %).
 
-A file system asks for the fsuid of who writes (setfsuid(2)), which belongs to a thread; in passthrough, for the one that the
-daemon had when it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk
+A file system goes by the fsuid of the thread that writes (setfsuid(2)); in passthrough, by the one that the daemon had when
+it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk
 is near its end. The thread keeps its capabilities (``holdfast.capabilities``), without which it could not reach users'
 files; where that is impossible, as in some containers, users may take what is root's.
 """
@@ -17,7 +17,7 @@ from holdfast.secure_bits import keeps_capabilities
 
 _NOBODY = 65534
 _NOT_A_USER = 0xFFFF_FFFF
-"""setfsuid(2) changes nothing then, and returns the present one."""
+"""An invalid user id, for which setfsuid(2) changes nothing and returns the present one."""
 _PR_SET_DUMPABLE = 4
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the lock of the interpreter: others would delay the way back
 _libc.setfsuid.argtypes = (ctypes.c_uint32,)
@@ -25,7 +25,7 @@ _AS_BEFORE = nullcontext()
 
 
 class OrdinaryUser:
-    """``writes`` is for what users write. ``is_near_end`` says whether the disk is so full that it matters."""
+    """Provides ``writes``, for data that users write. ``is_near_end`` says whether the disk is so full that it matters."""
 
     def __init__(self, is_near_end: Callable[[], bool]) -> None:
         self._is_near_end = is_near_end
@@ -37,7 +37,7 @@ class OrdinaryUser:
 
 
 class _Nobodys:
-    """Stateless, so one is enough for all threads."""
+    """A block that runs as nobody. It is stateless, so one is enough for all threads."""
 
     __slots__ = ()
 

@@ -33,18 +33,18 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 _LARGEST_MESSAGE_BYTES = 1 << 17
-"""The value of an extended attribute has 64 KiB at most."""
+"""The limit of a message: the value of an extended attribute has 64 KiB at most."""
 _MOST_DESCRIPTORS = 4
 _DESCRIPTORS_OF_A_CALL = 8
-"""Those that come with it, and what it opens itself."""
+"""The descriptors that come with a call, and those that it opens itself."""
 _OTHER_DESCRIPTORS = 16
 _MOST_KEPT = 500
-"""So many calls that the channel has no room for are kept."""
+"""The limit of calls that are kept because the channel has no room for them."""
 _LONGEST_POLL_SECONDS = 1.0
 _MOST_CALLS = 1000
 _FREED_AT_ONCE = 2
 _CLOSED_AT_ONCE = 8
-"""All have the same disk, and its journal, to wait for."""
+"""The limit of files that are closed at the same time: all wait for the same disk and its journal."""
 _STACK_BYTES = 1 << 17
 _RESULT = struct.Struct("=iq")
 """A positive errno or 0, and a number that the call returns."""
@@ -53,13 +53,13 @@ _ABSENT = "user.holdfast.absent"
 SHELTERED = b"file"
 """The name of a file in a directory that is there for it alone."""
 _STEP_SECONDS = 0.004
-"""How long a step of a truncation holds the file's lock: others wait for it that long."""
+"""The time that a step of a truncation holds the file's lock: others wait for it that long."""
 _SMALLEST_STEP_BYTES = 32 * 1024
 _LEASE_PAUSES_SECONDS = (0.0, 0.01, 0.1, 1.0)
 
 
 class Answer:
-    """The outcome to come of a call. Close it, or wait for it until it is there."""
+    """The future outcome of a call. Close it, or wait until it is there."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -69,7 +69,7 @@ class Answer:
         return self._channel.fileno()
 
     def has_come(self, within_seconds: float = 0.0) -> bool:
-        """Say whether the call has ended, or ends in such a time."""
+        """Say whether the call has ended, or ends within this time."""
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(within_seconds * 1000))
@@ -86,7 +86,7 @@ class Answer:
             raise OSError(number, os.strerror(number))
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for the call."""
         self._channel.close()
 
 
@@ -100,7 +100,7 @@ class OutsideCalls:
         """Calls, with descriptors of their own, that the channel had no room for: the process is slow to take them."""
         self._sends_kept = False
         self.starts = 0
-        """How often the process was started. The calls of one that was killed have ended."""
+        """The number of times that the process was started. When one is killed, its calls have ended."""
 
     def start(self) -> None:
         """Start the process, which takes a moment on a busy machine. Otherwise the first call starts it."""
@@ -120,7 +120,7 @@ class OutsideCalls:
         return Answer(here)
 
     def tell(self, answer_to: socket.socket, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> None:
-        """``begin``, with a socket that gets the outcome (``result_in``)."""
+        """Do what ``begin`` does, with a socket that gets the outcome (``result_in``)."""
         self._send(marshal.dumps((call, arguments)), [answer_to.fileno(), *descriptors])
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class OutsideCalls:
             poll.poll(_LONGEST_POLL_SECONDS * 1000)
 
     def _sent_or_lost(self, message: bytes, descriptors: list[int]) -> bool:
-        """``_send_now`` of what was kept. If it can't be sent at all, whoever waits for it gets EIO once it is closed."""
+        """Send a kept call. If it can't be sent at all, whoever waits for it gets EIO once it is closed."""
         try:
             return self._send_now(message, descriptors)
         except OSError:
@@ -363,12 +363,12 @@ class _Closes:
         self._changed = threading.Condition()
 
     def begin(self, fd: int) -> None:
-        """Count one close of a file more."""
+        """Count one more close of a file to come."""
         with self._changed:
             self._left[_identity(fd)] += 1
 
     def end(self, file: tuple[int, int]) -> None:
-        """Count one close of a file, by device and inode, less."""
+        """Count one fewer close to come of the file with this device and inode."""
         with self._changed:
             self._left[file] -= 1
             self._left += Counter()  # forgets what has none left
@@ -448,7 +448,7 @@ class _Job(NamedTuple):
 
 
 class _Threads:
-    """Carries out jobs, so many at once, each in a thread."""
+    """Carries out jobs, each in a thread, up to ``most`` at once."""
 
     def __init__(self, most: int, room: threading.Semaphore) -> None:
         self._most = most
@@ -458,7 +458,7 @@ class _Threads:
         self._idle = self._threads = 0
 
     def add(self, job: _Job) -> None:
-        """Begin a job; one that no thread can be had for waits for another's."""
+        """Begin a job; if no thread can be had for it, it waits for another job's thread."""
         with self._lock:
             starts = self._idle <= self._jobs.qsize() and self._threads < self._most
             self._threads += starts

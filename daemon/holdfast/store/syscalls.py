@@ -10,7 +10,7 @@ RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 
 _OPENAT2 = 437
-"""The same on all architectures: it is younger than the common table (Linux 5.6)."""
+"""The number of openat2(2), the same on all architectures: it is younger than the common table (Linux 5.6)."""
 _NO_SYMLINKS = 0x04
 _libc = ctypes.CDLL(None, use_errno=True)
 _renameat2 = _libc.renameat2

@@ -21,7 +21,7 @@ from holdfast.store.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
 _PART_BYTES = 4000
-"""Of a path, in one system call (PATH_MAX is 4,096)."""
+"""The longest part of a path that one system call gets (PATH_MAX is 4,096)."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of rmdir(2) for a directory that is not empty."""
 
@@ -110,7 +110,7 @@ class Tree:
         return fd
 
     def stat(self, path: bytes) -> os.stat_result:
-        """Lstat of ``path``. Raises ``OSError``."""
+        """Return the lstat of ``path``. Raises ``OSError``."""
         parent, _, name = path.rpartition(b"/")
         fd = self.open_directory(parent)
         try:

@@ -1,4 +1,4 @@
-"""Between this node and the stores: asking, fetching, sending, deleting."""
+"""The traffic between this node and the stores: requests, fetches, uploads, deletions."""
 
 from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions

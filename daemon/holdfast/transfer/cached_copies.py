@@ -36,7 +36,7 @@ class CopyListener(Protocol):
     def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
         """Remove a name of the open file ``inode``; if it is the last, keep the file for the next daemon.
 
-        ``then`` is called if it goes after ``FileBusyError``.
+        ``then`` is called if the name is removed after ``FileBusyError``.
         """
 
     def rename_out(
@@ -45,19 +45,19 @@ class CopyListener(Protocol):
         """Move the file ``inode``, open or not, out of the tree, to a name that is free; ``then`` as above."""
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
-        """The object at ``path`` now has the file ``stat``."""
+        """Note that the object at ``path`` now has the file ``stat``."""
 
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
-        """The name ``path`` no longer leads to the file ``inode``, which lives on if it is open.
+        """Note that the name ``path`` no longer leads to the file ``inode``, which lives on if it is open.
 
         With ``same_object`` the same bytes can be fetched again; otherwise the object is another one now, or gone.
         """
 
     def directory_emptied(self, path: bytes, inode: int) -> None:
-        """The directory at ``path`` exists only in the store from now on; its backing directory was ``inode``."""
+        """Note that the directory at ``path`` exists only in the store from now on; its backing directory was ``inode``."""
 
     def file_corrupt(self, inode: int) -> None:
-        """The bytes of ``inode`` must not be served any more, not even through open handles."""
+        """Serve the bytes of ``inode`` no more, not even through open handles."""
 
 
 class CachedCopies:
@@ -87,7 +87,7 @@ class CachedCopies:
 
     @contextmanager
     def placements(self) -> Iterator[list[bytes]]:
-        """Give a list that gets the path of each copy that is placed until the block is left."""
+        """Provide a list, to which the path of each copy is added that is placed until the block is left."""
         placed: list[bytes] = []
         self._watched[id(placed)] = placed
         try:
@@ -197,7 +197,7 @@ class CachedCopies:
         return True
 
     def _dropped_late(self, path: bytes, stat: os.stat_result, *, same_object: bool) -> None:
-        """The copy is gone, after whoever dropped it was told that it is busy."""
+        """Note that a copy is gone after all: its caller was told that it is busy."""
         if self._tree.inode(path) != stat.st_ino:
             self.forget_name(path, stat)
             self._listener.file_left(path, stat.st_ino, same_object=same_object)

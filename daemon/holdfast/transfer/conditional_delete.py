@@ -27,12 +27,12 @@ from holdfast.transfer.store_requests import RemoteAccess
 
 _FEW = 8
 _PAGE = 1000
-"""Names in the answer to one LIST request. A directory is listed if that takes fewer requests than a HEAD of each name."""
+"""The number of names in one answer to LIST. A directory is listed if that takes fewer requests than a HEAD of each name."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it: ``superseded`` objects, which stay, and ``problems`` by key. All others are deleted.
+    """The outcome of a deletion: ``superseded`` objects, which stay, and ``problems`` by key. All others are deleted.
 
     ``alone`` has those keys whose own deletion, and not only one together with others, has failed.
     """
@@ -47,7 +47,7 @@ async def delete_unchanged(
 ) -> Outcome:
     """Delete those objects, by key, that are these versions (without etag: any version).
 
-    One object that the store refuses to delete keeps no other: a refused request is divided until that key stands alone.
+    An object that the store refuses to delete holds up no other: a refused request is divided until that key stands alone.
 
     ``owner`` signs what this node stores; ``cached_count`` says about how many names a directory has.
     """

@@ -57,7 +57,7 @@ class _Attempt:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a try has failed. If so, the object must not be replaced: the store may still carry out that try."""
+        """True if a try has failed. Then the object must not be replaced: the store may still carry out that try."""
         return self.retry is not None and self.retry.failures > 0
 
 
@@ -96,7 +96,7 @@ class Deletions:
 
     @property
     def refused(self) -> int:
-        """How many are set aside, because the store refuses them."""
+        """The number of deletions that are set aside because the store refuses them."""
         return len(self._set_aside)
 
     def restore(self, version: CachedName) -> None:

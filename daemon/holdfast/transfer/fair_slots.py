@@ -16,11 +16,11 @@ import trio
 ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
 """The user id for whom a task works; 0: root, or the daemon itself."""
 IN_BACKGROUND: ContextVar[bool] = ContextVar("in background", default=False)
-"""Whether a task does what nobody waits for."""
+"""True in a task whose work nobody waits for."""
 BACKGROUND_EVERY = 8
-"""One in so many turns is for what nobody waits for, so that it is done some day."""
+"""One turn in this many is for work that nobody waits for, so that it is done some day."""
 _KEPT_FREE_PART = 4
-"""One in so many slots is never used in the background, but at least one if there are two."""
+"""One slot in this many is never used in the background, but at least one if there are two."""
 
 
 class FairSlots:
@@ -32,15 +32,15 @@ class FairSlots:
         self._background: deque[trio.Event] = deque()
         self._turns = 0
         self._waiting: OrderedDict[int, deque[trio.Event]] = OrderedDict()
-        """By user, the one whose turn is next first; nobody waits while a slot is free."""
+        """The waiting tasks of each user; the user whose turn is next comes first. Nobody waits while a slot is free."""
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for a slot."""
+        """The number of tasks that wait for a slot."""
         return len(self._background) + sum(map(len, self._waiting.values()))
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Wait for a slot. Cancelled, the task has none."""
+        """Wait for a slot. A task that is cancelled has none."""
         if self._free > (self._kept_free if IN_BACKGROUND.get() else 0):
             self._free -= 1
             return

@@ -93,7 +93,7 @@ class Fetcher:
         return list(self._fetches.values())
 
     def detach(self, path: bytes) -> None:
-        """The name ``path`` is gone or taken: a fetch of it goes on for its readers, but won't be placed."""
+        """Don't place the fetch of ``path``, a name that is gone or taken; it goes on for its readers."""
         fetch = self._fetches.pop(path, None)
         if fetch is not None:
             fetch.detached = True
@@ -204,7 +204,7 @@ class Fetcher:
             )
 
     async def _is_stale(self, fetch: PartialFetch, info: ObjectInfo, found: Fingerprint) -> bool:
-        """Say whether the bytes are what the store has, and the note is of others; if so, the fetch goes by the bytes."""
+        """Say whether the store has these bytes, and its noted digest is of others; if so, the fetch goes by the bytes."""
 
         async def fits(checksum: Checksum) -> bool:
             return await trio.to_thread.run_sync(partial(checksum.fits, may_go_on=check_cancelled), fetch.fd)

@@ -25,7 +25,8 @@ from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 250_000
-"""Kept in all. A directory counts as one more: without a name in it, it takes 310 bytes (tracemalloc), a name about 200."""
+"""The limit of names that are kept in all. A directory counts as one more: without a name in it, it takes 310 bytes
+(tracemalloc), a name about 200."""
 _LONGEST_NAME_BYTES = 255
 """NAME_MAX of Linux. A store may have longer ones, which can't be opened here, and make the kernel refuse the listing."""
 _LONG_LISTING = 2000  # names: they take 2 ms to pack
@@ -36,8 +37,8 @@ _FEWEST_DIRECTORIES = 64  # kept however large they are: a directory in use must
 
 
 NamesChanged = Callable[[str, Set[bytes]], None]
-"""Called when the names in a directory of the store turn out to be others, by no act of this node's users: with the key of
-the directory, and the names that have appeared or vanished."""
+"""A function that is called when a directory of the store turns out to have other names, by no act of this node's users. It
+gets the key of the directory, and the names that have appeared or vanished."""
 
 
 def _nobody_cares(key: str, names: Set[bytes]) -> None:
@@ -45,7 +46,7 @@ def _nobody_cares(key: str, names: Set[bytes]) -> None:
 
 
 class KnownObject(NamedTuple):
-    """What a listing says about an object."""
+    """An object as a listing describes it."""
 
     size_bytes: int
     modified_ns: int
@@ -77,12 +78,12 @@ class CachedListing:
         self._changed = changed
         self.listed_at = -math.inf
         self.written_at = -math.inf
-        """When this node last stored or deleted an object in the directory (trio time)."""
+        """The trio time at which this node last stored or deleted an object in the directory."""
         self.exists = False
         self._access = access
         self._names = {}
         self._fingerprint = 0
-        """The sum of the hashes of all names: of two listings with the same one, the names are the same."""
+        """The sum of the hashes of all names: two listings with the same sum have the same names."""
         self._pending: _PendingList | None = None
 
     def __len__(self) -> int:
@@ -94,7 +95,7 @@ class CachedListing:
 
     @property
     def is_known(self) -> bool:
-        """Whether the directory was ever listed, or was made by this node."""
+        """True if the directory was ever listed, or was made by this node."""
         return self.listed_at > -math.inf
 
     def object(self, name: bytes) -> KnownObject | None:
@@ -176,7 +177,7 @@ class CachedListing:
         self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
 
     def note_writing(self) -> None:
-        """This node is storing or deleting objects in the directory."""
+        """Note that this node is storing or deleting objects in the directory."""
         self.written_at = trio.current_time()
 
     def put_directory(self, name: bytes) -> None:
@@ -202,7 +203,7 @@ class CachedListing:
             self._names.pop(name, None)
 
     async def _ask_once(self, not_before: float) -> None:
-        """``ask`` without retries: raise the error of the LIST that was waited for, which may be another task's."""
+        """Do ``ask`` without retries: raise the error of the LIST that was waited for, which may be another task's."""
         while self.listed_at < not_before:
             pending = self._pending
             if pending is None:
@@ -245,7 +246,7 @@ class CachedListing:
 
 
 class _Packed(NamedTuple):
-    """What is kept of a listing."""
+    """The part of a listing that is kept."""
 
     names: dict[bytes, bytes | None]
     fingerprint: int
@@ -254,7 +255,7 @@ class _Packed(NamedTuple):
 def _packed(listing: DirectoryListing) -> _Packed:
     """Return the names that files here can have, with what is kept of each.
 
-    Without calls that run long: those would stop all threads.
+    It makes no calls that run long, because those would stop all threads.
     """
     names: dict[bytes, bytes | None] = {
         name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()

@@ -1,4 +1,4 @@
-"""How fast a store is used: so many bytes or requests a second, first those that somebody waits for.
+"""Limits the use of a store to so many bytes or requests a second, first those that somebody waits for.
 
 One turn in ``BACKGROUND_EVERY`` is for the others.
 
@@ -17,7 +17,7 @@ import trio
 from holdfast.transfer.fair_slots import BACKGROUND_EVERY, IN_BACKGROUND
 
 _Turn = tuple[bool, int]
-"""Whether it is in the background, and its number: in this order."""
+"""The key by which turns are ordered: whether it is in the background, then its number."""
 
 
 class Pace:

@@ -28,17 +28,17 @@ class PartialFetch:
         self.fd = -1
         self.inode = 0
         self.fingerprint: Fingerprint | None = None
-        """What the bytes were checked against; None until that is known."""
+        """The fingerprint that the bytes were checked against; None until it is known."""
         self.expected: Fingerprint | None = None
         self._expected_is_known = False
         self.doubted: list[int] = []
         """The parts whose bytes differ from their digests, although the digests may be the ones that are wrong."""
         self.detached = False
-        """The name is gone: finish for those who read the file, but don't place it in the tree."""
+        """True once the name is gone: the fetch goes on for those who read the file, but is not placed in the tree."""
         self.reported = False
-        """An event has told that its readers won't get the rest."""
+        """True once an event has told that its readers won't get the rest."""
         self.in_background = False
-        """Nobody waits for it yet."""
+        """True while nobody waits for it yet."""
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
         self._queued = deque(range(chunk_count(known.size_bytes)))
@@ -49,22 +49,22 @@ class PartialFetch:
 
     @property
     def finished(self) -> bool:
-        """Whether the file is whole and verified."""
+        """True once the file is whole and verified."""
         return self._finished
 
     @property
     def arrived_bytes(self) -> int:
-        """How many of its bytes can be read already."""
+        """The number of its bytes that can be read already."""
         return min(self.known.size_bytes, len(self._readable) * self._part_bytes)
 
     @property
     def failed(self) -> bool:
-        """Whether the fetch has failed. The parts that are readable stay so."""
+        """True once the fetch has failed. The parts that are readable stay so."""
         return self._problem is not None
 
     @property
     def outdated(self) -> bool:
-        """Whether it failed because the object was replaced or deleted meanwhile."""
+        """True if it failed because the object was replaced or deleted meanwhile."""
         return isinstance(self._problem, ObjectChangedError | ObjectMissingError)
 
     def hold(self) -> None:
@@ -100,7 +100,7 @@ class PartialFetch:
 
     @property
     def queued_parts(self) -> int:
-        """How many parts have not been taken yet."""
+        """The number of parts that have not been taken yet."""
         return len(self._queued)
 
     def part_checked(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:

@@ -15,11 +15,11 @@ class Owned(Protocol):
 
     @property
     def st_uid(self) -> int:
-        """The user's number."""
+        """The owner's user id."""
 
     @property
     def st_gid(self) -> int:
-        """The group's number."""
+        """The owner's group id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Ownership:
 
     @property
     def of_directories(self) -> tuple[int, int, int]:
-        """Mode, uid and gid of directories, as ``Tree.make_directories`` takes them."""
+        """The mode, uid and gid of directories, as ``Tree.make_directories`` takes them."""
         return self.directory_mode, self.uid, self.gid
 
     def owner(self, above: Owned) -> tuple[int, int]:
@@ -46,7 +46,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One store and what this node knows of it."""
+    """One store and the state that this node keeps of it."""
 
     access: RemoteAccess
     directories: ListingCache

@@ -1,4 +1,4 @@
-"""How long requests to one store take, by kind and outcome: in the thread that makes them, without waiting for a turn."""
+"""The durations of requests to one store, by kind and outcome: in the thread that makes them, without waiting for a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOUNDS_NS = (
     *(_MS, 2_500_000, 5 * _MS, 10 * _MS, 25 * _MS, 50 * _MS, 100 * _MS, 250 * _MS, 500 * _MS),
     *(_S, 2_500 * _MS, 5 * _S, 10 * _S, 30 * _S, 60 * _S),
 )
-"""From a directory on the same disk to the default time-out."""
+"""The ends of the buckets in nanoseconds, from a directory on the same disk to the default time-out."""
 
 
 class RequestTime(NamedTuple):

@@ -33,14 +33,14 @@ _log = logging.getLogger("holdfast.remote")
 _OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}
 _ANSWER_SECONDS = 10.0
 _VOUCHED_SECONDS = 5.0
-"""At most one question in this time, however many objects are refused."""
+"""The time in which the store is asked at most once whether it works, however many objects it refuses."""
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class Health:
-    """Whether the store works, by the last answer that says something of it; ``since`` is in seconds since the epoch."""
+    """The health of a store, by the last answer that says something about it; ``since`` is in seconds since the epoch."""
 
     up: bool = True
     since: float = 0.0
@@ -66,9 +66,9 @@ class RemoteAccess:
         self.health = Health()
         self._deadline_seconds = deadline_seconds
         self.uploads = Pace()
-        """In bytes."""
+        """The pace of uploads, in bytes."""
         self.downloads = Pace()
-        """In bytes. Who downloads takes them; a request does not know how many there will be."""
+        """The pace of downloads, in bytes. The downloader takes them: a request does not know how many there will be."""
         self.requests = Pace()
         self.request_times = RequestTimes()
         self._transfers = FairSlots(parallel)
@@ -79,11 +79,11 @@ class RemoteAccess:
         self._random = random.Random()
         self._is_asking = False
         self._vouched_until = -math.inf
-        """Until this trio time the store counts as working, whatever it refuses for one object."""
+        """The trio time until which the store counts as working, whatever it refuses for one object."""
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a slot."""
+        """The number of requests that wait for a slot."""
         return self._transfers.waiting + self._questions.waiting
 
     def limit(self, upload_bytes_per_second: int, download_bytes_per_second: int, requests_per_second: float) -> None:
@@ -97,18 +97,18 @@ class RemoteAccess:
         await self._once("PROBE", self._questions, self.store.probe)
 
     async def head(self, key: str, *, retry: bool = True) -> ObjectInfo:
-        """``RemoteStore.head``, with retries if ``retry``."""
+        """Call ``RemoteStore.head``, with retries if ``retry``."""
         ask = self._with_retries if retry else self._once
         return await ask("HEAD", self._questions, self.store.head, key)
 
     async def checksum(self, info: ObjectInfo) -> Checksum | None:
-        """``RemoteStore.checksum``, asked once; no request to a store that has none."""
+        """Call ``RemoteStore.checksum`` once; a store that has no checksums is not asked."""
         if not self.store.has_checksums:
             return None
         return await self._counted("HEAD", self._questions, partial(self.store.checksum, info))
 
     async def list_directory(self, prefix: str, *, retry: bool = True) -> DirectoryListing:
-        """``RemoteStore.list_directory``, with retries if ``retry``."""
+        """Call ``RemoteStore.list_directory``, with retries if ``retry``."""
         ask = self._with_retries if retry else self._once
         return await ask("LIST", self._questions, self.store.list_directory, prefix)
 
@@ -123,11 +123,11 @@ class RemoteAccess:
         return await self._with_retries("LIST", self._questions, lambda: list(self.store.list_all(prefix)))
 
     async def now_ns(self) -> int:
-        """``RemoteStore.now_ns`` with retries."""
+        """Call ``RemoteStore.now_ns`` with retries."""
         return await self._with_retries("CLOCK", self._questions, self.store.now_ns)
 
     async def claim(self, name: str, data: bytes) -> bool:
-        """``RemoteStore.claim``, tried once: the request behind a lost answer may have succeeded."""
+        """Call ``RemoteStore.claim`` once: the request behind a lost answer may have succeeded."""
         return await self._once("PUT", self._questions, self.store.claim, name, data)
 
     async def tell(self, name: str, data: bytes) -> None:
@@ -143,29 +143,29 @@ class RemoteAccess:
         return await self._with_retries("GET", self._transfers, function, *args, **kwargs)
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
-        """``RemoteStore.write``, tried once: only the caller can find out whether a PUT with a lost answer succeeded."""
+        """Call ``RemoteStore.write`` once: only the caller can find out whether a PUT with a lost answer succeeded."""
         await self.uploads.take(source.size_bytes)
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 
     async def replace_once(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        """``RemoteStore.replace``, tried once, as ``write_once``."""
+        """Call ``RemoteStore.replace`` once, for the reason that ``write_once`` has."""
         await self.uploads.take(source.size_bytes)
         return await self._once("PUT", self._transfers, self.store.replace, key, version, source, metadata)
 
     async def copy(self, source: str, target: str) -> ObjectInfo:
-        """``RemoteStore.copy`` with retries."""
+        """Call ``RemoteStore.copy`` with retries."""
         return await self._with_retries("COPY", self._transfers, self.store.copy, source, target)
 
     async def delete(self, keys: list[str], *, retry: bool = True) -> None:
-        """``RemoteStore.delete`` with retries; without ``retry``, ``RemoteStore.delete_at_once``, tried once."""
+        """Call ``RemoteStore.delete`` with retries; without ``retry``, call ``RemoteStore.delete_at_once`` once."""
         if retry:
             await self._with_retries("DELETE", self._questions, self.store.delete, keys)
         else:
             await self._once("DELETE", self._questions, self.store.delete_at_once, keys)
 
     async def prune(self, prefix: str) -> None:
-        """``RemoteStore.prune`` with retries."""
+        """Call ``RemoteStore.prune`` with retries."""
         await self._with_retries("PRUNE", self._questions, self.store.prune, prefix)
 
     def retry(self) -> Retry:
@@ -195,7 +195,7 @@ class RemoteAccess:
         return result
 
     async def _find_out(self) -> None:
-        """Ask the store whether it works: it has refused a request, and that may be for the object's sake alone."""
+        """Ask the store whether it works: it has refused a request, but that may concern only the object."""
         if self._is_asking or trio.current_time() < self._vouched_until:
             return
         self._is_asking = True

@@ -1,4 +1,4 @@
-"""From names to policies: the zone of a path, and the kind of a name. Pure: nothing here touches a disk."""
+"""The policies that follow from names: the zone of a path, and the kind of a name. Pure: nothing here touches a disk."""
 
 from holdfast.zones.name_kinds import KindPolicy, NameKind
 from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner

@@ -21,19 +21,19 @@ class KindPolicy:
     awaits_rename: bool = False
     """Renamed to its final name when complete; whoever has it open is about to create that name."""
     created_once: bool = False
-    """Until the name is unlinked, a second creation fails on every node."""
+    """A second creation fails on every node until the name is unlinked."""
     revalidated: bool = False
     """Another node may replace the object: it is checked again after the metadata TTL."""
     fetched_ahead: bool = False
     """Fetched by prefetches."""
     creator_seconds: float = 0.0
-    """How long a thread that created such a name in a directory is expected to create more of them there."""
+    """The time in which a thread that created such a name in a directory is expected to create more of them there."""
     polled_while_read: bool = False
     """Readers ask for its size before each read: the daemon serves large ones itself, which saves these requests."""
 
     @property
     def lasts(self) -> bool:
-        """Whether the object never changes while it exists, so that it never needs revalidation."""
+        """True if the object never changes while it exists, so that it never needs revalidation."""
         return not self.stays_here and not self.revalidated
 
 

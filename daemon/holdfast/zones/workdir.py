@@ -21,7 +21,7 @@ _LONGEST_NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class WorkdirName:
-    """``<role>_<resource id>``."""
+    """The name of a working directory: ``<role>_<resource id>``."""
 
     role: str
     resource_id: str

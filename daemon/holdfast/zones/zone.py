@@ -44,9 +44,9 @@ class Zone:
     durability: Durability | None = None
     digests: bool = False
     is_store: bool = field(init=False, repr=False, compare=False)
-    """Whether the zone shows a store itself."""
+    """True if the zone shows a store itself."""
     sends: bool = field(init=False, repr=False, compare=False)
-    """Whether files are sent to the store."""
+    """True if files are sent to the store."""
     key_start: int = field(init=False, repr=False, compare=False)
     """The position in a path of the zone at which the object key begins."""
 

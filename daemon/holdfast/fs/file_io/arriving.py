@@ -76,8 +76,8 @@ class ArrivingFiles:
     def _invalidate_size(self, opened: OpenFile, before: PartialFetch) -> None:
         """Invalidate the size if the new version is longer, so that the kernel reads to its end.
 
-        Not if it is shorter: the kernel sees the end itself, and an invalidation would make it distrust a short read under
-        way.
+        Do nothing if it is shorter: the kernel sees the end itself, and an invalidation would make it distrust a short read
+        under way.
         """
         if opened.arrival is not None and opened.arrival.known.size_bytes > before.known.size_bytes:
             self._invalidation.attributes_changed(opened.node.id)

@@ -1,4 +1,4 @@
-"""From written bytes to a durable object: close, fsync and the last release in each zone.
+"""Turns written bytes into a durable object: close, fsync and the last release in each zone.
 
 ``commit``: the object is stored before close returns. ``async``: the bytes are synced and marked here, the upload follows.
 ``local``: the bytes are synced here. In zones that send nothing, close does nothing.
@@ -222,7 +222,7 @@ class Committer:
             self._entries.put(inode, entry)
 
     def _lose(self, opened: OpenFile, parent: Node, name: bytes) -> None:
-        """Another writer was first: remove this file from the name. It keeps its other names."""
+        """Remove this file from a name for which another writer was first. It keeps its other names."""
         path = self._directories.place(parent).child_path(name)
         stat = os.fstat(opened.fd)
         if stat.st_nlink == 1:

@@ -36,7 +36,7 @@ class DigestCheck:
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 
     async def is_closed_file_intact(self, node: Node) -> bool:
-        """``is_intact`` for a node that is not open."""
+        """Do what ``is_intact`` does for a node that is not open."""
         if not self._policy.has_digest(node) or self._is_special(node):
             return True
         try:

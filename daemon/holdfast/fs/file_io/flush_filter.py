@@ -18,7 +18,7 @@ from holdfast.processes import leader_of
 
 
 def note_writer(opened: OpenFile, thread: int) -> None:
-    """``thread`` is about to get a writable handle, whose closes the kernel will report."""
+    """Note that ``thread`` is about to get a writable handle, whose closes the kernel will report."""
     opened.opened_by(_process(thread))
 
 

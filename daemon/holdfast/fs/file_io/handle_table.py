@@ -55,7 +55,7 @@ class HandleTable:
         opened.served_bytes()
 
     def released(self, opened: OpenFile, request: int, *, executes: bool | None) -> None:
-        """Count one handle less. If it is not known whether it ``executes``, it does so if all that are left do."""
+        """Count one handle fewer. If it is not known whether it ``executes``, it does so if all that are left do."""
         if executes is None:
             executes = opened.programs >= opened.handles - opened.leaving
         if executes and opened.programs:
@@ -65,11 +65,11 @@ class HandleTable:
             self._table.count(opened.slot, -1, request)
 
     def lost(self, opened: OpenFile) -> int:
-        """The kernel has none of the handles that are counted; return how many these were."""
+        """Count no handles any more, because the kernel has none; return how many were counted."""
         return self._table.clear(opened.slot) if opened.slot else 0
 
     def closed(self, opened: OpenFile) -> None:
-        """The last release has been processed: free the slot."""
+        """Free the slot of a file whose last release has been processed."""
         if opened.slot:
             self._table.free(opened.slot)
             opened.count_for_next_daemon(0)

@@ -38,8 +38,7 @@ class HandOut:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
         ``changes``: this open may change the bytes, or has: by O_TRUNC, which needs no writable descriptor. ``executes``: a
-        program is to run. On an error the
-        kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
+        program is to run. On an error the kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
         """
         try:
             if caller.uid and not opened.is_handed_out:

@@ -89,7 +89,7 @@ class Opening:
         return self._handing_out.hand_out(opened, request, caller, changes=_changes(flags), executes=executes(flags))
 
     def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
-        """``open`` for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
+        """Do what ``open`` does for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
         if caller.uid:
             self._guard.check_open(node, flags, caller)
         changes = _changes(flags)
@@ -101,7 +101,7 @@ class Opening:
     async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does.
 
-        ``thread`` is whose call has just found it by one of its names; None if it was found otherwise, as by a descriptor.
+        ``thread`` has just found it by one of its names; None if it was found otherwise, as by a descriptor.
         """
         try:
             return self._acquire_nowait(node, flags, changes=_changes(flags))

@@ -102,14 +102,14 @@ class OpenFiles:
         self.mark_changed(opened)
 
     def mark_changed(self, opened: OpenFile) -> None:
-        """Mark the file changed unless it is. After a change that awaited, because it may have been sent meanwhile."""
+        """Mark the file changed unless it is. Call it after a change that awaited: the file may have been sent meanwhile."""
         if opened.unsent:
             return
         opened.changed()
         self._updates.note_change(opened.node, os.fstat(opened.fd))
 
     def truncate_nowait(self, opened: OpenFile, size_bytes: int) -> None:
-        """``truncate`` that takes no time. Raises ``trio.WouldBlock`` otherwise."""
+        """Do what ``truncate`` does if that takes no time. Raises ``trio.WouldBlock`` otherwise."""
         if self._takes_time(opened, size_bytes):
             raise trio.WouldBlock
         self.before_change(opened)

@@ -1,4 +1,4 @@
-"""How many files each user may have open: every open file takes a descriptor of the daemon, of which there are so many.
+"""The limit of files that each user may have open: each takes a descriptor of the daemon, whose number is limited.
 
 A file is counted for the user whose open made the descriptor, until it is closed; further handles cost nothing. Root is not
 counted, and has the descriptors that the total of all others leaves. Files taken over from an earlier daemon count on, even
@@ -16,7 +16,7 @@ from holdfast.telemetry import RareEvents
 
 _MOST_BY_DEFAULT = 65_536
 _RESERVED_PART = 4
-"""One in so many descriptors is left to root and to the daemon itself: directories, index, sockets, fetches."""
+"""One descriptor in this many is left to root and to the daemon itself: directories, index, sockets, fetches."""
 
 
 class OpenLimits:
@@ -30,7 +30,7 @@ class OpenLimits:
         self._open: Counter[int] = Counter()
 
     def set_per_user(self, per_user: int) -> None:
-        """Set another limit. Who is above it may only close files."""
+        """Set another limit. A user who is above it may only close files."""
         self._per_user = per_user or min(_MOST_BY_DEFAULT, self._total // 2)
 
     def check(self, uid: int) -> None:
@@ -53,7 +53,7 @@ class OpenLimits:
         opened.charged_to(uid)
 
     def refund(self, opened: OpenFile) -> None:
-        """A file that was counted is closed."""
+        """Uncount a file that is closed."""
         uid = opened.charged_uid
         if self._open[uid] == 1:
             del self._open[uid]

@@ -26,11 +26,11 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import OrdinaryUser
 
 _LONG_BYTES = 32 * 1024
-"""From this size on, the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
+"""The size from which on the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
 
 _MOST_DIRECTORIES = 8
 _LONGEST_PATH_BYTES = 1024
-"""The loop opens the directories of a file to see whose they are. Beyond this, the daemon serves the file."""
+"""The limit of a path, beyond which the daemon serves the file: the loop opens its directories to see whose they are."""
 
 
 class BackingFiles(Protocol):
@@ -66,7 +66,7 @@ class Passthrough:
         self._ordinary_user = ordinary_user
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
-        """The kernel gets a handle for the user ``uid``. The first one decides for all: passthrough if possible."""
+        """Decide for the handle that the user ``uid`` gets. The first one decides for all: passthrough if possible."""
         is_first = not opened.is_handed_out
         if is_first:
             whole = opened.arrival is None or opened.arrival.finished
@@ -84,7 +84,7 @@ class Passthrough:
             self._writes.expect(opened)
 
     def end(self, opened: OpenFile) -> None:
-        """The last handle is released."""
+        """End passthrough: the last handle is released."""
         if opened.backing_id is not None:
             self._backing_files.unregister(opened.node.id, opened.backing_id)
 

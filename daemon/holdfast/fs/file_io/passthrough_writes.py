@@ -22,7 +22,7 @@ from holdfast.store import Stamps, Tree, stamp_of
 from holdfast.transfer import HashingThreads
 
 _QUICK_BYTES = 64 * 1024
-"""Hashing this much takes less time than a hop to a thread."""
+"""The size of a file that takes less time to hash than a hop to a thread."""
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
 
@@ -48,7 +48,7 @@ class PassthroughWrites:
         self._disk = disk
 
     def expect(self, opened: OpenFile) -> None:
-        """A writable handle is handed out: bytes may change at any time from now on."""
+        """Note that a writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
             self._disk.writer_begins()
@@ -70,7 +70,7 @@ class PassthroughWrites:
             self._disk.writer_begins()
 
     def before_send(self, opened: OpenFile) -> None:
-        """The current bytes are about to be sent: only later writes are unsent."""
+        """Note that the current bytes are about to be sent: only later writes are unsent."""
         opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
 
     def detect_writes(self, opened: OpenFile) -> None:
@@ -82,7 +82,7 @@ class PassthroughWrites:
             self._changed(opened, stat)
 
     def compare_nowait(self, opened: OpenFile) -> bool:
-        """At the last handle of a file, detect a write after it was sent that size and mtime do not show.
+        """Detect, at the last handle of a file, a write after it was sent that size and mtime do not show.
 
         Returns False if the file is too large for the event loop; use ``compare`` then.
         """
@@ -101,12 +101,12 @@ class PassthroughWrites:
             self._compare(opened, digest, found)
 
     def end(self, opened: OpenFile) -> None:
-        """The last handle of a file with a stamp is released: nobody writes any more."""
+        """Settle a file with a stamp whose last handle is released: nobody writes any more."""
         self._disk.writer_ends()
         self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:
-        """An unwritten file's entry is no longer DIRTY, and its digest counts again.
+        """Make the entry of an unwritten file no longer DIRTY, so that its digest counts again.
 
         Unsent bytes have no digest.
         """
@@ -114,7 +114,7 @@ class PassthroughWrites:
             self._settle(opened.inode, self._entries.get(opened.inode))
 
     def settle_all(self) -> None:
-        """The mount has ended: settle files whose handles the kernel did not release."""
+        """Settle the files whose handles the kernel did not release before the mount ended."""
         for node in self._nodes.all():
             if node.opened is not None:
                 self.detect_writes(node.opened)
@@ -123,7 +123,7 @@ class PassthroughWrites:
                 self.settle(node.opened)
 
     async def settle_after_start(self) -> None:
-        """After a start: settle the files that were open for writing when an earlier run ended.
+        """Settle, after a start, the files that were open for writing when an earlier run ended.
 
         A file that could not be reopened may be written at any time, so its contents count as unknown.
         """

@@ -27,9 +27,9 @@ from holdfast.transfer import IN_BACKGROUND, Fetcher, PartialFetch
 from holdfast.zones import ZoneMap, ZonePath
 
 _NAMES_AT_ONCE = 100
-"""Looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
+"""The number of names looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
 _MOST_FETCHES = 64
-"""Under way for one manifest, each with an open file: some more than are transferred at once."""
+"""The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
 
 class Prefetcher:
@@ -63,7 +63,7 @@ class Prefetcher:
             await trio.sleep_forever()
 
     def opened(self, node: Node, fd: int) -> None:
-        """A whole file was opened that was not open before; prefetch what it leads to."""
+        """Prefetch what a file leads to: it is whole, was just opened, and was not open before."""
         if self._nursery is None or node.parent is None:
             return
         place = self._directories.place(node.parent)

@@ -45,7 +45,7 @@ class Releasing:
         self._comparing: set[trio.Event] = set()
 
     def release(self, opened: OpenFile, request: int, *, executes: bool | None = None) -> None:
-        """The kernel drops a handle by ``request``, a running program's if ``executes``; None if that is not known."""
+        """Release a handle that the kernel drops by ``request``: a running program's if ``executes``; None if unknown."""
         self._handles.released(opened, request, executes=executes)
         self.finish(opened)
 

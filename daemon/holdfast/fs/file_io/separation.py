@@ -32,19 +32,19 @@ from holdfast.zones import ZoneMap
 
 _TRIES = 20
 _LOOKING_SECONDS = 10.0
-"""By then, whoever had found a node before its file was separated has opened it."""
+"""The time after a separation by which whoever had found the node before has opened it."""
 _ANY_THREAD = 0
-"""The number of all threads that the daemon's process namespace does not have."""
+"""The thread number of all threads that are not in the daemon's process namespace."""
 _ANY_LOOKING_SECONDS = 0.02
-"""``_LOOKING_SECONDS`` of these, who can't be told apart: far longer than from the reply to a lookup to the open, which is
-one system call."""
+"""The same time for these threads, which can't be told apart: far longer than from the reply to a lookup to the open, which
+is one system call."""
 
 
 class _Recent(NamedTuple):
     until: float
     any_until: float
     told: set[int]
-    """Threads that have looked its name up again."""
+    """The threads that were told to look its name up again."""
 
 
 class Separation:
@@ -75,7 +75,7 @@ class Separation:
         self._pins = index.pins
         self._copies = copies
         self._recent: dict[int, _Recent] = {}
-        """Nodes that were separated a moment ago, by id."""
+        """The nodes that were separated a moment ago, by id."""
 
     def check_nowait(self, node: Node, fd: int) -> None:
         """Raise ``trio.WouldBlock`` if the file behind ``fd`` must be separated before it is opened for writing."""
@@ -91,9 +91,9 @@ class Separation:
     async def check_found_anew(self, node: Node, thread: int, arrived: float | None = None) -> None:
         """Raise ``StaleNodeError`` to a thread that may have found the file by the object's name before it was separated.
 
-        It hears so once. So does a thread that has found it afterwards, which costs it one more lookup. Threads without
-        numbers all hear so whose requests have ``arrived`` (now, if that is not given) in the first moment, and at its end:
-        nobody tries a third time.
+        A thread gets the error once. So does one that has found the file afterwards, which costs it one more lookup. All
+        threads without numbers get it whose requests have ``arrived`` (now, if that is not given) in the first moment, and
+        at its end: nobody tries a third time.
         """
         recent = self._recent.get(node.id)
         if recent is None:

@@ -1,4 +1,4 @@
-"""What all requests of pyfuse3's have in common: an errno for each error, logged if it is unusual; how long they take."""
+"""Replies to all requests of pyfuse3's: an errno for each error, logged if it is unusual. Their durations are observed."""
 
 from __future__ import annotations
 

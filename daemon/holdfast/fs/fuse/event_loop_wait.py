@@ -90,7 +90,7 @@ class _IdleService(trio.abc.Instrument):
             self._token.run_sync_soon(_wake, idempotent=True)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """A task is runnable: stop serving, the loop has work."""
+        """Stop serving: a task is runnable, so the loop has work."""
         del task
         self._connection.interrupt()
 

@@ -28,7 +28,7 @@ def mark_execution(base: Foundation, connection: Connection) -> None:
 
 
 def _tell(events: EventLog, opcode: int, _: int, node_id: int, uid: int, __: int, pid: int, ___: bytes) -> None:
-    """Tell the operator of a request that was refused. Its node is not looked up: that may be what it ended daemons by."""
+    """Tell the operator of a request that was refused. Its node is not looked up: that may be what ended daemons."""
     operation = name_of(Opcode(opcode)) if opcode in list(Opcode) else str(opcode)
     _log.warning(
         "%s of inode %d by user %d (process %d) is refused: daemons have ended during it", operation, node_id, uid, pid

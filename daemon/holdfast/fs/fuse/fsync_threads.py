@@ -16,7 +16,7 @@ _MOST = 64
 
 
 class Syncs:
-    """Syncs under way, at most 64.
+    """The syncs under way, at most 64.
 
     ``reply`` gets the request and a positive errno or 0, ``took`` the number of its zone and the nanoseconds that it took;
     both from any thread.

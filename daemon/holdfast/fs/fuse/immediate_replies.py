@@ -41,7 +41,7 @@ _OPEN_FLAGS = {
     (True, False): int(OpenFlag.PASSTHROUGH | OpenFlag.NO_FLUSH),
     (True, True): int(OpenFlag.PASSTHROUGH),
 }
-"""By whether the file is served by passthrough and whether the kernel is to send FLUSH."""
+"""The open flags of a file, by whether it is served by passthrough and whether the kernel is to send FLUSH."""
 _NodeMethod = Callable[[Node, bytes, Caller], Answer]
 _Method = Callable[[int, bytes, Caller], Answer]
 

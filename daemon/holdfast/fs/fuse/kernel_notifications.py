@@ -23,9 +23,9 @@ _INODE_NOTICE = struct.Struct("=IiQQqq")
 _INVALIDATE_INODE = 2
 _ATTRIBUTES_ONLY = -1
 _THREADS = 8
-"""So many of this process's can wait for the locks of directories, where no process of its own does."""
+"""The number of this process's threads that can wait for the locks of directories, where no separate process does."""
 _CATCHING_UP_SECONDS = 1.0
-"""Far more than the requests waiting at one time take. If new ones arrive without end, those have been read by then."""
+"""The limit of the time for reading the requests that wait, far more than they take: new ones may arrive without end."""
 
 
 class KernelNotifier:
@@ -44,7 +44,7 @@ class KernelNotifier:
         return Kernel(self.connection, self.connection, self)
 
     def connect(self, device: int | None) -> None:
-        """There is a mount. ``device`` is its descriptor if another daemon can take it over.
+        """Begin to notify the kernel of a mount. ``device`` is its descriptor if another daemon can take it over.
 
         Names are then invalidated by a separate process, so that this one can end without waiting for the kernel.
         """
@@ -55,7 +55,7 @@ class KernelNotifier:
             self._drops = NameDrops(self._invalidator)
 
     def close(self) -> None:
-        """The mount ends, or another daemon takes it over."""
+        """Stop: the mount ends, or another daemon takes it over."""
         if self._invalidator is not None:
             self._invalidator.close()
         if self._drops is not None:

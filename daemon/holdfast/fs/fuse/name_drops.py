@@ -16,14 +16,15 @@ import trio
 from holdfast.kernel import Invalidator
 
 PATIENCE_SECONDS = 10.0
-"""How long the lock of a directory is waited for: longer than most requests hold it, unless the store is slow."""
+"""The longest wait for the lock of a directory: longer than most requests hold it, unless the store is slow."""
 _SHORT_SECONDS = 1.0
-"""Waits up to this long are the machine's."""
+"""The longest wait that is put down to a busy machine."""
 _DIRECTORIES_AT_ONCE = 100
-"""Each takes two descriptors."""
+"""The limit of directories at a time; each takes two descriptors."""
 _NAMES_AT_ONCE = 100
 _TRIES = 3
-"""If the process is killed, the first ends without an answer, and names are lost with the second, which starts it again."""
+"""The number of tries. If the process is killed, the first ends without an answer, and names are lost with the second, which
+starts it again."""
 _log = logging.getLogger("holdfast.kernel")
 
 
@@ -33,10 +34,10 @@ class NameDrops:
     def __init__(self, invalidator: Invalidator) -> None:
         self._invalidator = invalidator
         self._late: dict[int, socket.socket] = {}
-        """By directory the answer that did not come in time. Until it comes, nobody waits for the directory any more."""
+        """The answers that did not come in time, by directory. Until one comes, nobody waits for its directory any more."""
 
     async def drop(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Drop names, given with the node ids of their directories. Return those of which it is not known that they are."""
+        """Drop names, given with the node ids of their directories. Return those that are not known to be dropped."""
         by_directory: dict[int, list[bytes]] = {}
         for parent, name in names:
             by_directory.setdefault(parent, []).append(name)
@@ -109,7 +110,7 @@ class NameDrops:
         return False
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for answers."""
         for late in self._late.values():
             late.close()
         self._late.clear()

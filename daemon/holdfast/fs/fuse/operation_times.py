@@ -1,6 +1,6 @@
-"""How long the kernel's requests take, by kind and zone: from being read to the reply.
+"""The durations of the kernel's requests, by kind and zone: from reading a request to the reply.
 
-What is answered at once is timed by the C module, which counts in the same array (native/latency_counts.h). What the kernel
+The C module times those that are answered at once, and counts in the same array (native/latency_counts.h). What the kernel
 does by itself, reading and writing of files in passthrough above all, is no request and is in no count.
 """
 
@@ -19,7 +19,7 @@ _BOUNDS_NS = (
     *(5 * _US, 10 * _US, 25 * _US, 50 * _US, 100 * _US, 250 * _US, 500 * _US),
     *(_MS, 5 * _MS, 25 * _MS, 100 * _MS, 500 * _MS, 2_500 * _MS, 10 * _S, 60 * _S),
 )
-"""From what C answers to what waits for a store that is down."""
+"""The ends of the buckets in nanoseconds, from what C answers to what waits for a store that is down."""
 _ROOT_ZONE = "/"
 _CALLED = {Opcode.RENAME2: "rename", Opcode.BATCH_FORGET: "forget"}
 
@@ -56,7 +56,7 @@ class OperationTimes:
         self._latencies.observe(opcode * len(self._names) + zone, nanoseconds)
 
     def hand_over(self, opcode: Opcode, zone: int, nanoseconds: int) -> None:
-        """``observe`` for a thread: it is counted at the next ``take_over``."""
+        """Do what ``observe`` does, for a thread: the request is counted at the next ``take_over``."""
         self._latencies.hand_over(opcode * len(self._names) + zone, nanoseconds)
 
     def take_over(self) -> None:

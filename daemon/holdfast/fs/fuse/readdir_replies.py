@@ -29,7 +29,8 @@ from holdfast.kernel import Connection, Opcode, OpenFlag
 
 _LARGE_BYTES = 1 << 20
 _MOST_BYTES = 32 * 1024
-"""Of a reply with attributes, whatever the reader has room for: two hundred entries, each of which costs a stat."""
+"""The limit of a reply with attributes, even if the reader has more room: two hundred entries, each of which costs a
+stat."""
 _DOTS = (b".", b"..")
 _NO_ATTRIBUTES = wire_format.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]

@@ -34,13 +34,13 @@ _NAME_AT = {
     Opcode.MKDIR: wire_format.MKDIR.size,
     Opcode.CREATE: wire_format.CREATE.size,
 }
-"""Where the name of a directory entry begins in the body of a request."""
+"""The position in the body of a request at which the name of a directory entry begins."""
 _RENAMES = {Opcode.RENAME: wire_format.NODE.size, Opcode.RENAME2: wire_format.RENAME2.size}
 _NEW_NAMES = {"lookup", "create", "mkdir", "mknod", "symlink", "unlink", "rmdir"}
 
 
 class Subject(NamedTuple):
-    """What a request is about. ``path`` is empty for the root and for what has no name any more."""
+    """The subject of a request. ``path`` is empty for the root and for a node that has no name any more."""
 
     node: Node | None
     path: bytes
@@ -67,7 +67,7 @@ class RequestObserver:
         self._connection.answer_directly(answers, self._opcodes)
 
     def caller(self) -> tuple[int, int]:
-        """Return pid and uid of who makes the request that was read last."""
+        """Return pid and uid of the caller of the request that was read last."""
         return self._connection.process(), self._connection.user()
 
     def executed(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
@@ -225,7 +225,7 @@ class Watch:
         self._notes = notes
 
     def end(self, duration_ns: int, errno: int, result: object) -> None:
-        """The request has its reply."""
+        """Note that the request has its reply."""
         data_bytes = 0
         if self._operation == "lookup" and isinstance(result, EntryAttributes) and result.st_ino == 0:
             errno = ENOENT

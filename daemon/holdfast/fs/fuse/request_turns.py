@@ -1,4 +1,4 @@
-"""How many requests of one user may wait for a store, a disk or a lock at the same time.
+"""Limits how many requests of one user wait for a store, a disk or a lock at the same time.
 
 Each takes a task, and its share of the store's requests. Those beyond the limit wait for the user's own earlier ones, in
 their order. Root does not wait.
@@ -47,12 +47,12 @@ class RequestTurns:
 
     @property
     def running(self) -> int:
-        """How many requests have a turn; root's need none."""
+        """The number of requests that have a turn; root's need none."""
         return sum(user.running for user in self._users.values())
 
     @property
     def waiting(self) -> int:
-        """How many wait for one."""
+        """The number of requests that wait for a turn."""
         return sum(len(user.waiting) for user in self._users.values())
 
     async def enter(self, uid: int) -> None:

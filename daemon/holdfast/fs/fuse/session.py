@@ -61,7 +61,7 @@ class Session:
         self._connection = kernel.connection
         self.ground = ground
         self._placed: mountpoints.Mount | None = None
-        """The mount, if libfuse has not made it and does not know of it."""
+        """The mount, if libfuse has not made it and does not know it."""
         self.observer = observer
         self.turns = turns
 
@@ -136,17 +136,17 @@ class Session:
 
     @property
     def data_mode(self) -> str:
-        """How data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
+        """The way in which data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
         return self._connection.mode
 
     @property
     def passthrough_possible(self) -> bool:
-        """Whether kernel and settings allow passthrough."""
+        """True if kernel and settings allow passthrough."""
         return self._connection.passthrough_possible
 
     @property
     def takeover(self) -> str:
-        """Whether another daemon can take the mount over: ``takeover``, or ``no takeover:`` and the reason."""
+        """``takeover`` if another daemon can take the mount over; otherwise ``no takeover:`` and the reason."""
         return self._connection.takeover
 
     @property

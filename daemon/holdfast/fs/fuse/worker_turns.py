@@ -54,7 +54,7 @@ class _Turns(trio.abc.Instrument):
         self._taken = False
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task step has ended: if the lock is free, wake a parked worker."""
+        """Wake a parked worker after a task step, if the lock is free."""
         del task
         if not self._taken and self._parked:
             trio.lowlevel.reschedule(self._parked.popleft())

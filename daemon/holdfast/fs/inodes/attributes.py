@@ -103,7 +103,7 @@ def of_store_directory(stat: os.stat_result) -> RemoteStat:
 
 
 def of_file(node: Node, stat: os.stat_result) -> Stat:
-    """Return the attributes to show of a file that has ``stat``: with the store's time if only the open file has it yet."""
+    """Return the attributes to show of a file with ``stat``, with the store's time if only the open file has that yet."""
     opened = node.opened
     if opened is None or not opened.mtime_shown_ns or (opened.stamp is not None and stamp_of(stat) != opened.stamp):
         return stat

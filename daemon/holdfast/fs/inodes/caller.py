@@ -13,14 +13,14 @@ class Asker(Protocol):
 
     @property
     def uid(self) -> int:
-        """The user."""
+        """The user id."""
 
     @property
     def gid(self) -> int:
-        """The primary group."""
+        """The id of the primary group."""
 
     def supplementary_groups(self) -> Container[int]:
-        """Return the other groups. May be slow: only ask if they matter."""
+        """Return the other groups. This may be slow: ask only if they matter."""
 
     def answerable(self) -> tuple[int, int]:
         """Return who answers for what the caller costs (``processes.answerable``)."""

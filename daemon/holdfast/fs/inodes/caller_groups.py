@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.fs.inodes.caller import Asker
 
 _LONG_SECONDS = 0.002
-"""Of processor time: as long as a process with a few thousand groups takes, more than any directory service gives."""
+"""The limit of processor time, which a few thousand groups of a process take: more than any directory service gives."""
 _RESTS = 50
 
 
@@ -26,7 +26,7 @@ class _Rest(NamedTuple):
 
 
 class CallerGroups:
-    """Reads the groups of callers. ``clock`` and ``processor_seconds`` as ``time.monotonic`` and ``time.thread_time``."""
+    """Reads the groups of callers. ``clock`` is like ``time.monotonic``, ``processor_seconds`` like ``time.thread_time``."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, processor_seconds: Callable[[], float] = time.thread_time
@@ -34,7 +34,7 @@ class CallerGroups:
         self._clock = clock
         self._processor_seconds = processor_seconds
         self._rests: dict[tuple[int, int], _Rest] = {}
-        """By who answers for the caller. Nearly always empty: then nobody is asked who that is."""
+        """The rests, by who answers for the caller. Nearly always empty: then nobody asks who that is."""
 
     def of(self, caller: Asker) -> Container[int]:
         """Return the groups of a caller, as far as they may be read now."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 _MOST_DESCRIPTORS = 2048
 _PART_OF_ALL = 8
-"""One in so many of the descriptors that the daemon may have, if these are few."""
+"""The cache gets one in this many of the descriptors that the daemon may have, if these are few."""
 _NO_NODE = 0
 
 

@@ -28,14 +28,14 @@ from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
 _SHORT_PATH_BYTES = 4096
-"""Paths up to this length are kept with their nodes."""
+"""The length up to which paths are kept with their nodes."""
 _LONG_PATH_EVERY = 64
-"""Longer ones are kept so many levels apart: a tree of n levels would take memory for n² names otherwise."""
+"""The number of levels between longer paths that are kept: a tree of n levels would take memory for n² names otherwise."""
 _LONG_PATHS_KEPT = 256
 _LONGEST_PATH_BYTES = 1 << 17
-"""Each request that names the directory, or something in it, copies the path several times."""
+"""The limit of a path: each request that names the directory, or something in it, copies the path several times."""
 _LEVELS_KEPT_OPEN = 16
-"""Of a way down that is opened: those at its end. A deep one would close everybody's descriptors."""
+"""The number of levels at the end of a path whose descriptors are kept open. All of a deep one would close everybody's."""
 _MOST_SERVED = 1024
 
 
@@ -70,7 +70,7 @@ class Directories:
         self._owners = owners
         self.implied_times = implied_times
         self._served_until: dict[int, float] = {}
-        """By node id of directories that are being written: when to renew what the C module answers (trio time)."""
+        """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
         self._epoch = 0
         self._with_long_path: deque[Node] = deque()
         self.growth = Growth()
@@ -196,7 +196,7 @@ class Directories:
         self._descriptors.serve_for_a_while(node.id, fd, seconds, node.zone)
 
     def descriptor_for_new(self, node: Node) -> int:
-        """``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
+        """Return the ``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
         self.check_takes_new(node)
         return self.writable_descriptor(node)
 
@@ -231,7 +231,7 @@ class Directories:
         return of_store_directory(stat) if self.place(directory).zone.is_store else stat
 
     def touch(self, directory: Node) -> None:
-        """Names in a store's directory have changed here without a change of the backing directory."""
+        """Note that names in a store's directory have changed here without a change of the backing directory."""
         advance_mtime(self.writable_descriptor(directory))
 
     def nearest_stat(self, directory: Node) -> os.stat_result:
@@ -256,7 +256,7 @@ class Directories:
         self._epoch += 1
 
     def begin_removal(self, inode: int) -> None:
-        """A request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
+        """Note that a request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
         self._unlinks.begin(inode, is_last=True)
         self._nodes.recall(inode)
 

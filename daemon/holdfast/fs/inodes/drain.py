@@ -12,7 +12,7 @@ from holdfast.zones import Zone
 
 
 class Drain:
-    """Whether this node is being drained. ``flag`` is a file that exists as long as it is."""
+    """The draining of this node. ``flag`` is a file that exists as long as the node is being drained."""
 
     def __init__(self, flag: Path) -> None:
         self._flag = flag

@@ -1,4 +1,4 @@
-"""Whether entries are made below a directory while somebody walks through it, who would miss some of them."""
+"""Notes entries that are made below a directory while somebody walks through it, who would miss some of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.zones import is_at_or_below
 
 
 class Watch:
-    """``has_grown``: an entry has been made in the directory at ``path`` (of the tree), or below it."""
+    """A watch on the directory at ``path`` (of the tree). ``has_grown``: an entry has been made in it, or below it."""
 
     __slots__ = ("has_grown", "path")
 
@@ -26,7 +26,7 @@ class Growth:
 
     @property
     def is_watched(self) -> bool:
-        """Whether ``note`` has an effect at the moment."""
+        """True if ``note`` has an effect at the moment."""
         return bool(self._watches)
 
     @contextmanager
@@ -40,7 +40,7 @@ class Growth:
             self._watches.remove(watch)
 
     def note(self, path: bytes) -> None:
-        """An entry is about to be made in the directory at ``path``."""
+        """Note that an entry is about to be made in the directory at ``path``."""
         for watch in self._watches:
             if is_at_or_below(path, watch.path):
                 watch.has_grown = True

@@ -42,14 +42,15 @@ from holdfast.store import (
 
 _log = logging.getLogger("holdfast.fs")
 PATIENCE_SECONDS = 3.0
-"""How long a caller waits: longer than a write or read takes on a disk that works."""
+"""The time that a caller waits: longer than a write or read takes on a disk that works."""
 LONG_PATIENCE_SECONDS = 60.0
-"""How long a caller waits for a change of a file in many pieces."""
+"""The time that a caller waits for a change of a file in many pieces."""
 _AT_ONCE_SECONDS = 0.05
-"""How long the event loop waits for a call that nobody has a reason to hold up."""
+"""The time that the event loop waits for a call that nobody has a reason to hold up."""
 _STILL_HELD = "a process has held the lock of the file for long, with memory that does not come"
 _MOST_LATE = 8
-"""So many calls on a user's files may be late; then all of its hot files are busy. Of those that the loop waits for, one."""
+"""The limit of late calls on a user's files; then all of its hot files are busy. For calls that the loop waits for, the
+limit is one."""
 
 
 class _LateCall(NamedTuple):
@@ -84,7 +85,7 @@ class HotFiles:
         self._nodes = nodes
         self._descriptors = descriptors
         self._late: dict[int, list[_LateCall]] = {}
-        """By inode number the calls that have not ended in time."""
+        """The calls that have not ended in time, by inode number."""
         self._running: set[int] = set()
         """The inode numbers of files that are changed for longer by the other process, for any user."""
 

@@ -80,7 +80,7 @@ class Invalidation:
     def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
         """Remove a name of an open file; if it is the last, the file becomes an orphan. Raises ``FileBusyError``.
 
-        ``then`` is called if it goes after that.
+        ``then`` is called if the name is removed after that.
         """
         hot = self._hot.of(inode)
         if hot is not None:
@@ -97,7 +97,7 @@ class Invalidation:
         self._hot.rename_out(inode, source_fd, old, target_fd, new, then)
 
     def file_placed(self, path: bytes, stat: os.stat_result) -> None:
-        """The object at ``path`` got a backing file, and its parent directories exist too."""
+        """Note that the object at ``path`` got a backing file, and that its parent directories exist too."""
         node = self._nodes.of_path(path)
         if node is None:
             self._nodes.begin(stat.st_ino)
@@ -106,7 +106,7 @@ class Invalidation:
         self.directories_placed(path.rpartition(b"/")[0])  # the kernel may know directories of a file that it does not know
 
     def directories_placed(self, path: bytes) -> None:
-        """The directory at ``path`` and those above it have backing directories, if they had none before."""
+        """Note that the directory at ``path`` and those above it have backing directories, if they had none before."""
         while path:
             node = self._nodes.of_path(path)
             if node is not None:
@@ -114,11 +114,11 @@ class Invalidation:
             path = path.rpartition(b"/")[0]
 
     def directory_changed(self, inode: int) -> None:
-        """The times of the directory ``inode`` have changed."""
+        """Note that the times of the directory ``inode`` have changed."""
         self.attributes_changed(self._nodes.id_of(inode))
 
     def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
-        """A name lost its backing file, or a directory that nothing implies any more was removed."""
+        """Note that a name lost its backing file, or that a directory was removed that nothing implies any more."""
         nodes = self._nodes
         node = nodes.of_backing(inode)
         if node is None:
@@ -139,7 +139,7 @@ class Invalidation:
                 nodes.to_path(node, path)
 
     def directory_emptied(self, path: bytes, inode: int) -> None:
-        """A directory exists only in the store from now on. The kernel keeps its name: it is the same directory."""
+        """Note that a directory now exists only in the store. The kernel keeps its name: it is the same directory."""
         node = self._nodes.of_backing(inode)
         if node is not None:
             self._directories.forget(node)
@@ -147,7 +147,7 @@ class Invalidation:
             self._nodes.to_path(node, path)
 
     def directory_removed(self, path: bytes, inode: int) -> None:
-        """A directory was removed with everything in it. Call ``forget_removed`` before the next await."""
+        """Note that a directory was removed with everything in it. Call ``forget_removed`` before the next await."""
         self.file_left(path, inode, same_object=False)
         self._directories.renamed()
 
@@ -201,7 +201,7 @@ class Invalidation:
             self.invalidate(self._nodes.id_of(inode), name)
 
     def _name_at(self, node: Node, path: bytes) -> tuple[Node | None, bytes]:
-        """Return which name of a node is at ``path``. By names alone: its zone need not be configured any more."""
+        """Return which name of a node is at ``path``. This compares only names: its zone may not be configured any more."""
         above, _, last = path.rpartition(b"/")
         for parent, name in node.names():
             if name == last and path_of(parent) == above:

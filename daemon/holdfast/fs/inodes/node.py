@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ROOT_ID = 1
 MOST_LEVELS = 4096
-"""Of directories, one in the other. Users move trees into trees, so there may be more: what is below has no path here."""
+"""The limit of nested directories. Users move trees into trees, so there may be more: what is below has no path here."""
 
 
 class Node:
@@ -45,15 +45,15 @@ class Node:
         self.lookups = 0
         self.opened: OpenFile | None = None
         self.place: tuple[int, ZonePath, int] | None = None
-        """Kept by ``Directories``: in which of its epochs, the place, and how many levels down that is."""
+        """A cache of ``Directories``: the epoch in which it is valid, the place, and the number of levels down to that."""
         self.zone: int = 0 if parent is None else parent.zone
         """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
         self.cache_is_stale = False
-        """The kernel may still cache pages of an earlier file of this node; the next open must drop them."""
+        """True if the kernel may still cache pages of an earlier file of this node; the next open must drop them."""
 
     @property
     def is_named(self) -> bool:
-        """Whether the node has at least one name."""
+        """True if the node has at least one name."""
         return self.parent is not None
 
     def names(self) -> list[tuple[Node, bytes]]:
@@ -80,7 +80,7 @@ class Node:
         return self._by_directory
 
     def names_changed(self) -> None:
-        """A name of a file with several was added or removed."""
+        """Note that a name of a file with several was added or removed."""
         self._by_directory = None
 
 

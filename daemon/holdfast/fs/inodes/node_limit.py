@@ -15,7 +15,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 _PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _NODES_AT_ONCE = 1000
-"""Looked at in one step of the loop: about a millisecond."""
+"""The number of nodes looked at in one step of the loop: about a millisecond."""
 
 
 class NodeLimit:
@@ -54,7 +54,7 @@ class NodeLimit:
         return 2 * kept > len(self._asked_for)
 
     def _drop_names(self, nodes: list[Node]) -> None:
-        """The kernel can't be asked whether it uses them. Files are not disturbed by that; directories would be."""
+        """Drop the names of files, for a kernel that can't be asked which nodes it uses. It would disturb directories."""
         for node in nodes:
             for parent, name in node.names() if not node.is_directory else ():
                 self._kernel.invalidate(parent.id, name)

@@ -23,7 +23,7 @@ from holdfast.session import NodeRecord, SessionRecords
 from holdfast.store import Tree
 
 Names = dict[int, list[tuple[int, bytes]]]
-"""By inode number: its names, each as a pair of the directory's inode number and the name."""
+"""The names of each inode number, each as a pair of the directory's inode number and the name."""
 
 
 class NodeRecovery:
@@ -81,12 +81,12 @@ class NodeRecovery:
         return self._is_loaded and self._is_in_kernel(node_id)
 
     def node_left(self, node: Node) -> None:
-        """A node leaves the table: remember its current names."""
+        """Remember the current names of a node that leaves the table."""
         if self._is_loaded and node.id == node.backing:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
     def node_made(self, table: NodeTable, node: Node) -> None:
-        """A node was made for one of its names: add the other names, which the kernel may know too."""
+        """Add the other names of a node that was made for one of them: the kernel may know these too."""
         if self._is_loaded and len(self._names.get(node.backing, ())) > 1:
             for parent, name in self._still(table, node.backing):
                 table.add_name(node, parent, name)
@@ -159,7 +159,7 @@ class NodeRecovery:
 
 
 class StatsInTree:
-    """Lstat of names in the tree, by directory node. Keeps the last directory open: nodes are found from the top down."""
+    """Lstats names in the tree, by directory node. Keeps the last directory open: nodes are found from the top down."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree

@@ -55,16 +55,16 @@ class NodeKeeper(Protocol):
 
 
 class Reserved(Protocol):
-    """Ids that are in no table but that the kernel may still use for removed files."""
+    """The ids that are in no table but that the kernel may still use for removed files."""
 
     def __contains__(self, node_id: int, /) -> bool: ...
 
     def discard(self, node_id: int, /) -> None:
-        """The kernel has forgotten the id."""
+        """Remove an id that the kernel has forgotten."""
 
 
 class EarlierNodes(Protocol):
-    """Nodes that the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
+    """The nodes that the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
 
     def find(self, table: NodeTable, node_id: int) -> Node | None:
         """Return the node for an id that is not in the table; None if it no longer exists."""
@@ -73,10 +73,10 @@ class EarlierNodes(Protocol):
         """Say whether the kernel has a node with this id, which is not in the table, from an earlier daemon."""
 
     def node_made(self, table: NodeTable, node: Node) -> None:
-        """A node was made for one name of a file; add other names that the kernel may know."""
+        """Add the other names that the kernel may know of a file for one of whose names a node was made."""
 
     def node_left(self, node: Node) -> None:
-        """A node has left the table."""
+        """Note that a node has left the table."""
 
 
 class NoEarlierNodes:
@@ -123,7 +123,7 @@ class NodeTable:
         """Return the node with this id if it is in the table. The dictionary's own method: it is called for each request."""
         self._zones = zones
         self.moved = {root_inode: ROOT_ID}
-        """By inode number of the backing file: the id of each node whose id is another number."""
+        """The id of each node whose id is not the inode number of its backing file, by that number."""
         self._by_path: dict[bytes, Node] = {}
         self._awaited_count = sys.maxsize
         self._has_more = trio.Event()
@@ -192,7 +192,7 @@ class NodeTable:
         return self._by_path.get(path)
 
     def begin(self, inode: int) -> None:
-        """A new file has this number: a node of an older one has no file any more, and its names are not the new one's.
+        """Make a new file's number free: a node of an older file with the same number loses its names and the file.
 
         If the kernel still has the older one, by an id of an earlier daemon's, the new file gets another id.
         """
@@ -222,7 +222,7 @@ class NodeTable:
         return node
 
     def _entered(self, node: Node, parent: Node, name: bytes) -> None:
-        """A new node with this name is in the table."""
+        """Note that a new node with this name is in the table."""
         if parent is self.root:
             node.zone = self._zones.get(name, 0)
         parent.children += 1
@@ -380,7 +380,7 @@ class NodeTable:
         self._left(node)
 
     def _abandoned(self, directory: Node) -> None:
-        """A name in ``directory`` no longer belongs to a node in the table."""
+        """Note that a name in ``directory`` no longer belongs to a node in the table."""
         directory.children -= 1
         self.release(directory)
 

@@ -24,12 +24,12 @@ from holdfast.transfer import Ownership
 from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
 READ, WRITE, SEARCH = 4, 2, 1
-"""Permission bits as in the last digit of a mode."""
+"""The permission bits as in the last digit of a mode."""
 _LEVELS_AT_ONCE = 16
 
 
 class _Owned(NamedTuple):
-    """Owner and mode of a directory or file, and whether it is in the local tree."""
+    """The owner and mode of a directory or file, and whether it is in the local tree."""
 
     st_uid: int
     st_gid: int
@@ -38,7 +38,7 @@ class _Owned(NamedTuple):
 
 
 _BARRED = _Owned(0, 0, 0, is_local=True)
-"""What can't be told, or is in the place of something else, as a file is in that of a directory: for root alone."""
+"""Stands for what can't be told, or has the wrong type, as a file in the place of a directory: it is for root alone."""
 
 
 class ObjectRights:
@@ -130,7 +130,7 @@ class ObjectRights:
 
 
 class _Reached(NamedTuple):
-    """A store's directory: what it is, the nearest one at or above it, and objects in it.
+    """A store's directory with its rights, the nearest one at or above it, and objects in it.
 
     ``nearest`` is the nearest one that is in the local tree, or the root of the zone.
     """
@@ -141,9 +141,9 @@ class _Reached(NamedTuple):
 
 
 class _LocalWay:
-    """A way down the local tree from its root, which takes time for each level once.
+    """A walk down the local tree from its root, which takes time for each level once.
 
-    Paths are short: after some levels the directory there is opened, and the way goes on from it. All on the way are found
+    Paths are short: after some levels the directory there is opened, and the walk goes on from it. All on the way are found
     to be directories in one step of the event loop, so no symbolic link is followed.
     """
 
@@ -153,7 +153,7 @@ class _LocalWay:
         self._names: list[bytes] = []
 
     def down(self, name: bytes) -> _Owned | None:
-        """Go down to a directory, and return what it is: ``_BARRED`` if it is none, None if there is nothing."""
+        """Go down to a directory, and return its owner and mode: ``_BARRED`` if it is none, None if there is nothing."""
         if len(self._names) == _LEVELS_AT_ONCE:
             fd = self._tree.open_child(self._anchor, b"/".join(self._names))
             self.close()
@@ -163,7 +163,7 @@ class _LocalWay:
         return found
 
     def look(self, name: bytes) -> _Owned | None:
-        """Return what a file here is: ``_BARRED`` if it is no regular one, None if there is nothing."""
+        """Return the owner and mode of a file here: ``_BARRED`` if it is no regular one, None if there is nothing."""
         return self._owned(name, stat_module.S_IFREG)
 
     def close(self) -> None:

@@ -64,51 +64,51 @@ class OpenFile:
         """The inode number of the file behind ``fd``."""
         self.handles = 0
         self.leaving = 0
-        """Handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
+        """The handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
         self.writable = writable
         self.unsent = False
-        """The bytes have changed since they were last sent."""
+        """True if the bytes have changed since they were last sent."""
         self.exclusive = False
-        """Created with O_EXCL: the first PUT must be a conditional create."""
+        """True if it was created with O_EXCL: the first PUT must be a conditional create."""
         self.lost = False
-        """Another writer won its only, write-once name. Flush and fsync fail from now on."""
+        """True if another writer won its only, write-once name. Flush and fsync fail from then on."""
         self.corrupt = False
         self.unreachable = False
-        """Opened by an earlier daemon, and this one can't find its bytes; ``fd`` is a placeholder."""
+        """True if an earlier daemon opened it, and this one can't find its bytes; ``fd`` is a placeholder."""
         self.arrival: PartialFetch | None = None
         """The fetch that is still writing the bytes."""
         self.served = False
-        """Bytes were read during the fetch: the rest must be of the same version."""
+        """True if bytes were read during the fetch: the rest must be of the same version."""
         self.is_handed_out = False
-        """The kernel has a handle, and all further handles must be served in the same way."""
+        """True once the kernel has a handle: all further handles must be served in the same way."""
         self.backing_id: int | None = None
         """The kernel's id for passthrough; None if the daemon serves the data."""
         self.passthrough_uid = 0
         """The user who got the first handle in passthrough, if that was not root."""
         self.has_strangers = False
-        """Somebody else than that user, or than root, has a handle in passthrough too."""
+        """True if somebody other than that user, or than root, has a handle in passthrough too."""
         self.is_hot = False
-        """A user who is not root has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
+        """True if a user, not root, has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
         self.stamp: tuple[int, int] | None = None
-        """Size and mtime at the last point where the bytes were known, while passthrough writes are possible."""
+        """The size and mtime when the bytes were last known, while passthrough writes are possible."""
         self.mtime_set_ns: int | None = None
         """The mtime that a user has set since the bytes last changed."""
         self.mtime_shown_ns = 0
         """The store's time of these bytes, which is to be shown while the file has the present stamp; 0 while unknown."""
         self.was_sent = False
-        """The bytes were sent while passthrough writes were possible."""
+        """True if the bytes were sent while passthrough writes were possible."""
         self.slot = 0
         """The slot of the session's open table that counts the kernel's handles; 0 if it never had any."""
         self.writes = False
-        """The kernel has had a writable handle."""
+        """True once the kernel has had a writable handle."""
         self.writer = 0
         """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
         self.charged_uid = 0
         """The user whose limit of open files it counts against (``file_io.open_limits``); 0 if nobody's."""
         self.programs = 0
-        """Handles of running programs."""
+        """The number of handles of running programs."""
         self.privileged = False
-        """A write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
+        """True if a write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
         self.mode_changed(stat.st_mode)
 
     # --- handles -----------------------------------------------------------------------------------------------------
@@ -118,33 +118,33 @@ class OpenFile:
         self.handles += 1
 
     def uncount(self) -> None:
-        """Count one user less."""
+        """Count one user fewer."""
         self.handles -= 1
 
     def charged_to(self, uid: int) -> None:
-        """It counts against the user's limit of open files."""
+        """Note that it counts against the user's limit of open files."""
         self.charged_uid = uid
 
     def begin_leaving(self) -> None:
-        """The kernel has released a handle. It stays counted until its release is processed in the background."""
+        """Note that the kernel has released a handle. It stays counted until its release is processed in the background."""
         self.leaving += 1
 
     def end_leaving(self) -> None:
-        """The release of a handle has been processed."""
+        """Note that the release of a handle has been processed."""
         self.leaving -= 1
 
     @property
     def has_one_user(self) -> bool:
-        """Whether exactly one handle is in use."""
+        """True if exactly one handle is in use."""
         return self.handles - self.leaving == 1
 
     def hand_out(self, backing_id: int | None) -> None:
-        """The kernel gets its first handle, which decides how all handles are served."""
+        """Note that the kernel gets its first handle, which decides how all handles are served."""
         self.is_handed_out = True
         self.backing_id = backing_id
 
     def passed_through_for(self, uid: int, *, is_first: bool) -> None:
-        """A user who is not root gets a handle in passthrough."""
+        """Note that a user who is not root gets a handle in passthrough."""
         self.is_hot = True
         if is_first:
             self.passthrough_uid = uid
@@ -152,11 +152,11 @@ class OpenFile:
             self.has_strangers = True
 
     def passed_on_from(self, uid: int) -> None:
-        """An earlier daemon had given the first handle to this user."""
+        """Note that an earlier daemon had given the first handle to this user."""
         self.passthrough_uid = uid
 
     def passed_on_from_several(self) -> None:
-        """An earlier daemon had given handles in passthrough to several users."""
+        """Note that an earlier daemon had given handles in passthrough to several users."""
         self.has_strangers = True
 
     def count_for_next_daemon(self, slot: int) -> None:
@@ -164,23 +164,23 @@ class OpenFile:
         self.slot = slot
 
     def note_writing_handle(self) -> None:
-        """The kernel gets a writable handle."""
+        """Note that the kernel gets a writable handle."""
         self.writes = True
 
     def begin_running(self) -> None:
-        """The kernel gets a handle to run the file as a program."""
+        """Note that the kernel gets a handle to run the file as a program."""
         self.programs += 1
 
     def end_running(self) -> None:
-        """The kernel has released such a handle."""
+        """Note that the kernel has released such a handle."""
         self.programs -= 1
 
     def opened_by(self, process: int) -> None:
-        """``process`` gets a writable handle. It is the only writer until another process gets one."""
+        """Note that ``process`` gets a writable handle. It is the only writer until another process gets one."""
         self.writer = process if process == self.writer or not self.writes else 0
 
     def closed_by_writer(self) -> None:
-        """The only writer has closed a descriptor. Whether it has others is unknown."""
+        """Note that the only writer has closed a descriptor. Whether it has others is unknown."""
         self.writer = 0
 
     def resume(
@@ -214,30 +214,30 @@ class OpenFile:
 
     @property
     def may_change(self) -> bool:
-        """Whether bytes were written that are not accounted for, or may be written at any time by passthrough."""
+        """True if bytes were written that are not accounted for, or may be written at any time by passthrough."""
         return self.unsent or self.stamp is not None
 
     def created(self, *, exclusive: bool, is_sent: bool) -> None:
-        """The file was just created. With ``is_sent`` its bytes must be sent, even if there are none."""
+        """Note that the file was just created. With ``is_sent`` its bytes must be sent, even if there are none."""
         self.unsent = self.unsent or is_sent
         self.exclusive = exclusive
 
     def changed(self) -> None:
-        """The bytes differ from those sent last, or sending them failed."""
+        """Note that the bytes differ from those sent last, or that sending them failed."""
         self.unsent = True
         self.mtime_shown_ns = 0
 
     def mtime_was_set(self, mtime_ns: int) -> None:
-        """A user has set the mtime."""
+        """Note that a user has set the mtime."""
         self.mtime_set_ns = mtime_ns
         self.mtime_shown_ns = 0
 
     def shows_mtime(self, mtime_ns: int) -> None:
-        """The store has these bytes, and this is their time there."""
+        """Note that the store has these bytes, with this time."""
         self.mtime_shown_ns = mtime_ns
 
     def begin_sending(self, stamp: tuple[int, int] | None) -> None:
-        """The current bytes are about to be sent. ``stamp`` is theirs if passthrough writes are possible."""
+        """Note that the current bytes are about to be sent. ``stamp`` is theirs if passthrough writes are possible."""
         self.unsent = False
         self.mtime_shown_ns = 0
         if self.stamp is not None:
@@ -245,22 +245,22 @@ class OpenFile:
             self.was_sent = True
 
     def expect_writes(self, stamp: tuple[int, int]) -> None:
-        """The bytes, which have this stamp now, may change at any time by passthrough writes."""
+        """Note that the bytes, which have this stamp now, may change at any time by passthrough writes."""
         self.stamp = stamp
 
     def lose(self) -> None:
-        """Another writer won its only name."""
+        """Note that another writer won its only name."""
         self.lost = True
 
     # --- the bytes themselves ----------------------------------------------------------------------------------------
 
     @property
     def failed(self) -> bool:
-        """Whether the fetch of its bytes ended with an error."""
+        """True if the fetch of its bytes ended with an error."""
         return self.arrival is not None and self.arrival.failed
 
     def arrives_by(self, arrival: PartialFetch) -> None:
-        """Its bytes are still being fetched into the file behind ``fd``."""
+        """Note that its bytes are still being fetched into the file behind ``fd``."""
         arrival.hold()
         self.arrival = arrival
 
@@ -274,17 +274,17 @@ class OpenFile:
             before.let_go()
 
     def arrived(self) -> None:
-        """All of its bytes are here."""
+        """Note that all of its bytes are here."""
         if self.arrival is not None:
             self.arrival.let_go()
             self.arrival = None
 
     def served_bytes(self) -> None:
-        """Bytes were read during the fetch."""
+        """Note that bytes were read during the fetch."""
         self.served = True
 
     def became_corrupt(self) -> None:
-        """The bytes do not match their digest; refuse all further reads."""
+        """Refuse all further reads: the bytes do not match their digest."""
         self.corrupt = True
 
     def check_reachable(self) -> None:
@@ -293,11 +293,11 @@ class OpenFile:
             raise CorruptEntryError("the file is out of reach since the daemon was started anew; open it again")
 
     def mode_changed(self, mode: int) -> None:
-        """The mode of the file is now ``mode``."""
+        """Note that the mode of the file is now ``mode``."""
         self.privileged = bool(mode & _PRIVILEGED_BITS) and stat_module.S_ISREG(mode)
 
     def dropped_privileges(self) -> None:
-        """The set-id bits were cleared because the bytes change."""
+        """Note that the set-id bits were cleared because the bytes change."""
         self.privileged = False
 
     def make_writable(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container
 from holdfast.session import UnlinkTable
 
 _SECONDS = 10.0
-"""Far longer than a process waits to be scheduled after its reply."""
+"""The time to live of an inode number: far longer than a process waits to be scheduled after its reply."""
 
 
 class RecentInodes:
@@ -30,7 +30,7 @@ class RecentInodes:
         self._clock = clock
         self._until: dict[int, float] = {}  # oldest first
         self.candidates = self._until.keys()
-        """What may be in the set; nothing else is. Faster to ask, for what every request asks."""
+        """The inode numbers that may be in the set; no others are. Every request asks this first, because it is faster."""
 
     def __contains__(self, inode: int) -> bool:
         until = self._until.get(inode)
@@ -61,7 +61,7 @@ class PendingUnlinks:
         self.gone = RecentInodes(clock)
 
     def begin(self, inode: int, *, is_last: bool) -> None:
-        """A request is about to remove a name of a file or directory; ``is_last`` if it is the only one."""
+        """Note that a request is about to remove a name of a file or directory; ``is_last`` if it is the only one."""
         self._table.note(inode, is_last=is_last)
         if not is_last:
             self.losing.add(inode)

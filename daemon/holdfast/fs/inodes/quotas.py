@@ -1,4 +1,4 @@
-"""What working directories take of the disk, and which have reached their limit.
+"""The disk usage of working directories, and those that have reached their limit.
 
 The figures come from walks in the background (``workdirs.usage``), so a limit holds to within seconds, not to the byte.
 """
@@ -16,19 +16,19 @@ NO_LIMIT = Space(0, 0)
 
 
 class Usage(NamedTuple):
-    """What a working directory takes, and how much it may: of files and of bytes; 0 is no limit."""
+    """The disk usage of a working directory and its limit, both in files and in bytes; 0 is no limit."""
 
     used: Space
     limit: Space
 
     @property
     def left(self) -> Space:
-        """What it may still take, where there is a limit."""
+        """The space that it may still take, where there is a limit."""
         return Space(max(0, self.limit.files - self.used.files), max(0, self.limit.size_bytes - self.used.size_bytes))
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether it takes more than it may."""
+        """True if it takes more than it may."""
         return 0 < self.limit.size_bytes < self.used.size_bytes or 0 < self.limit.files < self.used.files
 
 
@@ -39,7 +39,7 @@ class Quotas:
         self._usages: dict[bytes, Usage] = {}
         self._exceeded: set[bytes] = set()
         self.are_exceeded = False
-        """Whether any directory is above its limit: otherwise nothing need be checked."""
+        """True if any directory is above its limit: otherwise nothing need be checked."""
 
     def of(self, workdir: bytes) -> Usage | None:
         """Return the usage of the working directory at this path; None if it is not known yet."""

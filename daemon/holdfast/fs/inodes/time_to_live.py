@@ -16,7 +16,7 @@ from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.zones import NameKind, ZoneKind, ZonePath
 
 FOREVER_SECONDS = 86_400.0
-"""Long enough that the kernel hardly ever asks again, but finite, so that a mistake does not last."""
+"""A time long enough that the kernel hardly ever asks again, but finite, so that a mistake does not last."""
 
 
 class TimeToLive:

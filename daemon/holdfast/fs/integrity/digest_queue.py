@@ -14,7 +14,7 @@ import trio
 _LONGEST = 10_000
 _MOST_LARGE_OF_USER = 1000
 _LARGE_BYTES = 64 * 2**20
-"""Hashing this much takes some 20 ms."""
+"""The size of a file that takes some 20 ms to hash."""
 
 
 class DigestQueue:
@@ -30,7 +30,7 @@ class DigestQueue:
         self._size_and_owner = size_and_owner
         self._add, self._next = trio.open_memory_channel[bytes](_LONGEST)
         self._large: dict[int, deque[bytes]] = {}
-        """By user, whose first one is being hashed; without those who have none."""
+        """The large files of each user who has any; the first one is being hashed."""
 
     def add(self, path: bytes) -> None:
         """Add a file; do nothing if 10,000 wait already."""

@@ -1,4 +1,4 @@
-"""Whether the bytes of a local file are those of an object, when the index does not know it any more.
+"""Compares the bytes of a local file with those of an object, when the index does not know it any more.
 
 Size and time of modification prove nothing: after a power cut a file has both, and zeros for bytes that had not been written
 out. A proof is a digest from before that holds: the one that the store has with the object, the one that was noted on the
@@ -23,13 +23,13 @@ from holdfast.transfer import HashingThreads, RemoteAccess, is_stale
 
 
 class Proof(enum.Enum):
-    """What the digests say."""
+    """The verdict of the digests."""
 
     SAME = enum.auto()
     DIFFERENT = enum.auto()
     """The file has other bytes, or another time where only times can be compared. It may be the only copy of something."""
     NONE = enum.auto()
-    """By size and time it is a copy of the object, but nothing vouches for its bytes."""
+    """The file is a copy of the object by its size and time, but nothing vouches for its bytes."""
 
 
 async def proof(fd: int, found: Fingerprint, info: ObjectInfo, access: RemoteAccess, hashing: HashingThreads) -> Proof:

@@ -156,7 +156,7 @@ class AttrOps:
         return self._set(node, changes)
 
     def set_nowait(self, node: Node, changes: Changes) -> Stat:
-        """``set`` of anything but the size, for files that are complete and local; else raises ``trio.WouldBlock``."""
+        """Set anything but the size, for files that are complete and local; else raise ``trio.WouldBlock``."""
         if node.is_directory:
             self._directories.writable_descriptor(node)
         elif changes.size_bytes is not None or not self._local_files.is_local(node):
@@ -264,7 +264,7 @@ class AttrOps:
 
     @staticmethod
     def _stays(node: Node, mtime_ns: int) -> bool:
-        """Say whether the mtime is a user's choice: the present, of a file that is being written, is none."""
+        """Say whether the mtime is a user's choice, and not just the present time of a file that is being written."""
         is_present = abs(mtime_ns - time.time_ns()) < _PRESENT_NS
         return not (is_present and node.opened is not None and node.opened.unsent)
 

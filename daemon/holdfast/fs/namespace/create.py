@@ -33,7 +33,7 @@ from holdfast.transfer import CachedCopies, Fetcher
 from holdfast.zones import ZonePath
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
-"""Cleared by the chown and by the daemon's own umask."""
+"""The bits of a mode that are cleared by the chown and by the daemon's own umask."""
 
 
 class MadeFile(NamedTuple):
@@ -94,7 +94,7 @@ class Creation:
         return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
 
     def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
-        """``file`` if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
+        """Do what ``file`` does if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
         place = self._place_for(directory, name, caller)
         if self._asks_first(place, name, flags):
             raise trio.WouldBlock

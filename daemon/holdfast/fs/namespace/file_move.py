@@ -155,7 +155,7 @@ class FileMoves:
         *,
         keeps_object: bool,
     ) -> None:
-        """The file has moved, and its user was told that it is busy. It may have lost its new name since."""
+        """Follow a file that has moved after its user was told that it is busy. It may have lost its new name since."""
         late()
         after = self._directories.stat(move.target, move.new)
         if after is None or not _is_same(after, move.stat):
@@ -221,7 +221,7 @@ class FileMoves:
             self._entries.put(after.st_ino, entry)
 
     def _mark_unsent(self, stat: os.stat_result, path: bytes, replaced: CachedName | None) -> None:
-        """The store has another file, ``replaced``, under the new name until this one is sent or removed."""
+        """Note that the store has another file, ``replaced``, under the new name until this one is sent or removed."""
         entry = self._updates.mark_dirty(stat, path)
         if replaced is not None:
             entry.set_name(replaced)

@@ -17,7 +17,7 @@ import trio
 from holdfast.store import DIRECTORY, Freeing
 
 _LARGE_BYTES = 1 << 18
-"""Below, it takes less than a millisecond."""
+"""The size below which a removal takes less than a millisecond."""
 
 
 class LargeDirectories:
@@ -27,7 +27,7 @@ class LargeDirectories:
         self._freeing = freeing
 
     async def removed_by(self, step: Callable[[], None], directory_fd: int, name: bytes, stat: os.stat_result) -> None:
-        """Carry out ``step``, which removes the directory ``name``. In a thread if that is large. Raises as ``step`` does.
+        """Carry out ``step``, which removes the directory ``name``, in a thread if that is large. Raises as ``step`` does.
 
         ``directory_fd`` and what ``step`` uses must stay open.
         """

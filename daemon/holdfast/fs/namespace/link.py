@@ -31,7 +31,7 @@ from holdfast.index import NameMarks
 from holdfast.zones import ZonePath
 
 MOST_NAMES = 1000
-"""Of one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
+"""The limit of names for one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
 
 
 class Linking:
@@ -92,7 +92,7 @@ class Linking:
         return self._add_name(node, directory, name, sent, attempt, self._hot.of_node(node, node.backing))
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
-        """``link`` of a file that needs no fetch or hashing to a name that is not sent; else raises ``trio.WouldBlock``."""
+        """Link a file that needs no fetch or hashing to a name that is not sent; else raise ``trio.WouldBlock``."""
         place = self._directories.place(directory)
         check_not_root(place)
         if node.backing == 0 or self._locks.is_held(node) or self._policy.has_digest(node):
@@ -127,7 +127,7 @@ class Linking:
         return stat
 
     def _added_late(self, directory: Node, name: bytes, before: os.stat_result, sent: Sent | None) -> None:
-        """The file has the name, its user was told that it is busy, and the kernel may have forgotten it since."""
+        """Follow a file that got the name after its user was told that it is busy; the kernel may have forgotten it."""
         stat = self._directories.stat(directory, name)
         if stat is not None and stat.st_ino == before.st_ino:
             node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)

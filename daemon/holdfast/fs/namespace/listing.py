@@ -31,7 +31,7 @@ from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
-"""Offsets after "." and "..", and the smallest offset after any other entry."""
+"""The offsets after "." and "..", and the smallest offset after any other entry."""
 _LARGE_DIRECTORY_BYTES = 128 * 1024
 _LARGE_DIRECTORY = 2000  # names, which take 5 ms to sort
 _BUCKET_BITS = 10

@@ -89,7 +89,7 @@ class Lookup:
             return found if stat is None else self.local(directory, name, stat, found.seconds)
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        """``find`` if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
+        """Do what ``find`` does if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
         found = self._find_nowait(directory, name, caller)
         if found is None or directory is self._nodes.root:
             return found

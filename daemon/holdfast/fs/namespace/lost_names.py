@@ -54,7 +54,7 @@ class LostNames:
     ) -> None:
         """Remove a name of the file of ``node`` from the tree; ``hot`` is the file if it is hot (``HotFiles``).
 
-        ``late`` is called if the name goes after ``FileBusyError``.
+        ``late`` is called if the name is removed after ``FileBusyError``.
         """
         fd = self._directories.changing_descriptor(directory)
         forgotten = self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
@@ -85,7 +85,7 @@ class LostNames:
             self._unlinks.gone.add(stat.st_ino)
 
     def _removed_late(self, directory: Node, name: bytes, stat: os.stat_result, late: Callable[[], object]) -> None:
-        """The name is gone, and its user was told that the file is busy."""
+        """Follow the removal of a name after its user was told that the file is busy."""
         found = self._directories.stat(directory, name)
         if found is None or found.st_ino != stat.st_ino:
             late()
@@ -120,9 +120,9 @@ class LostNames:
         return forgotten
 
     def was_not_renamed_over(self, victim: os.stat_result, entry: Entry | None) -> None:
-        """The rename that ``before_rename_over`` has prepared has failed, or comes late."""
+        """Undo ``before_rename_over``: the rename that it has prepared has failed, or comes late."""
         self._copies.remember(victim.st_ino, entry)
 
     def was_renamed_over_late(self, target: Node, new: bytes, victim: os.stat_result) -> None:
-        """The rename that came late has succeeded. Call ``name_removed`` too."""
+        """Note that a rename that came late has succeeded. Call ``name_removed`` too."""
         self._copies.forget_name(self._directories.place(target).child_path(new), victim)

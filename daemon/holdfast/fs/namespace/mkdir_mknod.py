@@ -30,7 +30,7 @@ class DirectoryRules(Protocol):
         """Raise an error if ``caller`` may not make a directory at ``place``."""
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
-        """``caller`` has made a directory at ``place``; the reply follows."""
+        """Note that ``caller`` has made a directory at ``place``; the reply follows."""
 
 
 class Making:

@@ -13,7 +13,7 @@ from holdfast.zones import NameKind, ZonePath
 
 
 class ObjectCopies:
-    """For lookups and listings. ``stat`` is always that of the local file."""
+    """Compares local files with the store's listing, for lookups and listings. ``stat`` is always that of the local file."""
 
     def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree, times: ObjectTimes) -> None:
         self._entries = entries
@@ -47,7 +47,7 @@ class ObjectCopies:
         return True
 
     def is_spoilt(self, path: bytes, stat: os.stat_result) -> bool:
-        """Say whether a local file was a copy that has lost its size on the disk. It has been put into quarantine then."""
+        """Say whether a local file was a copy that has lost its size on the disk. If so, it has been put into quarantine."""
         if not stat_module.S_ISREG(stat.st_mode):
             return False
         entry = self._entries.get(stat.st_ino)

@@ -70,7 +70,7 @@ class Renaming:
         self._replay = replay
 
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
-        """``rename`` of a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
+        """Rename a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
         here, there = self._checked(source, target, flags)
         stat = self._directories.stat(source, old)
         if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):

@@ -51,7 +51,10 @@ class RenameCompletion:
             await trio.to_thread.run_sync(os.fsync, fd)
 
     async def complete(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
-        """The file has its new name. ``leaves``: the version of the old name's object that goes. Raises ``OSError``."""
+        """Complete the rename of a file that has its new name. ``leaves``: the version of the old name's object, which goes.
+
+        Raises ``OSError``.
+        """
         if is_unsent:
             node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
             await self.queue(node, move.there.child_path(move.new))
@@ -66,7 +69,7 @@ class RenameCompletion:
             await self._queue.keep_named(fd, path)
 
     def complete_later(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
-        """``complete`` a rename whose user was told that the file is busy."""
+        """Complete a rename whose user was told that the file is busy."""
         if leaves is not None or is_unsent:
             self._background.start_soon(self._complete_late, move, leaves, is_unsent)
 

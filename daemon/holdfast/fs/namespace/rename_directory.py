@@ -21,7 +21,7 @@ from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.zones import NameTable, ZoneMap, ZonePath
 
 _WALKS = 5
-"""So often a directory is gone through while files are being made in it."""
+"""The number of walks through a directory while files are being made in it."""
 
 
 class DirectoryRenames:

@@ -39,7 +39,7 @@ class RenameReplay:
         self._completion = completion
 
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
-        """The file has its new name; repeat all other steps."""
+        """Repeat all steps of a rename but the first: the file has its new name."""
         self._directories.renamed()
         here, there = self._directories.place(source), self._directories.place(target)
         stat = self._directories.stat(target, new)

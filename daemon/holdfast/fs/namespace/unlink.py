@@ -43,7 +43,7 @@ class Unlinking:
         self._lost_names = lost_names
 
     def unlink_nowait(self, directory: Node, name: bytes) -> None:
-        """``unlink`` of a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""
+        """Unlink a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""
         self._unlink(directory, name, FIRST, has_settled=False)
 
     async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:

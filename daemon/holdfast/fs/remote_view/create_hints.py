@@ -77,36 +77,36 @@ class CreateHints:
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
-        """``thread`` created the temporary file ``name``."""
+        """Note that ``thread`` created the temporary file ``name``."""
         target = self._formats.temporary_target(name)
         if target is not None:
             self._temporaries.note((directory, target), thread)
 
     def temporary_gone(self, directory: bytes, name: bytes) -> None:
-        """The temporary file ``name`` was renamed or removed."""
+        """Note that the temporary file ``name`` was renamed or removed."""
         target = self._formats.temporary_target(name)
         if target is not None:
             self._temporaries.forget((directory, target))
 
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
-        """``thread`` created a name of ``kind`` in a directory of the store."""
+        """Note that ``thread`` created a name of ``kind`` in a directory of the store."""
         self._authors.note((directory, kind), thread)
         checkpoint = self._formats.checkpoint_of_log(directory)
         if checkpoint is not None and kind.policy.created_once:
             self._drivers.note(checkpoint, thread)
 
     def directory_gone(self, directory: bytes) -> None:
-        """The directory was removed: drop the hints of the threads that created names in it."""
+        """Drop the hints of the threads that created names in the directory, which was removed."""
         for kind in NameKind:
             self._authors.forget((directory, kind))
 
     def objects_appeared(self) -> None:
-        """The store got objects that no thread here has created: whoever creates names has to show it again."""
+        """Drop all hints, because the store got objects that no thread here has created: creators have to show again."""
         for recent in (self._temporaries, self._authors, self._drivers, self._missing, self._asked):
             recent.clear()
 
     def answered_missing(self, directory: bytes, name: bytes, thread: int) -> None:
-        """``thread`` got the answer that ``name`` does not exist, straight from the store."""
+        """Note that ``thread`` got the answer that ``name`` does not exist, straight from the store."""
         self._missing.note((directory, name), thread)
 
     def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:

@@ -26,11 +26,11 @@ from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
 _MOST_LEVELS = 2048
-"""Of all directories that a file has names in, together: some milliseconds."""
+"""The limit of levels of all directories that a file has names in, together: some milliseconds."""
 
 
 class FallbackGuard:
-    """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know of."""
+    """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FallbackGuard:
         return self._is_object(directory, place, name, 0 if stat is None else stat.st_ino)
 
     def check_list(self, directory: Node, caller: Caller) -> None:
-        """The caller is about to list a directory, which shows what was fetched into it."""
+        """Check a caller that is about to list a directory, which shows what was fetched into it."""
         place = self._directories.place(directory)
         if not _is_guarded(place, caller) or self._rights.may_list(place, caller):
             return
@@ -77,7 +77,7 @@ class FallbackGuard:
     # --- what a caller reads and writes ----------------------------------------------------------------------------------
 
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
-        """The caller is about to open a file. All objects that the file is a copy of, or will be, must allow it.
+        """Check a caller that is about to open a file. All objects that the file is a copy of, or will be, must allow it.
 
         A copy that has lost its name can't be opened again: nothing tells of which object it is. Nor can one with names in
         so many directories that to check the rights to each would make everybody wait.
@@ -94,7 +94,7 @@ class FallbackGuard:
             raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
     def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
-        """The caller is about to give an entry another name, where it may be anybody's: it must be able to read it.
+        """Check a caller that is about to give an entry another name, which may be anybody's: it must be able to read it.
 
         A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
@@ -108,7 +108,7 @@ class FallbackGuard:
             raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
 
     async def check_take_below(self, names: Names, caller: Caller) -> None:
-        """``check_take`` for all files below local directories. Raises ``HoldsObjectsError``; waits for the disk.
+        """Do ``check_take`` for all files below local directories. Raises ``HoldsObjectsError``; waits for the disk.
 
         The answer holds until the next await: a directory into which a copy is placed meanwhile is refused as well.
         """
@@ -125,14 +125,14 @@ class FallbackGuard:
             raise HoldsObjectsError("an object has just been fetched into it; mv copies what it can read")
 
     def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
-        """The caller is about to make or replace an entry. If it will be an object, its directory must allow that."""
+        """Check a caller that is about to make or replace an entry. For an object, its directory must allow that."""
         if not _is_guarded(place, caller) or not self._policy.sends(place, name):
             return
         if not self._rights.may_put(place, name, caller):
             raise self._refused(place, name, caller)
 
     def check_create(self, directory: Node, name: bytes, caller: Caller) -> None:
-        """``check_put``, for a call that opens what is there already: a copy that the kernel was not told of."""
+        """Do ``check_put`` for a call that opens what is there already: a copy that the kernel does not know of."""
         place = self._directories.place(directory)
         if not _is_guarded(place, caller):
             return

@@ -30,7 +30,7 @@ from holdfast.zones import ZonePath
 _MOST_AWAITED = 100_000
 _MOST_GIVEN = 1000
 _MANY = 16
-"""From so many awaited files on, one LIST is asked instead of a HEAD for each."""
+"""The number of awaited files from which on the store gets one LIST instead of a HEAD for each."""
 
 
 class _Awaited(NamedTuple):
@@ -61,7 +61,7 @@ class ObjectTimes:
         self._invalidation = invalidation
         self._awaited: dict[int, _Awaited] = {}
         self._given: dict[int, tuple[Stamp, Stamp]] = {}
-        """By inode number: the stamps before and after the file got its object's time, for uploads that began before."""
+        """The stamps before and after a file got its object's time, by inode number, for uploads that began before."""
         self._of_open: dict[int, tuple[_Awaited, int]] = {}
         """The times that open files show."""
         self.awaited: Container[int] = self._awaited
@@ -83,7 +83,7 @@ class ObjectTimes:
             self._invalidation.attributes_changed(node.id)
 
     def seen(self, inode: int, place: ZonePath, name: bytes, known: KnownObject) -> None:
-        """A listing has the object that the file ``inode`` is a copy of."""
+        """Note that a listing has the object that the file ``inode`` is a copy of."""
         self._learned(inode, _Awaited(place, name, known.etag), known.modified_ns)
 
     def is_unknown(self, node: Node) -> bool:
@@ -109,7 +109,7 @@ class ObjectTimes:
             del self._awaited[node.backing]
 
     def set_here(self, node: Node, mtime_ns: int) -> None:
-        """A user has set the mtime of a file: it stays until the bytes change or the copy goes."""
+        """Note that a user has set the mtime of a file: it stays until the bytes change or the copy goes."""
         self._awaited.pop(node.backing, None)
         self._of_open.pop(node.backing, None)
         if node.opened is not None:
@@ -120,13 +120,13 @@ class ObjectTimes:
             self._entries.put_if_room(node.backing, entry)
 
     def released(self, inode: int) -> None:
-        """The last handle of a file was released, and its entry says whether its bytes are stored."""
+        """Note that the last handle of a file was released, and that its entry says whether its bytes are stored."""
         known = self._of_open.pop(inode, None)
         if known is not None:
             self._record(inode, *known)
 
     def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
-        """Say whether nothing has changed the file ``stat`` since that stamp but this, which gave it its object's time."""
+        """Say whether the file ``stat`` has only got its object's time since that stamp, and no other change."""
         return self._given.get(stat.st_ino) == (since, stamp_of(stat))
 
     def _await(self, inode: int, awaited: _Awaited) -> None:

@@ -25,10 +25,10 @@ from holdfast.transfer import CachedListing, KnownObject
 from holdfast.zones import ZonePath
 
 _QUIET_SECONDS = 60.0
-"""After this node has written objects into a directory. A batch of a job in the same directory takes less."""
+"""The time without writes after which a directory counts as quiet. A batch of a job in the same directory takes less."""
 _LOOKED_AT = 16
 _SPARED_SECONDS = 10.0
-"""So that not everybody who walks through a directory waits for a store that does not answer."""
+"""The time for which a store that did not answer is not asked, so that not everybody who walks through a directory waits."""
 
 
 class Revalidation:
@@ -41,7 +41,7 @@ class Revalidation:
         self._events = events
         self._ttl = ttl
         self._spared_until: dict[str | None, float] = {}
-        """By store that did not answer: until when directories are shown as they were last seen (trio time)."""
+        """The trio times until which directories are shown as they were last seen, by store that did not answer."""
 
     def is_outdated(self, place: ZonePath) -> bool:
         """Say whether the store is to be asked for the names in a directory before its times are told.
@@ -139,7 +139,7 @@ class Revalidation:
 
     @contextmanager
     def _asking(self, place: ZonePath, listing: CachedListing, name: bytes) -> Iterator[bool]:
-        """Context for asking the store about an unknown name; yields whether an unavailable store is an error.
+        """Provide a context for asking the store about an unknown name; yield whether an unavailable store is an error.
 
         An ``async`` zone serves without the store in directories that it has listed.
         """

@@ -62,7 +62,7 @@ class StoreView:
         await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
 
     def made_directory(self, place: ZonePath) -> None:
-        """The directory at ``place`` was made here, under a name that was free. Raises ``NameNotStorableError``.
+        """Note that the directory at ``place`` was made here, under a free name. Raises ``NameNotStorableError``.
 
         Removes its whiteout. Its listing is known to be empty, unless a directory of the store was hidden.
         """

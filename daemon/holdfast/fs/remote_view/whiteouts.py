@@ -16,7 +16,7 @@ from holdfast.zones import ZonePath
 
 
 class Left(Enum):
-    """What a store has left of a directory, as far as users of this node may see it."""
+    """The rest of a directory in a store, as far as users of this node may see it."""
 
     NOTHING = auto()
     EMPTY = auto()

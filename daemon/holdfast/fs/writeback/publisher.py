@@ -43,7 +43,7 @@ class Sent:
     info: ObjectInfo
     fingerprint: Fingerprint
     stable: bool
-    """Whether the file did not change while it was read."""
+    """True if the file did not change while it was read."""
     stamp: tuple[int, int]
 
     @property
@@ -97,7 +97,7 @@ class Publisher:
     async def send_named(
         self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool], replaces: str = ""
     ) -> Sent | None:
-        """``send`` for a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``.
+        """Send a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``.
 
         With ``create_only`` it may replace the version of the object with the etag ``replaces``.
         """

@@ -42,12 +42,12 @@ class Retraction:
         self._tree = tree
         self._fetcher = fetcher
         self._let_go: set[bytes] = set()
-        """Paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
+        """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
         self._holds = 0
 
     def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Undo:
-        """The name is about to be removed here. Schedules the deletion of its object; where the store is the fallback, hides
-        it.
+        """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,
+        hide it.
 
         ``stat`` is that of the local file, if there is one.
         """
@@ -87,7 +87,7 @@ class Retraction:
             self._marks.hold(inode)
 
     def let_go(self, place: ZonePath) -> None:
-        """The directory has an object again: from now on it exists only as long as its objects."""
+        """Let a directory that has an object again exist only as long as its objects from now on."""
         if self._holds != self._marks.holds or len(self._let_go) >= _MOST_LET_GO:
             self._let_go.clear()
             self._holds = self._marks.holds

@@ -25,7 +25,7 @@ _CUT_OFF = (
 
 
 class Unsent(NamedTuple):
-    """How many files no store has, their bytes, and when the oldest was last changed: nanoseconds since the epoch."""
+    """The files that no store has: their number, their bytes, and the last change of the oldest (ns since the epoch)."""
 
     files: int
     size_bytes: int

@@ -72,15 +72,15 @@ class WritebackQueue:
         self._copies = copies
         self._events = events
         self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
-        """By the name of the store; None: one that is not configured."""
+        """The paths that wait, by the name of the store; None: one that is not configured."""
         self._due: dict[bytes, float] = {}
-        """By path: the trio time of the next try, for those that have failed."""
+        """The trio time of the next try, by path, for the files whose last try failed."""
         self._refusals: dict[bytes, int] = {}
-        """By path: how often in a row the store has refused the file, although it works."""
+        """The number of times in a row that the store has refused a file, although it works, by path."""
         self._problems: dict[bytes, str] = {}
-        """Why the last try of each of those failed."""
+        """The reason why the last try of each of those failed."""
         self._under_way: dict[str | None, bytes] = {}
-        """By store: the path of the file that is being sent."""
+        """The path of the file that is being sent, by store."""
         self._changed = trio.Event()
 
     def __len__(self) -> int:
@@ -213,7 +213,7 @@ class WritebackQueue:
             os.close(fd)
 
     def _give_up(self, path: bytes, fd: int, problem: WriteOnceError) -> None:
-        """Another node has stored an object under the name since: keep these bytes aside."""
+        """Keep these bytes aside, because another node has stored an object under the name since."""
         stat = os.fstat(fd)
         if stat.st_nlink == 1:
             self._copies.quarantine(path, stat.st_ino, {"why": f"a send failed, and meanwhile {problem}"})
