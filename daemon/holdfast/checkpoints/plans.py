@@ -95,7 +95,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that would have been judged but could not be: all that ``scope`` stands for stays, and why.
+    """Something that could not be judged: all that ``scope`` stands for stays, and why.
 
     ``scope`` is a name: a manifest that can't be read, a store's directory, ``b""`` for the whole root.
     """

@@ -1,4 +1,4 @@
-"""A store's objects as a DataFrame, listed in parallel by prefix. As a stream: the objects that are new or changed.
+"""A store's objects as a DataFrame, listed in parallel by prefix; as a stream, the objects that are new or changed.
 
 A stream uses the modification times of the store, up to ``lag`` before its clock: an object may be dated before it is
 visible, by as long as its upload takes. Each batch is a full listing, of which only the changes are passed on.

@@ -82,7 +82,7 @@ def _units(objects: DataFrame, judge: Judge) -> DataFrame:
 
 
 def _unreferred(outside: DataFrame, references: DataFrame) -> DataFrame:
-    """Return the candidates that nothing refers to, of trees whose manifests were all read, with what it takes to judge."""
+    """Return the candidates that nothing refers to, of trees whose manifests were all read, with columns to judge by."""
     stopped = references.where("kept_because is not null").select("layout").distinct()
     files = outside.where(f.col("role") == Role.CANDIDATE.value).join(f.broadcast(stopped), "layout", "left_anti")
     components = references.where("not is_directory").select("layout", "component")

@@ -69,6 +69,6 @@ class Driver(Protocol):
 
 
 def reason(problem: Exception) -> str:
-    """Return on one line what went wrong. Of py4j's errors the first line names the call, the second the reason."""
+    """Return on one line what went wrong. In py4j's errors the first line names the call, and the second the reason."""
     first, *more = str(problem).split("\n", 2)
     return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first

@@ -98,7 +98,7 @@ def _restores(
 
 
 def _of_tree(tree: Tree[N], unknown: Iterable[Listed], spoilt: Collection[bytes]) -> Asking[list[Restore]]:
-    """Judge what the manifests of a tree stand for. Files of a copy, in a directory of any name, are ``unknown``."""
+    """Judge the checkpoints of a tree by their manifests. Files of a copy, in a directory of any name, are ``unknown``."""
     manifests = [(listed, name) for listed, name in tree.files if name.role is Role.MANIFEST]
     answers = yield [
         Wanted(listed.name, tree.manifest, listed.size_bytes) for listed, _ in manifests if listed.name not in spoilt
@@ -148,7 +148,7 @@ def _below(directory: bytes, name: bytes) -> bytes:
 
 
 def _lengths_wanted(tree: Tree[N], manifests: Iterable[tuple[N, Manifest]], there: _There) -> Iterator[Wanted]:
-    """Yield the files that may be compressed: their sizes are others than their manifests name. Some may come twice."""
+    """Yield the files that may be compressed: their sizes differ from those in their manifests. Some may come twice."""
     for name, manifest in manifests:
         references = () if isinstance(manifest, Unreadable) else tree.layout.references_of(name, manifest)
         for reference in () if isinstance(references, Kept) else references:

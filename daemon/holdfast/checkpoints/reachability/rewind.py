@@ -68,7 +68,7 @@ def set_aside(listing: Iterable[Listed], formats: Formats = FORMATS) -> list[Set
 def put_back(
     listing: Iterable[Listed], aside: SetAside, batch: int, idle_ns: int, now_ns: int, formats: Formats = FORMATS
 ) -> PutBack:
-    """Say what it takes to undo a rewind to ``batch``.
+    """Return what has to be put back to undo a rewind to ``batch``.
 
     Raises ``PlanError`` when the query has written something since, or within ``idle_ns``.
     """

@@ -1,4 +1,4 @@
-"""The plan of a sweep: what no retained checkpoint below a root needs, and no checkpoint under way is going to need."""
+"""The plan of a sweep: the files that no retained checkpoint below a root needs, and no checkpoint under way will need."""
 
 from __future__ import annotations
 

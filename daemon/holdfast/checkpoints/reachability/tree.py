@@ -55,7 +55,7 @@ class Reached(NamedTuple):
 
 
 def sweep_tree(tree: Tree[N], builder: PlanBuilder) -> Asking[None]:
-    """Plan what may go of a layout below a root."""
+    """Plan what can be deleted of a layout below a root."""
     reached = yield from _reached(tree, frozenset(), builder)
     if reached is None:
         return

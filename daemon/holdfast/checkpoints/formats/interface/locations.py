@@ -66,7 +66,7 @@ class LocationLayout(ABC):
 
     @abstractmethod
     def sweep(self, location: bytes, listing: Iterable[Listed], builder: PlanBuilder) -> Asking[None]:
-        """Plan what may go of all that lies in ``location``, and in no location within it."""
+        """Plan what can be deleted of all that lies in ``location``, and in no location within it."""
 
     @abstractmethod
     def census(self, location: bytes, listing: Iterable[Listed]) -> Iterable[Counted]:
@@ -155,4 +155,4 @@ class GroupLayout(ABC):
 
     @abstractmethod
     def sweep(self, listing: Iterable[Listed], builder: PlanBuilder) -> Asking[None]:
-        """Plan what may go of a group."""
+        """Plan what can be deleted of a group."""

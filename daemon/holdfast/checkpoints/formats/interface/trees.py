@@ -135,9 +135,9 @@ class TreeLayout(ABC, Generic[N]):
 
     @abstractmethod
     def restorable(self, name: N, manifest: Manifest | None) -> Retained | None:
-        """Return what a manifest stands for, to somebody who wants to go on from it; None when it stands for nothing.
+        """Return the checkpoint or savepoint that a manifest describes; None when it describes none.
 
-        ``manifest`` is what was read of it, if anything was.
+        ``manifest`` is the content that was read, if any was.
         """
 
     @abstractmethod

@@ -56,7 +56,7 @@ class Queries(LocationLayout):
         return Evidence(match["location"] or b"", _LOG) if match else None
 
     def sweep(self, location: bytes, listing: Iterable[Listed], builder: PlanBuilder) -> Asking[None]:
-        """Plan what may go of a query."""
+        """Plan what can be deleted of a query."""
         yield from plan_query(Query.of(location, listing), builder)
 
     def census(self, location: bytes, listing: Iterable[Listed]) -> Iterable[Counted]:

@@ -1,4 +1,4 @@
-"""One checkpoint location of Spark: which batches are retained, and what of the rest may go.
+"""One checkpoint location of Spark: which batches are retained, and which of the other files can be deleted.
 
 Spark's own rules decide: a batch is retained as long as its commit is there, and at least the newest
 ``min_batches_to_retain`` are, whatever is there. State versions are numbered one above the batch that wrote them; one more
@@ -87,7 +87,7 @@ class Query:
 
 
 def plan_query(query: Query, builder: PlanBuilder) -> Asking[None]:
-    """Plan what may go below a checkpoint location."""
+    """Plan what can be deleted below a checkpoint location."""
     builder.retain(listed.name for listed in query.lasting())
     if query.commits:
         oldest = min(min(query.commits), max(query.commits) - builder.policy.min_batches_to_retain)
@@ -162,7 +162,7 @@ def chains_from(query: Query, oldest: int, builder: PlanBuilder) -> Asking[dict[
 
 
 def _starts(query: Query, stores: Iterable[StoreId], version: int, commit: SparkCommit) -> dict[StoreId, tuple[int, bytes]]:
-    """Return the attempts that wrote ``version`` of these stores by the word of its commit, as far as they are there."""
+    """Return the attempts that wrote ``version`` of these stores according to its commit, if their files are there."""
     found = {}
     for store_id in stores:
         for unique_id in (commit.unique_ids or {}).get((store_id.operator, store_id.partition), ()):

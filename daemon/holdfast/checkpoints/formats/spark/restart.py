@@ -77,7 +77,7 @@ def _is_in(name: SparkName, chain: Chain) -> bool:
 
 
 def _named(zips: Iterable[Listed]) -> Asking[set[bytes] | None]:
-    """Return the names of what these snapshots consist of; None when one of them can't be read: then all may be."""
+    """Return the names of the files in these snapshots; None when one can't be read: then any file may be one of them."""
     wanted = [Wanted(listed.name, SNAPSHOT, listed.size_bytes) for listed in zips]
     answers = yield wanted
     found: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""Names around names: a file on its way to its name, and the checksums of a neighbour.
+"""Names made around other names: those of temporary files, and of a neighbour's checksums.
 
 Spark writes ``NAME`` as ``.NAME.<uuid>[.TID<task attempt>].tmp`` and renames it; its own checksum stands in ``NAME.crc``;
 Hadoop's local file system adds ``.NAME.crc`` to each of these. So one state file may have seven names about it, down to

@@ -86,7 +86,7 @@ class StoreFiles:
         self._lineages: dict[Attempt, tuple[LineageItem, ...]] = {}
 
     def findings(self, newest: Attempt) -> Asking[Findings]:
-        """Say what it takes to load an attempt's version, and what is wrong with it."""
+        """Return the files that loading an attempt's version takes, and what is wrong with them."""
         found = Findings()
         attempts = yield from self._attempts(newest)
         position = 0
