@@ -1,4 +1,4 @@
-"""The C library's allocator, as a process needs it that runs for months and has many threads that come and go.
+"""Settings of the C library's allocator for a process that runs for months, with many threads that come and go.
 
 glibc gives each thread an arena of its own, 16 on two cores, and each keeps the most that a thread ever needed at a time.
 So memory goes on growing while rarer and rarer peaks come to one arena after the other: in 20 minutes of everything at once

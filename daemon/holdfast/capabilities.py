@@ -37,7 +37,7 @@ class _Header(ctypes.Structure):
 
 
 class _Sets(ctypes.Structure):
-    """32 capabilities."""
+    """The kernel's three sets of capabilities, 32 bits of each (capset(2))."""
 
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 

@@ -118,7 +118,7 @@ def release(path: str) -> bool:
 def released_on_failure(path: str) -> Iterator[Callable[[], None]]:
     """Release the directory ``path`` if the block fails and nothing is mounted.
 
-    Not if it was protected before, nor once what is yielded was called.
+    It stays as it is if it was protected before, or once the yielded function was called.
     """
     is_to_be_released = not is_protected(path)
 
@@ -139,7 +139,7 @@ def released_on_failure(path: str) -> Iterator[Callable[[], None]]:
 def lent(path: str) -> Iterator[list[str]]:
     """Let fusermount3 mount on the directory ``path``, and close it again at once.
 
-    The list has afterwards what was written there meanwhile.
+    Afterwards the list has the names that were written there meanwhile.
     """
     landed: list[str] = []
     if os.geteuid() == 0:

@@ -136,7 +136,7 @@ class _Starter:
         self.is_ready = False
 
     def ready(self, mountpoint: str) -> None:
-        """The mount answers."""
+        """Report that the mount answers."""
         self.is_ready = True
         _spare_the_collector()
         sys.setswitchinterval(_TURN_SECONDS)
@@ -145,18 +145,18 @@ class _Starter:
         self._report({"ready": True, "pid": os.getpid()})
 
     def not_needed(self, problem: UnmountedError) -> None:
-        """There is nothing to do. Report ready all the same: to systemd any exit before that is a failure."""
+        """Report ready although there is nothing to do: to systemd any exit before that is a failure."""
         _log.info("%s", problem)
         self._manager.tell(f"READY=1\nSTATUS={problem}")
 
     def failed(self, problem: HoldfastError) -> None:
-        """The daemon could not start, or had to stop."""
+        """Report that the daemon could not start, or had to stop."""
         if not self._report({"ready": False, "code": problem.code, "errno": problem.errno, "message": str(problem)}):
             _complain(problem)
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:
-        """The daemon ends because of a bug; the waiting process gets the innermost reason, the log all of it."""
+        """Report that the daemon ends because of a bug; the waiting process gets the innermost reason, the log all."""
         _log.critical("the daemon ends by a fault of its own", exc_info=problem)
         inner: Exception = problem
         while isinstance(inner, ExceptionGroup):

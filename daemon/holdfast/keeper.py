@@ -32,11 +32,11 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 _MOST_DESCRIPTORS = 16
 _OUT_OF_THE_WAY = 100
-"""Held descriptors get numbers from here on, so that they can't clash with those for the daemon, which begin at 3."""
+"""The lowest number of held descriptors, so that they can't clash with those for the daemon, which begin at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCHDOG_SECONDS = 30.0
 _PORTIONS = 20
-"""The watchdog counts time in so many portions: a machine that was suspended has not been silent."""
+"""The number of portions in which the watchdog counts time: a machine that was suspended has not been silent."""
 _ABORT_SECONDS = 2.0
 """The time from SIGABRT, at which a daemon that still can prints where it hangs, to SIGKILL."""
 _KILLED = 128  # plus the signal's number: the exit status that shells use

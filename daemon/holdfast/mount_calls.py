@@ -49,7 +49,7 @@ def make(kind: str, options: Mapping[str, str | None], attributes: int) -> int:
 
 
 def make_empty(source: str) -> int:
-    """Make a mount of a directory that is empty and can't be written to, not even by root. As ``make``."""
+    """Make a mount of a directory that is empty and can't be written to, not even by root. Otherwise as ``make``."""
     options = {"source": source, "mode": "0555", "size": "4096", "nr_inodes": "2"}
     return make("tmpfs", options, _READ_ONLY | NO_SET_ID | NO_DEVICES | _NO_PROGRAMS)
 

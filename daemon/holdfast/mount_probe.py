@@ -44,7 +44,7 @@ class MountProbe:
             )
 
     def ask(self) -> None:
-        """Ask; ``channel`` is readable when the mount has answered. Raises ``OSError`` if the process was killed."""
+        """Ask the mount; ``channel`` is readable once it has answered. Raises ``OSError`` if the process was killed."""
         self.channel.send(_QUESTION)
 
     def has_answered(self) -> bool:

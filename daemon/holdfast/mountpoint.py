@@ -25,7 +25,7 @@ _OPTIONAL_FIELDS = 6
 """Index of mountinfo's first optional field; a hyphen ends them."""
 
 _ANSWER_SECONDS = 5.0
-"""A daemon answers in milliseconds. On a busy machine, starting the process that asks takes some tenths of a second."""
+"""The time limit for an answer, which takes milliseconds; starting the process that asks can take tenths of a second."""
 _KILLED_SECONDS = 1.0
 _BUSY_TRIES = 20
 _BUSY_PAUSE_SECONDS = 0.05
@@ -240,7 +240,7 @@ class _BusyError(Exception):
 def unmount(path: str) -> None:
     """Unmount ``path``. Raises ``MountpointError`` when files are open there, or nothing is mounted.
 
-    Who only looks at it for a moment, as the watchdog does, keeps it busy for that moment: this is waited for.
+    A process that only looks at it, as the watchdog's does, keeps it busy for a moment: this waits for that.
     """
     for _ in range(_BUSY_TRIES):
         try:

@@ -19,7 +19,7 @@ from holdfast.remote import Location, directory_of, location_of
 from holdfast.remote.redaction import public_url
 
 _MOST_LINKS = 40
-"""The limit that the kernel uses (path_resolution(7))."""
+"""The kernel's limit of symbolic links on the way to a file (path_resolution(7))."""
 _OPTIONS = {
     "store.directory": " (--store)",
     "control.socket": " (--socket)",

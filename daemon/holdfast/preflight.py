@@ -25,7 +25,7 @@ from holdfast.store import StoreDirectory
 _ANSWER_SECONDS = 10.0
 """The time that a store has to answer. One that does not may answer later, and is no reason to refuse."""
 _LONGEST_SOCKET_BYTES = 107
-"""unix(7): sun_path without the null character."""
+"""The length of sun_path (unix(7)) without the null character."""
 
 
 def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:

@@ -58,7 +58,7 @@ class ListedNumbers:
 def supplementary_groups(thread: int, uid: int, gid: int) -> Container[int]:
     """Return the supplementary groups of a thread; none if it is not to be seen.
 
-    Nor of a thread whose file-system ids are not ``uid`` and ``gid``: the number belongs to another one by now.
+    A thread whose file-system ids are not ``uid`` and ``gid`` has none either: its number belongs to another one by now.
     """
     try:
         status = _status(thread)

@@ -1,6 +1,6 @@
-"""Noting on a directory what is done to protect it, so that no more than that is undone.
+"""Marks on a directory that note what is done to protect it, so that no more than that is undone.
 
-It is an extended attribute. Where a file system has none, it is told by what can be seen.
+A mark is an extended attribute. Where a file system has none, what was done is told from what can be seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
 """``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
 _IMMUTABLE_FLAG = 0x10
 _MARK = "user.holdfast.mountpoint"
-"""Its value is the mode that the directory had, and the names of the placeholders, with ``/`` between them."""
+"""The attribute's name. Its value has the mode that the directory had, and the placeholders' names, with ``/`` between."""
 _NO_RIGHTS = 0
 MAY_WRITE = 0o222
 OWNERS_RIGHTS = 0o700

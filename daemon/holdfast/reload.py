@@ -19,7 +19,7 @@ _log = logging.getLogger("holdfast")
 
 
 class Reload:
-    """Holds the configuration in force.
+    """Reloads the configuration; ``config`` is the one in force.
 
     ``read`` reads it anew from all its sources, checks it as a start does, and raises ``HoldfastError``; it blocks.
     """
@@ -61,7 +61,7 @@ class Reload:
         return reloaded(self.config, wanted)
 
     async def on_signal(self) -> None:
-        """``now``, with nobody to tell of an error but log and events."""
+        """Do as ``now`` does; only log and events tell of an error."""
         try:
             await self.now()
         except HoldfastError as problem:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from holdfast.errors import ConfigurationError
 
 _SECONDS = 60.0
-"""Far longer than a check takes on a busy machine."""
+"""The time limit of a check: far longer than one takes on a busy machine."""
 
 
 def check(command: Sequence[str]) -> None:

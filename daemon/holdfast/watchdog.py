@@ -18,9 +18,9 @@ from holdfast.service_manager import ServiceManager
 
 _log = logging.getLogger("holdfast")
 _TURNS = 4
-"""Signs of life within the manager's time: one that is late is no alarm."""
+"""The number of signs of life within the manager's time: one that is late is no alarm."""
 _PATIENCE = 0.8
-"""The note must be there before the daemon is killed."""
+"""The share of the manager's time after which the note is written: before the daemon is killed."""
 
 
 class Watchdog:

@@ -77,7 +77,7 @@ class Tally:
 
 
 def described(thread: int) -> str:
-    """Return number and name of the process of a thread. Raises ``OSError`` or ``ValueError`` if it has ended."""
+    """Return the number and the name of a thread's process. Raises ``OSError`` or ``ValueError`` if it has ended."""
     pid = leader_of(thread)
     return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').rstrip()}"
 
@@ -90,7 +90,7 @@ class Processes:
         self._names: dict[int, str] = {}
 
     def name(self, thread: int) -> str:
-        """Return number and name of the process; the number of the thread alone if it has ended unseen."""
+        """Return the number and the name of the process; the number of the thread alone if it has ended unseen."""
         if thread == 0:
             return "kernel"
         if thread not in self._names:
@@ -133,7 +133,7 @@ class Groups:
 
 
 class Activity:
-    """Tallies of operations by ``key``. What is in too many groups is counted as others."""
+    """Tallies of operations by ``key``. Groups beyond a limit are counted together as others."""
 
     def __init__(self, key: Callable[[OperationInfo], str]) -> None:
         self._key = key

@@ -33,7 +33,7 @@ from holdfast.errors import HoldfastError
 from holdfast.text import PrintableStream
 
 _COMPLETING = "_HOLDFAST_COMPLETE"
-"""Set by the shell's completion script, which the Debian package has, when it asks what may come next."""
+"""The variable by which the shell's completion script (in the Debian package) asks what may come next."""
 
 
 app = typer.Typer(

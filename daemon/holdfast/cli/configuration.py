@@ -1,4 +1,4 @@
-"""config show, config reload."""
+"""The commands config show and config reload."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from holdfast.errors import DaemonUnreachableError
 from holdfast.problems import DRAINING, LONG_UNSENT, STORE
 
 _STATUS_SECONDS = 10.0
-"""A daemon answers this in milliseconds; one that hangs must not hold up its own diagnosis."""
+"""The time limit for the status, which takes milliseconds: a daemon that hangs must not hold up its own diagnosis."""
 _TOLD_BY_OTHER_CHECKS = (STORE, DRAINING, LONG_UNSENT)
 
 

@@ -1,4 +1,4 @@
-"""mount, umount, restart."""
+"""The commands mount, umount and restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BEFORE_SIGTERM_SECONDS = 15.0
 _ASK_SECONDS = 0.02
 _STATUS_SECONDS = 10.0
 _MODULE = (sys.executable, "-P", "-m")
-"""Runs a module of ours; with -P no file in the current directory, which may be anybody's, is taken for a module."""
+"""The command that runs a module of ours. With -P no file in the current directory, which may be anybody's, counts."""
 
 
 def register(app: typer.Typer) -> None:
@@ -299,7 +299,7 @@ def _options_of(pid: int, command: list[str]) -> int:
 
 
 def _status_of(socket: Path) -> Status | None:
-    """Return how the daemon is; None if it does not say: it is mounted all the same."""
+    """Return the daemon's status; None if it does not give it: it is mounted all the same."""
     try:
         with ControlClient(socket, _STATUS_SECONDS) as client:
             return client.status()

@@ -94,7 +94,7 @@ def print_found(
 
 
 def _escaped(json_line: str) -> str:
-    """Return a line of JSON with the escapes of JSON for what is not printable: it stands within strings only."""
+    """Return a line of JSON with what is not printable, which only strings have, as escapes of JSON."""
     if json_line.isprintable():
         return json_line
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in json_line)

@@ -26,7 +26,7 @@ Update = Callable[[int, int, int], None]
 
 @contextmanager
 def bar(doing: str, *, as_json: bool, total: int | None = None) -> Iterator[Update]:
-    """Show how far something is, with its rate and the time left, while the block runs. Yields what tells of progress."""
+    """Show how far something is, with its rate and the time left, while the block runs. Yields the function to call."""
     began = time.monotonic()
     moved = TextColumn("{task.fields[moved]}")
     with _shown(BarColumn(), MofNCompleteColumn(), moved, TimeRemainingColumn(), doing=doing, as_json=as_json) as shown:

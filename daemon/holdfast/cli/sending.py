@@ -1,4 +1,4 @@
-"""flush and drain: what is on this node alone gets to its store."""
+"""flush and drain: send what is on this node alone to its store."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Top(App[None]):
             self._lately.add(operation)
 
     def learned(self, status: Status, transfers: Sequence[TransferInfo]) -> None:
-        """Take in how the daemon is."""
+        """Take in the daemon's status, and the transfers under way."""
         if self._figures.status is None or status.pid != self._figures.status.pid:
             self._groups = Groups(status.mountpoint, status.remotes, self._processes)
             self._begin_anew()
@@ -173,7 +173,7 @@ class Top(App[None]):
         self._say()
 
     def missed(self, problem: str) -> None:
-        """The daemon does not answer."""
+        """Show that the daemon does not answer."""
         said = self.query_one("#said", Static)
         said.update(printable(f"not connected, trying again: {problem}"))
         said.set_class(True, "bad")
@@ -252,7 +252,7 @@ class Top(App[None]):
         self._show_columns()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """A click on the head of a column sorts by it."""
+        """Sort by the column whose head was clicked."""
         self.action_sort_by(str(event.column_key.value))
 
     def action_filter(self) -> None:
@@ -270,11 +270,11 @@ class Top(App[None]):
         self._table().focus()
 
     def on_input_changed(self) -> None:
-        """The filter has changed."""
+        """Apply the filter, which has changed."""
         self._show_rows()
 
     def on_input_submitted(self) -> None:
-        """The filter stays; keys are keys again."""
+        """Keep the filter, and let keys be commands again."""
         self._table().focus()
 
     def action_pause(self) -> None:

@@ -41,7 +41,7 @@ class Figures:
         return f"{self._calls[-1]:,.0f} operations/s (most {max(self._calls):,.0f})"
 
     def facts(self) -> str:
-        """Return the lines about the daemon: the first is what is wrong, or how it is."""
+        """Return the lines about the daemon: the first says what is wrong with it, if anything is."""
         status = self.status
         if status is None:
             return ""
@@ -70,7 +70,7 @@ class Figures:
 
 
 def cells(tally: Tally, seconds: float) -> tuple[str, ...]:
-    """Return the cells of a row that is about so many seconds."""
+    """Return the cells of a row that covers so many ``seconds``."""
     return (
         latency(tally.seconds),
         f"{tally.count / seconds:,.1f}",

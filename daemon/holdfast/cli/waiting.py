@@ -1,4 +1,4 @@
-"""wait: until the mount answers, for units and scripts that are to start on it."""
+"""wait: waits until the mount answers, for units and scripts that are to start on it."""
 
 from __future__ import annotations
 

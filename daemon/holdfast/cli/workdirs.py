@@ -1,4 +1,4 @@
-"""workdir acquire, release, ls."""
+"""The commands workdir acquire, workdir release and workdir ls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings a running daemon can take, and what a configuration becomes when it does."""
+"""The settings that a running daemon can take, and the configuration in force once it has."""
 
 from __future__ import annotations
 

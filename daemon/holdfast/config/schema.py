@@ -77,7 +77,7 @@ class NamesSection(Section, frozen=True):
 
 
 class RemoteSection(Section, frozen=True):
-    """``[remote]``: how the daemon talks to the stores."""
+    """``[remote]``: the requests of the daemon to the stores."""
 
     retry_deadline_seconds: Positive = 120.0
     request_timeout_seconds: Positive = 60.0
@@ -91,7 +91,7 @@ class RemoteSection(Section, frozen=True):
 
 
 class CacheSection(Section, frozen=True):
-    """``[cache]``: how much of the disk may be used."""
+    """``[cache]``: limits on the part of the disk that the cache may use."""
 
     max_bytes: ByteSize = ByteSize(0)
     min_free_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.05
@@ -100,7 +100,7 @@ class CacheSection(Section, frozen=True):
 
 
 class LimitsSection(Section, frozen=True):
-    """``[limits]``: how much of the daemon one user may take (root has no limit), and all of them together."""
+    """``[limits]``: limits on the use of the daemon by one user (root has none), and by all of them together."""
 
     cached_names: Count = 100_000
     open_files_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -108,7 +108,7 @@ class LimitsSection(Section, frozen=True):
 
 
 class IntegritySection(Section, frozen=True):
-    """``[integrity]``: when digests are checked."""
+    """``[integrity]``: the checks of digests."""
 
     verify_on_first_open: bool = True
     scrub_bytes_per_second: ByteSize = ByteSize(0)
@@ -138,7 +138,7 @@ class RoleSection(Section, frozen=True):
 
 
 class MetricsSection(Section, frozen=True):
-    """``[metrics]``: where the metrics can be had beside the sockets."""
+    """``[metrics]``: the address of the metrics, which the sockets have too."""
 
     listen: TcpAddress = TcpAddress()
 
@@ -161,7 +161,7 @@ class SweepSection(Section, frozen=True):
 
 
 class HoldingsSection(Section, frozen=True):
-    """``[holdings]``: what this node tells the others of the state that it holds, and as which node."""
+    """``[holdings]``: reports to the other nodes of the state that this node holds, and its names in them."""
 
     enabled: bool = True
     interval_seconds: Positive = 5.0

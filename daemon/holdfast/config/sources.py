@@ -48,9 +48,9 @@ class _Given(NamedTuple):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration in force. By dotted key: each given value's source, and its key as written with that source.
+    """A configuration in force; by dotted key, each given value's source, and its key as written with that source.
 
-    ``file`` is the one that was read, if any was.
+    ``file`` is the configuration file that was read, if any was.
     """
 
     config: Config

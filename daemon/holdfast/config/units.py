@@ -81,6 +81,6 @@ class TcpAddress(str):
 
     @property
     def parts(self) -> tuple[str, int]:
-        """The address and the port. Not of an empty one."""
+        """The address and the port. Ask this only of an address that is not empty."""
         host, _, port = self.rpartition(":")
         return host.strip("[]"), int(port)

@@ -1,4 +1,4 @@
-"""Working directories through the control sockets: listing, acquiring and releasing them, and for whom one may."""
+"""Working directories through the control sockets: listing, acquiring and releasing them, as far as the caller may."""
 
 from __future__ import annotations
 

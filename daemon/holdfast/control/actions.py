@@ -195,7 +195,7 @@ class Actions:
     async def _remote_files(self, top: Found) -> AsyncGenerator[Found, None]:
         """Yield the files at or below ``top`` that are to be fetched. The caller lets their nodes go.
 
-        By iteration: users make trees deeper than Python's stack.
+        It does not recurse, because users make trees deeper than Python's stack.
         """
         self._nodes.hold(top.node)
         waiting = [(top, False)]  # with a directory a second time, to be let go, below what is in it

@@ -19,7 +19,7 @@ class Caps:
 
 
 class Admission:
-    """The connections to one socket that exist now, by whom they count for: a user's id, or an address."""
+    """The connections to one socket that exist now, counted by peer: a user's id, or an address."""
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
@@ -43,7 +43,7 @@ class Admission:
         return max(self._connections, key=self._connections.__getitem__)
 
     def leave(self, peer: int | str) -> None:
-        """One connection of ``peer`` is gone."""
+        """Take back the count of a connection of ``peer`` that is gone."""
         self._connections[peer] -= 1
         if not self._connections[peer]:
             del self._connections[peer]

@@ -40,7 +40,7 @@ class _Sum:
 
 
 class CacheSurvey:
-    """Answers from the index. ``clock`` returns seconds."""
+    """Adds up the contents of the cache, from the index. ``clock`` returns seconds."""
 
     def __init__(self, entries: Entries, paths: Paths, clock: Callable[[], float]) -> None:
         self._entries = entries

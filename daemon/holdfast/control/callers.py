@@ -38,7 +38,7 @@ class Caller:
         return self.groups
 
     def answerable(self) -> tuple[int, int]:
-        """Return the user: the groups are known, so asking for them costs nothing."""
+        """Return the user, and 0 (``processes.answerable``): its groups are known, so asking for them costs nothing."""
         return self.uid, 0
 
     def may_search(self, uid: int, gid: int, mode: int) -> bool:

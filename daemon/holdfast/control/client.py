@@ -189,8 +189,8 @@ class ControlClient:
     def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[OperationsInfo]:
         """Yield the kernel's requests as they are answered, without end: a list at once, then at least one each second.
 
-        Only those about ``path`` or what is below it, if given, and that took so long. To watch costs the daemon
-        processor time for each request; it stops when the iterator is closed.
+        Yields only those about ``path`` or what is below it, if given, and only those that took so long. To watch costs the
+        daemon processor time for each request; it stops when the iterator is closed.
         """
         query = {"min_microseconds": str(min_microseconds), **({} if path is None else {"path": path})}
         return self._lines("GET", "/v1/operations", OperationsInfo, params=query, headers={"accept": "application/x-ndjson"})

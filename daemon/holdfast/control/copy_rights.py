@@ -19,7 +19,7 @@ from holdfast.zones import ZoneMap, ZonePath
 
 
 class CopyRights:
-    """Asks about directories of stores, by zone and key."""
+    """Checks rights in directories of stores, by zone and key."""
 
     def __init__(self, rights: ObjectRights, tree: Tree, zones: ZoneMap) -> None:
         self._rights = rights
@@ -36,7 +36,7 @@ class CopyRights:
             raise WithheldError(f"user {caller.uid} may not create {target}")
 
     def _may_read(self, zone: str, source: str, caller: Caller) -> bool:
-        """Ask about everything that this node has there. What only the store has is all alike (``ObjectRights``)."""
+        """Say whether all that this node has there may be read. What only the store has is all alike (``ObjectRights``)."""
         top = self._place(zone, source)
         if not (self._rights.may_list(top, caller) and self._rights.may_access(top, b"metadata", READ, caller)):
             return False

@@ -110,7 +110,7 @@ _WAITING = Share(each_user=128, users=1024, root=1024)
 
 
 class _Connections:
-    """The connections that there are, each in a thread, and of each user those that wait for one, open and unread."""
+    """The connections that are served, each in a thread, and those of each user that wait for a thread, open and unread."""
 
     def __init__(self, channel: socket.socket, closer: socket.socket) -> None:
         self._channel = channel

@@ -66,7 +66,7 @@ class OpenDoor:
             return connection, caller
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: nothing was started."""
 
 
 class KeptDoor:

@@ -1,6 +1,6 @@
 """The past in samples of the counters: every ten seconds for an hour, every five minutes for a day.
 
-In memory only; a new daemon begins anew.
+They are in memory only; a new daemon begins anew.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One connection of HTTP/1.1: requests in, answers of an ASGI application out, one after the other.
 
 The protocol is h11's. What this module adds are bounds, because anybody may be at the other end: of the size of a head, of
-the time that head and body may take to arrive, and of the time without progress after which an answer is given up. Of what
-is sent ahead of an answer no more is read than fits into a buffer. A connection whose peer does not keep to the bounds, or
-is gone, is closed; the handler of its request is cancelled.
+the time that head and body may take to arrive, and of the time without progress after which an answer is given up. No more
+is read ahead of an answer than fits into a buffer. A connection whose peer does not keep to the bounds,
+or is gone, is closed; the handler of its request is cancelled.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Connection:
         return is_done and not self._is_last
 
     def _ends_here(self) -> bool:
-        """Say whether a request that nobody has read has no body, or all of it is here. The connection ends otherwise."""
+        """Say whether an unread request has no body, or all of it is here. If not, the connection has to end."""
         try:
             return isinstance(self._protocol.next_event(), h11.EndOfMessage)
         except h11.RemoteProtocolError:
@@ -174,7 +174,7 @@ class Connection:
         await self._write(*parts)
 
     async def _refuse(self, status: int, why: str) -> None:
-        """Answer what is no request. ``why`` is h11's, and repeats nothing of what came."""
+        """Answer bytes that are no request. ``why`` is h11's text, which repeats nothing of them."""
         body = b'{"code":"protocol","errno":71,"message":"' + why.encode("ascii", "replace").replace(b'"', b"'") + b'"}'
         headers = [_JSON, (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
         head = h11.Response(status_code=status, headers=headers)

@@ -41,7 +41,7 @@ _TYPES = {
 
 
 class Inspector:
-    """Queries, which change nothing."""
+    """Answers queries, and changes nothing."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ def _is_abandoned(path: Path) -> bool:
 
 
 def _has_ended(pid: int) -> bool:
-    """Say whether the process that listened is gone. It is not to be seen, as 0, in another process namespace."""
+    """Say whether the process that listened is gone. One in another process namespace is 0, and counts as there."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The page of metrics: what is counted where it happens, put together with what is so at the moment.
+"""The page of metrics: what is counted where it happens, put together with the figures of the moment.
 
 ``telemetry.metrics`` says what each metric means. The page for everybody has only those that tell nothing of what users do.
 """
@@ -60,7 +60,7 @@ class RequestFigures(Protocol):
 
 
 class MetricsReport:
-    """Writes the page. Nothing on it changes anything."""
+    """Writes the page, and changes nothing."""
 
     def __init__(
         self, base: Foundation, unsent: UnsentFiles, workdirs: Workdirs, mount: RequestFigures, lag: LoopLag

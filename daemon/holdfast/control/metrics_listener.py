@@ -1,7 +1,7 @@
 """The page of metrics on TCP, where ``metrics.listen`` says so: one route, for whoever can connect.
 
-A place that is taken must not keep the mount from being served, so the daemon goes on without, tells of it once, and tries
-again until the place is free: after a restart it may be the daemon before this one that still has it.
+An address that is taken must not keep the mount from being served, so the daemon goes on without the page, logs that once,
+and tries again until the address is free: after a restart the daemon before this one may still have it.
 """
 
 from __future__ import annotations

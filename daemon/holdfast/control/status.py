@@ -52,7 +52,7 @@ class MountFacts(MountHealth, Protocol):
 
 
 class StatusReport:
-    """Reports, which change nothing."""
+    """Reports on the daemon, and changes nothing."""
 
     def __init__(
         self,

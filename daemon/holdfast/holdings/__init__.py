@@ -1,6 +1,6 @@
-"""Which state of which query this node and the others hold: counted here, told through the stores, gathered from them.
+"""Holdings: the state of queries on this node and the others, counted here, told through the stores, gathered from them.
 
-Nothing depends on it but speed. What is stale or missing costs a fetch where a copy would have done; nothing else.
+Nothing but speed depends on them. A stale or missing one costs a fetch where a copy would have done; nothing else.
 """
 
 from holdfast.holdings.gathering import Gathering, Told

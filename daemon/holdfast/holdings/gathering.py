@@ -1,5 +1,4 @@
-"""Reading what the nodes have told the stores: one LIST, and a GET for each object that has changed since the last
-time.
+"""Reading what nodes have told the stores: one LIST, and a GET for each object that has changed since the last time.
 
 An object whose node has been silent for long is left out. Ages are by the store's own times, against the newest
 object there; a clock that is wrong here, or a time in the future that somebody has set, does not matter. Objects that

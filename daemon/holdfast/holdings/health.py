@@ -30,7 +30,7 @@ class MountHealth(Protocol):
 
 
 class Health:
-    """Answers from memory, so it may be asked at any rate."""
+    """The health of this node. It answers from memory, so it may be asked at any rate."""
 
     def __init__(self, base: Foundation, mount: MountHealth, version: str) -> None:
         self._parts = base.parts
@@ -73,7 +73,7 @@ class Health:
         return found
 
     def for_others(self, zone: str) -> NodeHealth:
-        """Return what the other nodes are told through the store of ``zone``: who reads that need know of no other store."""
+        """Return what the other nodes are told through the store of ``zone``: its readers may know of no other store."""
         usage = self._room.usage()
         return NodeHealth(
             version=self._version,

@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 class HeldStores:
-    """Counts. ``zones`` are the names of the stores whose zones are looked at."""
+    """Counts what is held. ``zones`` are the names of the stores whose zones are looked at."""
 
     def __init__(self, entries: Entries, tree: Tree, formats: Formats, zones: Iterable[str]) -> None:
         self._entries = entries

@@ -21,7 +21,7 @@ _MOST_HOSTS = 64
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """``node`` is for people and keys; ``hosts`` is where Spark's executors on this node may say they are."""
+    """This node's names: ``node`` for people and keys, and ``hosts``, where Spark's executors on it may say they are."""
 
     node: str
     hosts: tuple[str, ...]

@@ -1,10 +1,10 @@
 """Telling the others what this node holds: one small object in each store, written again when it is no longer true.
 
-A store that has come or gone, or that this node is drained, is told within ``interval_seconds``. That versions and
-bytes have moved on is told every ``refresh_seconds`` only: it seldom decides who holds a partition. If nothing has
+It is told within ``interval_seconds`` that a state store has come or gone, or that this node is drained; but only every
+``refresh_seconds`` that versions and bytes have moved on, which seldom decides who holds a partition. If nothing has
 changed, the object is written again ten times as rarely, so that the others can tell a living node from one that has
-left. How the node is goes along; only what is wrong with it is a reason to write, as often as
-versions. So a busy node makes some 60 requests an hour, an idle one 6, one that never had state none.
+left. The node's health goes along; only what is wrong with it is a reason to write, as often as versions. So a busy node
+makes some 60 requests an hour, an idle one 6, and one that never had state none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.transfer import RemoteAccess
 from holdfast.wakeups import sleep_within
 
 REFRESHES_UNCHANGED = 10
-"""After so many times ``refresh_seconds`` an object is written again although nothing has changed."""
+"""The multiple of ``refresh_seconds`` after which an object is written again although nothing has changed."""
 _LAST_WORD_SECONDS = 3.0
 _log = logging.getLogger("holdfast.holdings")
 
@@ -109,8 +109,9 @@ class Publishing:
                 await self._tell_all(last=True)
 
     async def _tell_all(self, *, last: bool) -> None:
-        """Tell each store what it does not know yet. What can't be counted now, for want of a descriptor say, is left to the
-        next time.
+        """Tell each store what it does not know yet.
+
+        If that can't be counted now, for want of a descriptor for example, this does nothing: there is a next time.
         """
         try:
             words = {zone: await self._current_word(zone) for zone in self._stores}
@@ -150,7 +151,7 @@ class Publishing:
         return word
 
     def _is_due(self, told: _Told | None, word: _Word, health: NodeHealth, *, last: bool) -> bool:
-        """Say whether the store is to be told. After a failure that waits, for the store may be down for long."""
+        """Say whether the store is to be told. After a failure it is told later, as it may be down for long."""
         if told is None:
             return bool(word.report.queries)
         age = trio.current_time() - told.at

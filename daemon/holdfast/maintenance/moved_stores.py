@@ -1,8 +1,8 @@
-"""Copies of a store whose name means another place since the last run: the new store need not have what was copied.
+"""Copies from a store whose name stands for another place since the last run: the new store may lack what was copied.
 
 An immutable or write-once copy is never asked about again, so it would be served for ever as an object that the new store
-has otherwise, or not at all. So the copies go; each name is fetched again where it is wanted. What was never sent stays: it
-is sent to the store that has the name now.
+has with other bytes, or not at all. So the copies go; each name is fetched again where it is wanted. What was never sent
+stays: it is sent to the store that has the name now.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _log = logging.getLogger("holdfast.maintenance")
 
 
 class Upkeep:
-    """``sweeps`` covers the stores' zones, ``workdirs`` the bases of working directories, ``sweepers`` both by name.
+    """The sweeps of a daemon: ``sweeps`` of stores, ``workdirs`` of working directories, ``sweepers`` of both by zone.
 
     Raises ``ConfigurationError`` if ``[sweep]`` names a zone that can't be swept.
     """

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.remote.fsspec_root import FsspecRoot
 
 _NOT_SHARED = frozenset({"ftp", "sftp", "ssh"})
-"""ftplib, and paramiko, whose SFTPClient is not for several threads."""
+"""The schemes of ftplib, and of paramiko, whose SFTPClient is not for several threads."""
 _ANSWERS = (HoldfastError, FileNotFoundError, NotADirectoryError, FileExistsError, PermissionError)
 """Errors that say something of a file, so the connection works."""
 

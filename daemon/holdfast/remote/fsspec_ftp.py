@@ -34,7 +34,7 @@ _MEANINGS = {
 """The meanings of replies, by a pattern for their text, which mostly is the C library's text for the errno."""
 _ROOT = "/"
 _TYPES = {"file": "file", "dir": "directory"}
-"""fsspec's type by that of MLSD. ``cdir`` and ``pdir`` are the directory itself and the one above."""
+"""fsspec's types of entries, by those of MLSD. ``cdir`` and ``pdir`` are the directory itself and the one above."""
 
 
 class FtpFiles(FTPFileSystem):  # type: ignore[misc]

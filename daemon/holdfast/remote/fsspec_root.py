@@ -21,7 +21,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class FsspecRoot(NamedTuple):
-    """Keys are relative to ``directory``. Errors of the file system are passed on untranslated."""
+    """A store's root. Keys are relative to ``directory``. Errors of the file system are passed on untranslated."""
 
     files: Any
     """An ``fsspec.AbstractFileSystem``."""

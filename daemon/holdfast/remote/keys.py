@@ -16,7 +16,7 @@ from holdfast.errors import NameNotStorableError, RemoteError
 
 PRIVATE = ".holdfast"
 LONGEST_KEY_BYTES = 4096
-"""PATH_MAX of Linux; no store of objects takes more than 1024. It bounds how deep a tree in a store can be."""
+"""Linux's PATH_MAX; no store of objects takes more than 1024. The limit bounds how deep a tree in a store can be."""
 _UNSTORABLE = re.compile("[\\x00-\\x1f/\\x7f\\ud800-\\udfff]")
 UNSTORABLE_NAME = {
     errno.ENAMETOOLONG: errno.ENAMETOOLONG,

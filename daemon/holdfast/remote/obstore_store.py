@@ -95,7 +95,7 @@ class ObstoreStore(RemoteStore):
         self._secrets = frozenset(secrets)
         self._large_create = LargeCreate(self)
         self._is_authorized = False
-        """The bucket exists and takes our credentials, according to the last answers."""
+        """True if, by the last answer, the bucket exists and takes our credentials."""
 
     def probe(self) -> None:
         with self._request(f"asking {self.url}"):  # a listing that is always empty: the smallest answer
@@ -228,7 +228,7 @@ class ObstoreStore(RemoteStore):
 
     @cached_property
     def _one_by_one(self) -> ObjectStore | None:
-        """The store by requests without a body: S3's bulk deletion has names that XML can't hold in its body."""
+        """The store with deletions that have no body: S3's bulk deletion has its names in XML, which can't hold all."""
         return self._without_bulk() if self._without_bulk is not None else None
 
     def prune(self, prefix: str) -> None:
@@ -245,7 +245,7 @@ class ObstoreStore(RemoteStore):
         self._is_authorized = True
 
     def _head(self, key: str, etag: str) -> ObjectInfo:
-        """HEAD. Its errors have no body, which would tell what is missing or why it is refused: another request asks."""
+        """Send a HEAD. Its errors have no body to tell what is missing or why it is refused, so another request asks."""
         condition = {"if_match": etag} if etag else {}
         whole: Any = {**condition, "head": True}
         first_byte: Any = {**condition, "range": (0, 1)}

@@ -1,4 +1,4 @@
-"""Overlaps between stores, which share objects then, as far as URLs and options tell: nothing is asked of any server.
+"""Stores that share objects, as far as their URLs and options tell: nothing is asked of any server.
 
 Two stores are apart if they are on different servers, by URL, endpoint or account, or in different directories. Other
 credentials don't make another server.

@@ -26,9 +26,9 @@ from holdfast.remote.store_options import check_endpoint, check_none, checked_op
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 _AZURE = {"az", "abfs", "abfss"}
 _LONGEST_CLOUD_KEY_BYTES = 1024
-"""S3 and Google; Azure takes 1024 characters, however long, but other tools that share the store may not."""
+"""The limit of S3 and Google. Azure takes 1024 characters, of any length, but other tools that share the store may not."""
 _NOT_IN_AZURE = re.compile("[\\\\\ufffe\uffff]")
-"""A backslash is stored as a slash, which is another name."""
+"""Characters that Azure does not keep: it stores a backslash as a slash, which is another name."""
 _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}

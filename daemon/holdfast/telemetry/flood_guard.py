@@ -32,7 +32,7 @@ class _Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """There were ``more`` events of ``kind`` by ``subject`` within ``seconds``."""
+    """The summary of ``more`` events of ``kind`` by ``subject`` within ``seconds``."""
 
     kind: str
     subject: Subject

@@ -24,7 +24,7 @@ class Histogram(NamedTuple):
 
 
 class Latencies:
-    """As many histograms as ``rows``, all with buckets that end at ``bounds_ns`` (nanoseconds, ascending)."""
+    """The histograms of ``rows`` kinds of durations, all with buckets that end at ``bounds_ns`` (nanoseconds, ascending)."""
 
     def __init__(self, rows: int, bounds_ns: Sequence[int]) -> None:
         self.bounds = array("Q", bounds_ns)
@@ -40,7 +40,7 @@ class Latencies:
         self.counts[begin + self._width - 1] += nanoseconds
 
     def hand_over(self, row: int, nanoseconds: int) -> None:
-        """``observe`` for a thread. Somebody must call ``take_over`` now and then."""
+        """Do as ``observe`` does, from a thread. Somebody must call ``take_over`` now and then."""
         self._handed_over.append((row, nanoseconds))
 
     def take_over(self) -> None:

@@ -12,7 +12,7 @@ from holdfast.wakeups import wakeup_within
 
 _BUSY_SECONDS, _IDLE_SECONDS = 1, 5
 _BUSY_SHARE = 0.01
-"""A daemon that takes more of a processor than this is busy."""
+"""The share of a processor above which a daemon is busy."""
 _NS = 1_000_000_000
 _MS = 1_000_000
 _LATE_NS = 10 * _MS
@@ -20,10 +20,10 @@ _BOUNDS_NS = (*(_MS, 2_500_000, 5 * _MS, 10 * _MS, 25 * _MS, 50 * _MS, 100 * _MS
 
 
 class LoopLag:
-    """Measures how much later than asked for a task goes on: once a second, and every five seconds in a daemon that does
-    next to nothing. Each second counts: a measurement after five of them, five times.
+    """Measures how much later than asked for a task goes on.
 
-    ``processor_seconds`` is what the daemon has taken of a processor so far.
+    It does so once a second, and every five seconds in a daemon that does next to nothing. Each second counts: a measurement
+    after five of them counts five times. ``processor_seconds`` returns the processor time that the daemon has taken so far.
     """
 
     def __init__(self, processor_seconds: Callable[[], float] = time.process_time) -> None:

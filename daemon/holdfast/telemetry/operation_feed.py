@@ -1,4 +1,4 @@
-"""Recent operations for those who watch: one bounded buffer for all of them, filled only while there is one.
+"""Recent operations for those who watch: one bounded buffer for all of them, filled only while somebody does.
 
 A watcher has a position in the buffer. One that is too slow loses the oldest operations, and learns how many. The log, if it
 wants operations, is given each at once. What an operation asks of a cache or a store on its way is noted in ``OBSERVED``, in

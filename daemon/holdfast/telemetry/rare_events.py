@@ -1,4 +1,4 @@
-"""Events of what one user can bring about as often as it likes: told once a minute, with how often it was."""
+"""Events that one user can cause as often as it likes: told once a minute, with their number."""
 
 from __future__ import annotations
 

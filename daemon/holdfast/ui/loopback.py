@@ -1,6 +1,6 @@
 """A way for one user's browser to the control socket: a port of the loopback interface, with that user's rights.
 
-It lives as long as the command that runs it. What it may ask of the daemon is what its user may, whoever has its address.
+It lives as long as the command that runs it. Whoever has its address may ask of the daemon what its user may.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class PageListener:
         self._events = events
 
     async def run(self) -> None:
-        """Listen and serve. A place that is taken is tried again: the daemon before this one may still have it."""
+        """Listen and serve. An address that is taken is tried again: the daemon before this one may still have it."""
         if not self._address:
             return
         from holdfast.ui.forwarding import Forwarder  # httpx takes a tenth of a second to import, and few have a page on TCP

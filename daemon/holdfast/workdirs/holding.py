@@ -155,7 +155,7 @@ class Holding:
         return node is not None and node.opened is not None
 
     def _restore(self) -> None:
-        """After a start: watch holders that still live, count the others as released now, restore missing records."""
+        """Watch holders that still live after a start, count the others as released now, and restore missing records."""
         for path in self._tree.existing():
             name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
             assert name is not None

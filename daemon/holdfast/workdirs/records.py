@@ -54,7 +54,7 @@ class Records:
         self._index.discard(path)
 
     def restore(self, path: bytes, name: WorkdirName) -> None:
-        """If the index has no record of the existing directory at ``path``, take the one on the directory.
+        """Take the record on the existing directory at ``path`` if the index has none.
 
         The process number in it is valid only within the same boot. A directory without any record counts as released now.
         """

@@ -22,7 +22,7 @@ _log = logging.getLogger("holdfast.workdirs")
 
 
 class Retention:
-    """Removes what is due. ``retain_seconds`` says by role how long a directory is kept."""
+    """Removes directories that are due. ``retain_seconds`` says by role how long a directory is kept."""
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ class Workdirs:
         self._wake()
 
     async def wait_new(self) -> None:
-        """Return when a directory was acquired, or limits may be others, since this returned last. One task may wait."""
+        """Return when a directory was acquired, or limits may have changed, since the last return. One task may wait."""
         await self._new.wait()
         self._new = trio.Event()
 
@@ -195,7 +195,7 @@ class Workdirs:
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
-        """A process made a directory in a base by mkdir(2), and so acquired it.
+        """Record that a process acquired a directory by making it in a base (mkdir(2)).
 
         Raises ``OSError``, and ``ConfigurationError`` if the process was killed meanwhile; nobody holds the directory then.
         """
@@ -217,7 +217,7 @@ class Workdirs:
         return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None
 
     def file_closed(self, node: Node) -> None:
-        """The last handle of a file was closed. A lease file's last close ends the hold if the process is gone too."""
+        """Note that the last handle of a file was closed: that of a lease file ends the hold if the process is gone too."""
         if node.name != LEASE_FILE or node.parent is None:
             return
         path = path_of(node.parent)
@@ -245,7 +245,7 @@ class Workdirs:
 def _find(pid: int, namespace: int) -> tuple[Process, tuple[int, int]]:
     """Return a process, and uid and gid of its user. Raises ``ConfigurationError``.
 
-    In a thread: /proc says who the user is beside all of its groups, of which there may be 65,536.
+    Call it in a thread: /proc names the user beside all of its groups, of which there may be 65,536.
     """
     process = Process.find(number_here(pid, namespace) if namespace else pid)
     return process, process.user()

@@ -52,7 +52,7 @@ class WorkdirTree:
         self._half_trashed: list[Node] = []
         """Files with one name in the trash and another in the tree."""
         self._has_removed = False
-        """Directories were removed in this step, and names in them are not forgotten yet."""
+        """True if directories were removed in this step, and names in them are not forgotten yet."""
 
     async def invalidate_kernel(self, path: bytes = b"") -> bool:
         """Wait until the kernel has dropped the names at or below ``path`` that the changes so far have made wrong.
@@ -83,7 +83,7 @@ class WorkdirTree:
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
-        """All removals inside cost one look at every node. Nothing inside may wait."""
+        """Group removals: all inside cost one look at every node. Nothing inside may wait."""
         try:
             yield
         finally:

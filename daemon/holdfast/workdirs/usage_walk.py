@@ -17,7 +17,7 @@ from holdfast.store import Space, Tree, digest_when_placed
 
 _BLOCK_BYTES = 512
 _SPARE_BLOCKS = 3
-"""A file may take so many blocks more than its bytes: the end of the last one, attributes, the map of its extents."""
+"""The blocks that a file may take beyond its bytes: the end of the last one, attributes, the map of its extents."""
 _FALLBACK_ZONES = (b"localState", b"blobStorage")
 """The parts of a working directory that can have copies of objects."""
 

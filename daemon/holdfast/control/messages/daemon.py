@@ -1,4 +1,4 @@
-"""The daemon: how it is, what it has done, what of its configuration it has taken."""
+"""The daemon: its state, what it has done, and what it has taken of a changed configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PublicStatus(Message, frozen=True):
     problems: list[str] = []
     """A sentence for each thing that is wrong with this node."""
     files: int = 0
-    """Inodes of the disk; 0 where it makes them as they are needed, and then the next two too."""
+    """The number of inodes on the disk; if it makes them as they are needed, this and the next two fields are 0."""
     free_files: int = 0
     min_free_files: int = 0
     is_public: bool = True

@@ -1,4 +1,4 @@
-"""Files: what is known of them, what is cached and transferred, and what can be done to them."""
+"""Files: their state, the cache, transfers, and requests for actions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node holds which state."""
+"""The state that each node holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, and plans of what may go of them."""
+"""Checkpoints, and plans of what may be removed of them."""
 
 from __future__ import annotations
 

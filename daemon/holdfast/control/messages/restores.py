@@ -1,4 +1,4 @@
-"""Going on from checkpoints: which can be restored, copies of them, and rewinds that are undone."""
+"""Going on from checkpoints: verifying and copying them, and undoing rewinds."""
 
 from __future__ import annotations
 
