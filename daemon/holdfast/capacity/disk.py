@@ -1,8 +1,8 @@
-"""The disk of the store as it is seen: how much is free, how fast it is taken, and when to look again.
+"""Watches the disk of the store: how much is free, how fast it is taken, and when to look again.
 
 The kernel writes by itself into files that are open in passthrough, and asks nobody when the disk is full. So while such a
-file is open, the disk is looked at so often that what is free can't be taken between two looks, and what was taken lately is
-kept free for what comes next, beside what may be written before a busy daemon gets to look. Looking is one fstatvfs(3).
+file is open, the disk is looked at so often that what is free can't be taken between two looks. As much as was taken lately
+is kept free for what comes next, beside what may be written before a busy daemon gets to look. A look is one fstatvfs(3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_MEASURES = 3
 
 
 class Disk:
-    """``measure`` looks at the disk, ``deleted`` tells what has been deleted there and is not free yet."""
+    """Watches the disk. ``measure`` looks at it, ``deleted`` tells what has been deleted there and is not free yet."""
 
     def __init__(
         self, measure: Callable[[], DiskSpace], deleted: Callable[[], Space], clock: Callable[[], float] = time.monotonic
@@ -110,7 +110,7 @@ class Disk:
     def is_scarce(self) -> bool:
         """Say whether so little is free that a writer may be faster than eviction: then none should pass the daemon by.
 
-        Then evictions begin at once, so that the next one may.
+        Then evictions begin at once, so that the next writer may.
         """
         if self._clock() - self._looks[-1][0] > _FRESH_SECONDS:
             self.look()

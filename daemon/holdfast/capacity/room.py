@@ -43,7 +43,7 @@ _NOTHING = Space(0, 0)
 
 
 class Room:
-    """Admission and eviction."""
+    """Admits what is about to be written to the disk, and evicts copies to make room for it."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _CHANGES = 256
 """The number of changes after which the pages are counted again. At four pages each, with those around them, that is 64 MiB
 at most."""
 _SHARED = 2
-"""The field of /proc/self/statm for mapped files (proc_pid_statm(5)). It counts more, but nothing that the daemon has."""
+"""The field of /proc/self/statm for mapped files (proc_pid_statm(5)). It also counts shared memory; the daemon has none."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _log = logging.getLogger("holdfast.index")

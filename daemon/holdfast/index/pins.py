@@ -35,7 +35,7 @@ class Pins:
             self._write([*(pin for pin in self._paths if pin != path), path])
 
     def has_room_for(self, path: bytes) -> bool:
-        """Say whether ``path`` may be pinned in addition to what is. Root may pin more."""
+        """Say whether there is room for ``path`` beside the pinned paths. Root may pin more."""
         return sum(map(len, self._paths)) + len(path) <= _MOST_BYTES
 
     def remove(self, path: bytes) -> bool:

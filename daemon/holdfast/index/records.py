@@ -14,13 +14,13 @@ class EntryState(enum.IntEnum):
     """The state of a file in the tree. The values are stored on disk: never renumber them."""
 
     CLEAN = 1
-    """Complete, and the store has the same bytes under each of its object names."""
+    """The file is complete, and the store has the same bytes under each of its object names."""
     DIRTY = 2
-    """Being written, or written and not yet in the store."""
+    """The file is being written, or was written and is not in the store yet."""
     UPLOADING = 3
-    """Being sent to the store; after a crash it counts as dirty."""
+    """The file is being sent to the store; after a crash it counts as dirty."""
     LOCAL = 4
-    """A file that is never sent, whose digest is known."""
+    """The file is never sent, and its digest is known."""
 
 
 UNSENT = frozenset({EntryState.DIRTY, EntryState.UPLOADING})

@@ -280,7 +280,7 @@ class Connection:
         return self._native.entries(fd, position, size_bytes, others)
 
     def reply(self, request: int, error: int, body: bytes = b"") -> None:
-        """Reply, with a positive errno or 0 and a body, to a request for which ``answer_directly``'s function was True."""
+        """Reply, with a positive errno or 0 and a body, to a request that ``answer_directly``'s function left for later."""
         self._native.reply(request, error, body)
 
     @staticmethod

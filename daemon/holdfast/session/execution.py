@@ -2,11 +2,11 @@
 
 Word 1 is the number of the request that is executed now, or 0; the C module writes it (native/execution_mark.h). A daemon
 that ends leaves it as it was. The next one counts the request, because the kernel sends it again: it may be the one that
-ends daemons, and would end them for ever. Requests that only waited are innocent and not counted. The counts follow, in
+ends daemons, and would end each new one. Requests that only waited are innocent and not counted. The counts follow, in
 pairs of a request's number and the number of daemons.
 
-No request is executed for as long as a watchdog waits, so one daemon that hung in it is evidence. Anybody may kill
-or stop a daemon, at any moment, so it takes ``_MOST_DEATHS`` of these.
+No request is executed for as long as a watchdog waits, so one daemon that hung in it is evidence. But anybody may kill or
+stop a daemon, at any moment, so it takes ``_MOST_DEATHS`` of these.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ this one alone may be unanswered when the daemon is killed.
 A new slot gets its node's id, and last its first handle. A slot that has a node and no handles belongs to a file whose last
 handle was released, but whose release is not complete. A store takes about 0.1 µs, a record in LMDB 4.
 
-Slots of the format before had no user. Such a table is replaced, in one rename, when it is opened.
+In the previous format, slots had no user. Such a table is replaced, in one rename, when it is opened.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _foreign(path: Path) -> TakeoverError:
 
 
 def _add_users(path: Path) -> None:
-    """Replace a table of the format before, if there is one, by one with the same slots, which count for nobody."""
+    """Replace a table of the previous format, if there is one, by one with the same slots, which count for nobody."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """The mark of a file that was fetched into a working directory: a copy of an object, not a file of its user.
 
-It is an extended attribute of the file itself, which users can neither see nor remove. So it is still known when the index,
-which tells copies in its entries, is lost. It stays when the file is changed: what is made of an object is not for everybody
-either.
+It is an extended attribute of the file itself, which users can neither see nor remove. So copies are still known when the
+index, whose entries tell which files they are, is lost. It stays when the file is changed: what is made of an object is not
+for everybody either.
 """
 
 from __future__ import annotations

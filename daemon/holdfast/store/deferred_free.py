@@ -4,9 +4,9 @@ A file system frees a file's blocks when neither a name nor a descriptor refers 
 are on the disk, this takes ext4 several times as long as removing the name, and the caller of unlink(2) does not need to
 wait for it. So a descriptor is held while the name is removed, and a thread closes it.
 
-For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and
-who closes the last descriptor can't be killed. So another process does that, in steps (``outside_calls.free``). What is not
-free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``).
+For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and the
+process that closes the last descriptor can't be killed. So another process does that, in steps (``outside_calls.free``).
+What is not free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from holdfast.store.outside_calls import RESULT_BYTES, OutsideCalls, result_in
 
 QUICKLY_FREED_BYTES = 128 * 1024
-"""Freeing that many bytes on the disk takes no time that matters, in however many pieces they are."""
+"""The number of bytes that the disk frees in no time that matters, in however many pieces they are."""
 _MOST_WAITING = 500
 _PAUSE_SECONDS = 0.005
 """The thread's pause between two turns. Each turn delays the event loop, so it closes all that has come in the pause."""

@@ -1,11 +1,11 @@
 """Directories of the store in which a call of the other process (``outside_calls``) has not ended in time.
 
-It may hold the directory's lock until a user lets go of a file. Whoever then needs the lock would wait as long, so nobody
-goes there: ``check`` before each walk by path, ``check_moved`` before a directory changes its own name, ``has`` on the way
-of a walk.
+The call may hold the directory's lock until a user lets go of a file. Whoever needs the lock would wait as long, so nobody
+enters the directory: ``check`` is called before each walk by path, ``check_moved`` before a directory changes its own name,
+``has`` during a walk.
 
 The call outlives the daemon. So the directories are written down before it begins, for the next daemon, which asks the
-other process for the lock of each, and goes there when it has had it.
+other process for the lock of each, and enters the directory once the process has had it.
 """
 
 from __future__ import annotations

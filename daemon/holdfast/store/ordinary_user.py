@@ -1,9 +1,9 @@
 """Writing to the disk as an ordinary user does, so that what a file system keeps for root stays root's (ext4: 5 %).
 
 A file system goes by the fsuid of the thread that writes (setfsuid(2)); in passthrough, by the one that the daemon had when
-it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk
-is near its end. The thread keeps its capabilities (``holdfast.capabilities``), without which it could not reach users'
-files; where that is impossible, as in some containers, users may take what is root's.
+it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk is near its
+end. The thread keeps its capabilities (``holdfast.secure_bits``), without which it could not reach users' files; where that
+is impossible, as in some containers, users may take what is root's.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class OutsideCalls:
         """Calls, with descriptors of their own, that the channel had no room for: the process is slow to take them."""
         self._sends_kept = False
         self.starts = 0
-        """The number of times that the process was started. When one is killed, its calls have ended."""
+        """The number of times that the process was started. The calls of one that was killed have ended."""
 
     def start(self) -> None:
         """Start the process, which takes a moment on a busy machine. Otherwise the first call starts it."""

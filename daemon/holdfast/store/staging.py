@@ -22,9 +22,9 @@ from holdfast.store.removal import remove
 from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _OWN = b".d"
-"""Ends the names of directories for one orphan."""
+"""The end of the names of directories for one orphan."""
 _ASIDE = b"aside-"
-"""Begins the names in the trash of what could not be deleted."""
+"""The beginning of the names in the trash of what could not be deleted."""
 
 
 class Staging:

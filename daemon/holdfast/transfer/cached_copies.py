@@ -197,7 +197,7 @@ class CachedCopies:
         return True
 
     def _dropped_late(self, path: bytes, stat: os.stat_result, *, same_object: bool) -> None:
-        """Note that a copy is gone after all: its caller was told that it is busy."""
+        """Note that a copy is gone, after whoever dropped it was told that it is busy."""
         if self._tree.inode(path) != stat.st_ino:
             self.forget_name(path, stat)
             self._listener.file_left(path, stat.st_ino, same_object=same_object)

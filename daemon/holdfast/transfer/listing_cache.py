@@ -1,9 +1,9 @@
 """Cached listings of a store's directories: filled by one LIST of a whole directory, kept current by this node's own writes.
 
-A cached listing is as old as the LIST behind it: its time is when that LIST began. A caller says how old it may be; with
-``now`` the store is asked after the call. Invariants: changes that this node makes while a LIST is pending are recorded and
-applied to its result, because the answer may predate them; a directory has one pending LIST at a time. A LIST is tried once:
-a caller that wants retries makes them itself, so that others never wait for them.
+A cached listing is as old as the LIST behind it: its time is when that LIST began. A caller says how old it may be; if that
+is the present time, the LIST begins after the call. Invariants: changes that this node makes while a LIST is pending are
+recorded and applied to its result, because the answer may predate them; a directory has one pending LIST at a time. A LIST
+is tried once: a caller that wants retries makes them itself, so that others never wait for them.
 
 Names here are bytes, as in the mount; keys are text. The cache is in memory only: a crash loses it.
 """

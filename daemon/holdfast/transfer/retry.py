@@ -1,4 +1,4 @@
-"""Insisting on a store: trying again after a passing error, with growing pauses, until a deadline.
+"""Retries of requests to a store after a passing error, with growing pauses, until a deadline.
 
 Every part of this package retries with a ``Retry``. Spark takes any error for corruption and silently falls
 back to older state, so an error is the last thing to hand out. An answer of the store, even a refusal, is final.

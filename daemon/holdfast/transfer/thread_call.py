@@ -1,9 +1,9 @@
 """A call in a worker thread whose error, when it has been dealt with, leaves nothing in memory.
 
 ``trio.to_thread.run_sync`` hands an error over in a way that refers to itself: the result has the error, whose traceback has
-a frame of trio's, which has the result. Such a cycle, with all that its frames know, the bytes of a failed PUT for one,
-stays until the garbage collector comes, and that may be a hundred errors later. Here only the traceback of a caught error
-has these frames, and no frame has the error.
+a frame of trio's, which has the result. Such a cycle stays in memory, with all that its frames refer to (such as the bytes
+of a failed PUT), until the garbage collector runs, and that may be a hundred errors later. Here only the traceback of a
+caught error has these frames, and no frame has the error.
 """
 
 from __future__ import annotations

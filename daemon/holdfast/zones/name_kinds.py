@@ -17,19 +17,19 @@ class KindPolicy:
     explanation: str
     """A sentence for people (``holdfast why``)."""
     stays_here: bool = False
-    """Never leaves this node: no object is made of it or looked for."""
+    """True if the file never leaves this node: no object is made of it or looked for."""
     awaits_rename: bool = False
-    """Renamed to its final name when complete; whoever has it open is about to create that name."""
+    """True if the file is renamed to its final name when complete; whoever has it open is about to create that name."""
     created_once: bool = False
-    """A second creation fails on every node until the name is unlinked."""
+    """True if a second creation fails on every node until the name is unlinked."""
     revalidated: bool = False
-    """Another node may replace the object: it is checked again after the metadata TTL."""
+    """True if another node may replace the object: it is checked again after the metadata TTL."""
     fetched_ahead: bool = False
-    """Fetched by prefetches."""
+    """True if prefetches fetch the object."""
     creator_seconds: float = 0.0
     """The time in which a thread that created such a name in a directory is expected to create more of them there."""
     polled_while_read: bool = False
-    """Readers ask for its size before each read: the daemon serves large ones itself, which saves these requests."""
+    """True if readers ask for its size before each read: the daemon serves large ones itself, which saves these requests."""
 
     @property
     def lasts(self) -> bool:
@@ -70,15 +70,15 @@ class NameKind(enum.Enum):
     """A kind of name. Its value is its word in messages and, with an underscore, its key in the configuration."""
 
     TEMPORARY = "temporary"
-    """Stays on this node until it is renamed to a name of another kind."""
+    """A name that stays on this node until it is renamed to a name of another kind."""
     SIDECAR = "sidecar"
-    """Hadoop's checksum of a neighbour: stays on this node, removed when the neighbour changes."""
+    """Hadoop's checksum of a neighbour: it stays on this node, and is removed when the neighbour changes."""
     WRITE_ONCE = "write-once"
-    """Created at most once on all nodes, until it is unlinked."""
+    """A name that is created at most once on all nodes, until it is unlinked."""
     IMMUTABLE = "immutable"
-    """The name determines the content: a copy is never revalidated."""
+    """A name that determines the content: a copy is never revalidated."""
     REPLACEABLE = "replaceable"
-    """Any node may write it again: revalidated by an open after the TTL."""
+    """A name that any node may write again: an open after the TTL revalidates it."""
 
     policy: KindPolicy
 

@@ -11,7 +11,7 @@ from holdfast.fs.inodes.node import Node
 
 
 class LocalFiles:
-    """Used by links, renames, changes of attributes and prefetches."""
+    """Makes nodes local for links, renames, changes of attributes and prefetches."""
 
     def __init__(
         self, misses: CacheMiss, arriving: ArrivingFiles, check: DigestCheck, policy: NamePolicy, locks: NodeLocks

@@ -34,7 +34,7 @@ from holdfast.telemetry import Counters
 
 
 class Opening:
-    """open(2) of existing nodes."""
+    """Carries out open(2) of existing nodes."""
 
     def __init__(
         self,

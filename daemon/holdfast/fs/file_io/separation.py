@@ -1,10 +1,10 @@
-"""Files with a name in a store and one outside of it: before such a file is written, its objects part from it.
+"""Separates files that have a name in a store and one outside of it: before such a file is written, its objects' names go.
 
 Spark links the immutable files of a checkpoint into a working directory and back, which saves reading and writing them. Both
 names lead to one file and one node, so OPEN does not tell by which of them the file was found, and a write would change the
 object and the private file alike. So the copies of the objects are dropped, as by an eviction: the store has them. The open
-is answered with ESTALE, and the kernel looks the name up again. The private name leads to the file, which is private alone
-now; the object's name leads to the object, which is fetched, at once if it is pinned.
+is answered with ESTALE, and the kernel looks the name up again. The private name leads to the file, which now has no other
+kind of name; the object's name leads to the object, which is fetched, at once if it is pinned.
 
 Where that can't be, the open fails with EBUSY: the file is open, or the store does not have the object yet.
 """

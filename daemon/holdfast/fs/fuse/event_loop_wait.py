@@ -1,6 +1,6 @@
-"""Serving requests while the event loop is idle, without waking it up.
+"""Serves requests while the event loop is idle, without waking it up.
 
-For a request to wake the loop, pass through one of pyfuse3's workers and let the loop fall asleep again costs 120 µs of
+A request that wakes the loop, passes through one of pyfuse3's workers and lets the loop fall asleep again costs 120 µs of
 Python, but most replies take less than ten. So just before the loop would sleep, the C module sleeps in its place. It waits
 for the mount and for the loop's own events, and answers requests that need no task (``kernel.Connection.serve``). Only the
 others wake a worker.

@@ -1,6 +1,6 @@
 """Immediate replies, past pyfuse3: requests that neither wait nor ask a store are answered as soon as they are read.
 
-Of a stat that takes 70 µs, the file system's part takes 5; the rest is wake-ups, libfuse, pyfuse3 and the event loop. So
+A stat takes 70 µs, of which the file system's part is 5; the rest is wake-ups, libfuse, pyfuse3 and the event loop. So
 the C module calls this module first (``kernel.Connection.answer_directly``). Requests that can't be answered at once
 (``trio.WouldBlock``), or that an earlier daemon may have carried out, take the usual way through ``Operations``. Syncs and
 listings that have to wait are accepted here and answered later. The logic is the file system's; this module only converts

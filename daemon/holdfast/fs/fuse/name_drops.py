@@ -1,8 +1,8 @@
-"""Waiting until the kernel has dropped names, but not for ever.
+"""Waits until the kernel has dropped names, but not for ever.
 
 To drop a name the kernel takes the lock of its directory. Whoever may list the directory can hold that for as long as it
-likes, for example by listing it into memory that its own file system does not provide. So nobody waits for a directory for
-longer than a time, and not at all if somebody has waited in vain and it is still held.
+likes, for example by listing it into memory that its own file system does not provide. So nobody waits for a directory
+longer than ``PATIENCE_SECONDS``, and not at all if somebody has waited in vain and it is still held.
 """
 
 from __future__ import annotations

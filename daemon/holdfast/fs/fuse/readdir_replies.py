@@ -37,7 +37,7 @@ _Entries = Callable[[Node, int, int], bytes]
 
 
 class ReaddirReplies:
-    """Directory entries in the wire format."""
+    """Answers requests for directory entries, in the wire format."""
 
     def __init__(
         self,

@@ -237,7 +237,7 @@ class Watch:
 
 
 def _missing(kind: Opcode, entry: bytes) -> int:
-    """Return ENOENT for the entry by which a LOOKUP says for how long there is none."""
+    """Return ENOENT if this is the entry of a LOOKUP that found none (it only says how long that holds), else 0."""
     return ENOENT if kind is Opcode.LOOKUP and not any(entry[: wire_format.NODE.size]) else 0
 
 

@@ -71,7 +71,7 @@ class _Turns(trio.abc.Instrument):
 
 
 class _LowLevel:
-    """``trio.lowlevel`` with a faster ``wait_readable`` for pyfuse3's only descriptor."""
+    """Stands in for ``trio.lowlevel``, with a faster ``wait_readable`` for pyfuse3's only descriptor."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
@@ -97,7 +97,7 @@ class _LowLevel:
 
 
 class _Trio:
-    """``trio`` with the replacements above."""
+    """Stands in for ``trio``, with the replacements above."""
 
     def __init__(self, turns: _Turns, readiness: Readiness) -> None:
         self._turns = turns

@@ -9,7 +9,7 @@ from holdfast.processes import answerable, supplementary_groups
 
 
 class Asker(Protocol):
-    """Whoever asks for something, as far as rights depend on it."""
+    """A caller, as far as rights depend on it."""
 
     @property
     def uid(self) -> int:

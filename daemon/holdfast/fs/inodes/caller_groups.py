@@ -1,9 +1,9 @@
 """Supplementary groups of callers, read from /proc when rights depend on them.
 
 The kernel makes the whole text for each read, and a process of a user namespace may have 65,536 groups: then a read takes
-tens of milliseconds of the event loop. Whoever answers for a process for which it took long, its user or the owner of its
-user namespace, has a rest of many times as long. Until it is over, that process has the groups that were read, and the
-others of the same owner have none.
+tens of milliseconds of the event loop. After a read that took long, no more are made for many times as long for processes
+of the same owner: the user, or the owner of the user namespace. In this rest, the process of the long read has the groups
+that were read, and the others have none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.fs.inodes.caller import Asker
 
 _LONG_SECONDS = 0.002
-"""The limit of processor time, which a few thousand groups of a process take: more than any directory service gives."""
+"""The processor time above which a read is long: that of some thousand groups, more than any directory service gives."""
 _RESTS = 50
 
 
@@ -34,7 +34,7 @@ class CallerGroups:
         self._clock = clock
         self._processor_seconds = processor_seconds
         self._rests: dict[tuple[int, int], _Rest] = {}
-        """The rests, by who answers for the caller. Nearly always empty: then nobody asks who that is."""
+        """The rests, by owner of the process (``Asker.answerable``). Nearly always empty: then nobody asks who that is."""
 
     def of(self, caller: Asker) -> Container[int]:
         """Return the groups of a caller, as far as they may be read now."""

@@ -68,7 +68,7 @@ class _LateCall(NamedTuple):
 
 
 class HotFiles:
-    """Calls on hot files."""
+    """Makes calls on hot files."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Node:
         self.lookups = 0
         self.opened: OpenFile | None = None
         self.place: tuple[int, ZonePath, int] | None = None
-        """A cache of ``Directories``: the epoch in which it is valid, the place, and the number of levels down to that."""
+        """A cache of ``Directories``: the epoch in which it is valid, the place, and how many levels down that is."""
         self.zone: int = 0 if parent is None else parent.zone
         """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
         self.cache_is_stale = False

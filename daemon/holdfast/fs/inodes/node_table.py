@@ -120,7 +120,7 @@ class NodeTable:
         self.root.lookups = 1
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
         self.known = self._nodes.get
-        """Return the node with this id if it is in the table. The dictionary's own method: it is called for each request."""
+        """Return the node with this id if it is in the table. It is the dictionary's own method: each request calls it."""
         self._zones = zones
         self.moved = {root_inode: ROOT_ID}
         """The id of each node whose id is not the inode number of its backing file, by that number."""

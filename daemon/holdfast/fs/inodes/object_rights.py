@@ -1,8 +1,8 @@
 """Rights of callers to objects by the objects' own paths, in the zone of their store.
 
 ``localState`` and ``blobStorage`` show objects under other names, in directories of other owners, so the kernel's checks of
-owner and mode do not protect them there. Here the rights count that the caller has to the object's own path: search
-permission on each directory from the root of the store's zone down, then what it wants of the object or of its directory.
+owner and mode do not protect them there. Here the caller's rights to the object's own path count: search permission on each
+directory from the root of the store's zone down, then the permission that it wants on the object or its directory.
 
 What is in the local tree has its own owner and mode, everything else those of the store (``Ownership``). So no answer needs
 a request to the store, and none depends on whether the object exists. Must not know: which names are objects.
@@ -208,7 +208,7 @@ class _Asking:
         return not directory.st_mode & stat_module.S_ISVTX or self._caller.uid in (directory.st_uid, owner_of_object)
 
     def may(self, file: _Owned, wanted: int) -> bool:
-        """Decide as path_resolution(7) does: the first class counts that the caller is in."""
+        """Decide as path_resolution(7) does: the first class that the caller is in counts."""
         if self._caller.uid == file.st_uid:
             return file.st_mode >> 6 & wanted == wanted
         of_group, of_others = file.st_mode >> 3 & wanted == wanted, file.st_mode & wanted == wanted

@@ -1,10 +1,10 @@
 """Compares the bytes of a local file with those of an object, when the index does not know it any more.
 
 Size and time of modification prove nothing: after a power cut a file has both, and zeros for bytes that had not been written
-out. A proof is a digest from before that holds: the one that the store has with the object, the one that was noted on the
+out. A proof is an earlier digest that matches: the one that the store has with the object, the one that was noted on the
 file when it was fetched, an ETag that is the MD5 of the object, as S3 has for objects that came in one part, or another
 checksum that the store itself has of the whole object. The last costs a request, and is asked for only if the others say
-nothing. A digest in the store that differs is none if the store's own checksum fits: it is of earlier bytes
+nothing. A digest in the store that differs proves nothing if the store's own checksum fits: it is of earlier bytes
 (``transfer.stale_notes``).
 """
 

@@ -128,7 +128,7 @@ class Verifier:
     def drop_unreadable(self, path: bytes, fd: int, problem: OSError) -> bool:
         """Put a copy of an object that the disk can't read (EIO) into quarantine; say whether that was done.
 
-        Its blocks stay in use there. What is no copy stays where it is: its user may read the rest. Any other ``problem`` is
+        Its blocks stay in use there. Any other file stays where it is: its user may read the rest. Any other ``problem`` is
         raised again.
         """
         if problem.errno != errno.EIO:

@@ -194,10 +194,11 @@ class AttrOps:
         return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
     def file_system(self, node: Node, caller: Caller) -> os.statvfs_result:
-        """statfs(2) of the disk of the local store. Reserved space is not free, the space of what has been deleted is.
+        """statfs(2) of the disk of the local store. Reserved space does not count as free, the space of deleted files does.
 
-        In a working directory with a limit, that is the size of the file system, and no more is free than is left of it; but
-        only for its owner and root, because it tells what is in there, and the kernel asks for no right to the directory.
+        In a working directory with a limit, the limit is shown as the size of the file system, and no more is free than is
+        left of it. Only its owner and root see this, because it tells what the directory holds and the kernel checks no
+        right to it.
         """
         disk = self._disk()
         usage = self._usage_told(node, caller)

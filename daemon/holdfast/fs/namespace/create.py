@@ -45,7 +45,7 @@ class MadeFile(NamedTuple):
 
 
 class Creation:
-    """open(2) with O_CREAT."""
+    """Carries out open(2) with O_CREAT."""
 
     def __init__(
         self,
@@ -169,10 +169,10 @@ class Creation:
         return True
 
     def _open_new(self, directory: Node, name: bytes, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
-        """Return a descriptor, and whether the file was newly created; one that is there is that of a resent request.
+        """Return a descriptor, and whether the file was newly created. A resent request may find the file that it made.
 
-        Otherwise it came after the kernel's look at the name. Raises ``StaleNodeError`` then, so that the kernel looks again
-        and checks who may open it; if ``exclusive``, ``FileExistsError``.
+        For any other request, an existing file came after the kernel's lookup. Raises ``StaleNodeError`` then, so that the
+        kernel looks again and checks who may open it; if ``exclusive``, ``FileExistsError``.
         """
         directory_fd = self._directories.descriptor_for_new(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,8 +1,8 @@
 """Removal of directories that are large, or were: a directory stays as large as it ever was.
 
-The file system goes through all blocks of a directory to see that it is empty, and frees them with the last descriptor. Of
-one that had 60,000 names of 255 bytes that takes seconds. So both happen in threads, and the caller waits for the first
-alone. The directory above is locked meanwhile, in the backing tree and by the kernel for the mount: who works in there
+The file system goes through all blocks of a directory to see that it is empty, and frees them with the last descriptor. For
+one that had 60,000 names of 255 bytes this takes seconds. So both happen in threads, and the caller waits only for the
+first. The directory above is locked meanwhile, in the backing tree and by the kernel for the mount: whoever works in it
 waits.
 """
 

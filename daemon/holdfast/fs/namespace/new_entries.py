@@ -18,7 +18,7 @@ from holdfast.zones import ZoneKind, ZonePath
 
 
 class NewEntries:
-    """Shared by all code that makes entries. If the daemon ``is_root``, new entries belong to their caller."""
+    """Checks and makes new entries for all code. If the daemon ``is_root``, they belong to their caller."""
 
     def __init__(
         self,

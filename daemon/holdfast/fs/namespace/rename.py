@@ -39,7 +39,7 @@ from holdfast.zones import ZonePath
 
 
 class Renaming:
-    """renameat2(2)."""
+    """Carries out renameat2(2)."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _WALKS = 5
 
 
 class DirectoryRenames:
-    """renameat2(2) of directories."""
+    """Carries out renameat2(2) of directories."""
 
     def __init__(
         self,

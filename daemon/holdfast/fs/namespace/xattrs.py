@@ -22,7 +22,7 @@ _TRUSTED = b"trusted."
 
 
 class ExtendedAttributes:
-    """getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
+    """Carries out getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ class CreateHints:
             self._authors.forget((directory, kind))
 
     def objects_appeared(self) -> None:
-        """Drop all hints, because the store got objects that no thread here has created: creators have to show again."""
+        """Drop all hints: the store got objects that no thread here has created, so creators must prove themselves again."""
         for recent in (self._temporaries, self._authors, self._drivers, self._missing, self._asked):
             recent.clear()
 

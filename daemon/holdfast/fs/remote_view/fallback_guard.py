@@ -1,4 +1,4 @@
-"""Guard of ``localState`` and ``blobStorage``: what they show of a store, and send to it, is for those with rights there.
+"""Guards ``localState`` and ``blobStorage``: what they show of a store, and send to it, is for callers with rights there.
 
 It tells objects and their copies from a process's own files, and asks ``ObjectRights`` about the former. An object that
 the caller can't see at its own path does not exist for it here. A check takes place when a call names something; what is
@@ -79,8 +79,8 @@ class FallbackGuard:
     def check_open(self, node: Node, flags: int, caller: Caller) -> None:
         """Check a caller that is about to open a file. All objects that the file is a copy of, or will be, must allow it.
 
-        A copy that has lost its name can't be opened again: nothing tells of which object it is. Nor can one with names in
-        so many directories that to check the rights to each would make everybody wait.
+        A copy that has lost its name can't be opened again: nothing tells which object it is a copy of. Nor can one with
+        names in so many directories that checking the rights to each would keep everybody waiting.
         """
         if caller.uid == 0:
             return

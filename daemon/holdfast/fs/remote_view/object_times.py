@@ -1,4 +1,4 @@
-"""The store's time of what this node has stored: a file shows it from its close on, and so do all nodes for good.
+"""The times of objects that this node has stored: a file shows its object's time from its close on, as all nodes do.
 
 Many stores answer a PUT without the object's time. It is asked for when somebody first wants the attributes of the file;
 until then the file is *awaited*. The time becomes the mtime of the backing file when nobody has that open: setting it

@@ -32,7 +32,7 @@ _SPARED_SECONDS = 10.0
 
 
 class Revalidation:
-    """Cached names in zones with a store. Raises ``RemoteError`` if the store has to be asked."""
+    """Keeps cached names fresh in zones with a store. Raises ``RemoteError`` if a request to the store fails."""
 
     def __init__(self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, ttl: TimeToLive, events: EventLog) -> None:
         self._view = view

@@ -14,7 +14,7 @@ _CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
 
 
 class StoreView:
-    """Lookups by place, for zones that have a store."""
+    """Looks stores and objects up by place, for zones that have a store."""
 
     def __init__(self, remotes: Mapping[str, Remote], marks: NameMarks) -> None:
         self._remotes = remotes

@@ -15,7 +15,7 @@ RESERVED = b".holdfast"
 
 
 class Visibility:
-    """Filters for lookups, listings and creations. ``top_names`` are the names in the root of the mount."""
+    """Filters lookups, listings and creations. ``top_names`` are the names in the root of the mount."""
 
     def __init__(self, view: StoreView, marks: NameMarks, whiteouts: Whiteouts, top_names: Iterable[bytes]) -> None:
         self._view = view
