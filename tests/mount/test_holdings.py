@@ -126,8 +126,11 @@ def test_what_somebody_planted_and_what_is_stale_is_left_out(nodes: tuple[Node, 
     real = next(private.iterdir()).read_bytes()
     for name, data in {"junk": b"junk", "empty": b"", "large": bytes(3 * 2**20), "old": real, "young": real}.items():
         (private / name).write_bytes(data)
+    (private / "huge").touch()
+    os.truncate(private / "huge", 65 * 2**20)  # more than all reports together may have
     os.utime(private / "old", (1, 1))
-    os.utime(private / "young", (2**33, 2**33))
+    for name in ("young", "huge"):
+        os.utime(private / name, (2**33, 2**33))
     with b.client() as client:
         found = client.holdings(all_nodes=True)
     held = [info.node for info in found.nodes if info.queries]

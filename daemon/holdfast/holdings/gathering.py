@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import trio
 
@@ -110,13 +111,10 @@ class Gathering:
         now_ns = int(self._clock() * 1e9)
         past = [info.modified_ns for info in newest_first if info.modified_ns <= now_ns]
         latest_ns = past[0] if past else now_ns
-        found, size_bytes = [], 0
-        for info in newest_first[:_MOST_NODES]:
-            size_bytes += info.size_bytes
-            is_readable = 0 < info.size_bytes <= LARGEST_BYTES and size_bytes <= _MOST_BYTES
-            if is_readable and latest_ns - info.modified_ns <= self._stale_seconds * 1e9:
-                found.append(info)
-        return found
+        oldest_ns = latest_ns - self._stale_seconds * 1e9
+        fresh = [info for info in newest_first if info.modified_ns >= oldest_ns and 0 < info.size_bytes <= LARGEST_BYTES]
+        sizes = accumulate(info.size_bytes for info in fresh)
+        return [info for info, size_bytes in zip(fresh, sizes, strict=True) if size_bytes <= _MOST_BYTES][:_MOST_NODES]
 
     async def _report(self, zone: str, access: RemoteAccess, info: ObjectInfo) -> NodeReport | None:
         known = self._read.get((zone, info.key))
