@@ -1,4 +1,4 @@
-"""``holdfastd``, the process: reads its configuration, sets up its log, runs the supervisor, and reports the result.
+"""``holdfastd``, the process: reads the configuration, sets up the log, runs the daemon (``startup``), reports its result.
 
 The result of the start goes to ``--ready-fd`` (one JSON line) or systemd's notification socket, and to exit status and log.
 """
@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, allocator, capabilities, preflight, supervisor
+from holdfast import __version__, allocator, capabilities, preflight, startup
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
 from holdfast.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         loaded = _checked(read, unit="" if descriptors else options.unit)  # before anything is opened, even the log
         _set_up_log(loaded.config.log, loaded, in_background=options.background)
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
-        wants_restart = trio.run(supervisor.run, loaded, manager, descriptors, ready, partial(_again, read))
+        wants_restart = trio.run(startup.run_daemon, loaded, manager, descriptors, ready, partial(_again, read))
     except UnmountedError as problem:
         starter.not_needed(problem)
         return 0

@@ -40,7 +40,7 @@ _log = logging.getLogger("holdfast")
 _UMASK = 0o022  # files of the mount get an explicit mode; this is for the files of the store and of remote directories
 
 
-async def run(
+async def run_daemon(
     loaded: LoadedConfig,
     manager: ServiceManager,
     descriptors: Mapping[str, int],
