@@ -31,7 +31,7 @@ class CopyRights:
         if caller.is_root:
             return
         if not await trio.to_thread.run_sync(self._may_read, zone, source, caller):
-            raise WithheldError(f"user {caller.uid} may not read all of {source}: only who may can copy it")
+            raise WithheldError(f"user {caller.uid} may not read all of {source}, and so may not copy it")
         if not self._may_create(zone, target, caller):
             raise WithheldError(f"user {caller.uid} may not create {target}")
 

@@ -68,7 +68,7 @@ class OnlyThePage:
         if asks or (scope["method"] == "POST" and route in _ORDERED):
             await self._app(scope, receive, send)
         else:
-            await PlainTextResponse("This is for the sockets only.\n", 403)(scope, receive, send)
+            await PlainTextResponse("This is not served over TCP: ask the control socket.\n", 403)(scope, receive, send)
 
 
 class PageListener:
