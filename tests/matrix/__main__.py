@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.matrix.history import History, Left, sessions_of
 from tests.matrix.outcomes import Outcomes
+from tests.matrix.programs import Programs
 from tests.matrix.queries import KINDS
 from tests.matrix.sparks import NotInstalledError, Spark, sparks
 from tests.support.node import Node
@@ -59,14 +60,19 @@ def _run(chosen: list[Spark], kinds: list[str], directory: Path, outcomes: Outco
     remote = directory / "remote"
     node = Node(directory / "node", f"file://{remote}/checkpoints", f"file://{remote}/blobs", log__level="info")
     left: list[Left] = []
+    histories: list[History] = []
     try:
         node.start()
         for spark in chosen:
             began = time.monotonic()
             for sessions in sessions_of(spark):
                 before = [each for each in left if each.spark != spark and each.queries and each.sessions.is_for(sessions)]
-                left.append(History(spark, sessions, node, directory, outcomes).live(kinds, before))
+                histories.append(History(spark, sessions, node, directory, outcomes))
+                left.append(histories[-1].live(kinds, before))
+            Programs(spark, node, directory, outcomes).run()
             _say(f"Spark {spark.version}: {time.monotonic() - began:.0f} s")
+        for history in histories:
+            history.go_back([each for each in left if each.spark.release > history.spark.release])
     finally:
         node.clean_up()
 

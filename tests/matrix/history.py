@@ -17,7 +17,8 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import CloneRequest, RewindRequest, SweepRequest, VerifyRequest
 from holdfast.errors import HoldfastError
 from tests.matrix.job import BATCHES_RETAINED, Plan, Query
-from tests.matrix.outcomes import CLONE, KILL, LINKS, PLACEMENT, READ, REWIND, SWEEP, VERIFY, Outcomes, upgrade_from
+from tests.matrix.operations import CLONE, KILL, LINKS, PLACEMENT, READ, REWIND, SWEEP, VERIFY, other_version
+from tests.matrix.outcomes import Outcomes
 from tests.matrix.queries import BY_NAME, put_input
 from tests.matrix.sparks import Spark
 from tests.support.node import Node, wait_until
@@ -68,7 +69,7 @@ class History:
     """The queries of one Spark, over ``node``. ``directory`` has their input and output, and what the drivers say."""
 
     def __init__(self, spark: Spark, sessions: Sessions, node: Node, directory: Path, outcomes: Outcomes) -> None:
-        self._spark = spark
+        self.spark = spark
         self._sessions = sessions
         self._python = spark.python()
         self._node = node
@@ -84,27 +85,45 @@ class History:
         """Kill queries of these kinds, sweep, copy and rewind them, go on, and go on from what earlier Sparks have left."""
         for _ in range(_FILES):
             put_input(self._input)
-        queries = [
-            self._query(kind, shape)
-            for shape in self._sessions.shapes
-            for kind in kinds
-            if BY_NAME[kind].since <= self._spark.release and (shape is None or kind in _IN_EACH_SHAPE)
-        ]
+        queries = [self._query(kind, shape) for shape in self._sessions.shapes for kind in kinds if self._knows(kind, shape)]
         if not queries:  # this Spark, or this format, has none of these kinds
-            return Left(self._spark, self._sessions, [])
+            return Left(self.spark, self._sessions, [])
         self._run_and_kill(queries)
         copies = self._copies(queries, CLONE, "copy")
         groups = {KILL: queries, CLONE: [copy for copy in copies if self._attempt(REWIND, copy, self._rewind)]}
         for query in queries:
             self._attempt(VERIFY, query, self._verify)
         self._sweep(queries)
-        for left in before:
-            operation = upgrade_from(left.spark.short)
-            groups[operation] = self._copies(left.queries, operation, left.spark.short)
-            put_input(Path(left.queries[0].input))
+        groups.update(self._copies_of(before))
         put_input(self._input)
         self._go_on(groups)
-        return Left(self._spark, self._sessions, queries)
+        return Left(self.spark, self._sessions, queries)
+
+    def go_back(self, later: Iterable[Left]) -> None:
+        """Go on from what later Sparks have left, in so far as this one has such queries."""
+        known = [
+            replace(left, queries=[query for query in left.queries if self._knows(query.kind, query.shape)])
+            for left in later
+        ]
+        groups = self._copies_of(left for left in known if left.queries)
+        if any(groups.values()):
+            self._go_on(groups)
+
+    def _copies_of(self, others: Iterable[Left]) -> dict[str, list[Query]]:
+        """Copy what other Sparks have left, with more input for each; return the copies by operation."""
+        groups: dict[str, list[Query]] = {}
+        for left in others:
+            operation = other_version(left.spark.short)
+            groups.setdefault(operation, []).extend(self._copies(left.queries, operation, left.spark.short))
+            put_input(Path(left.queries[0].input))
+        return groups
+
+    def _knows(self, kind: str, shape: StateShape | None) -> bool:
+        return (
+            shape in self._sessions.shapes
+            and BY_NAME[kind].since <= self.spark.release
+            and (shape is None or kind in _IN_EACH_SHAPE)
+        )
 
     def _query(self, kind: str, shape: StateShape | None) -> Query:
         words = kind.replace(",", "").replace(" ", "-")
@@ -132,7 +151,7 @@ class History:
             with suppress(AssertionError):  # Spark uploads snapshots in the background
                 wait_until(lambda: self._has_links(keeping))
             problem = "" if self._has_links(keeping) else "no local SST is a link"
-        self._outcomes.note(self._spark, LINKS, None, problem)
+        self._outcomes.note(self.spark, LINKS, None, problem)
 
     def _has_links(self, queries: list[Query]) -> bool:
         """Say whether a file of the driver's local state is also one of the checkpoints'."""
@@ -140,7 +159,7 @@ class History:
         return not stored.isdisjoint(_inodes(self._node.work / f"driver_{self._driver_name}", "tmp/**/*.sst"))
 
     def _verify(self, client: ControlClient, query: Query) -> None:
-        *_, last = client.verify_checkpoints(VerifyRequest(query.checkpoint, deep=True, spark=self._spark.short))
+        *_, last = client.verify_checkpoints(VerifyRequest(query.checkpoint, deep=True, spark=self.spark.short))
         newest = [each for each in last.restores if each.newest]
         assert [each.restorable for each in newest] == [True], f"{newest}"[:500]
 
@@ -152,7 +171,7 @@ class History:
             )
             *_, last = client.execute(plan.id)
         kept = [each.why for each in plan.kept]
-        self._outcomes.note(self._spark, SWEEP, None, f"kept: {kept}"[:500] if kept or not last.finished else "")
+        self._outcomes.note(self.spark, SWEEP, None, f"kept: {kept}"[:500] if kept or not last.finished else "")
         for query in queries:
             self._attempt(SWEEP, query, self._verify)
 
@@ -175,9 +194,9 @@ class History:
             with self._node.client() as client:
                 action(client, query)
         except (HoldfastError, AssertionError) as problem:
-            self._outcomes.note(self._spark, operation, query, f"{operation}: {problem}")
+            self._outcomes.note(self.spark, operation, query, f"{operation}: {problem}")
             return False
-        self._outcomes.note(self._spark, operation, query, "")
+        self._outcomes.note(self.spark, operation, query, "")
         return True
 
     def _go_on(self, groups: Mapping[str, list[Query]]) -> None:
@@ -189,15 +208,15 @@ class History:
         for line in self._said().splitlines():
             facts = json.loads(line) if line.startswith("{") else {}
             if "placement" in facts:
-                self._outcomes.note(self._spark, PLACEMENT, None, facts["placement"])
+                self._outcomes.note(self.spark, PLACEMENT, None, facts["placement"])
             if "query" in facts:
                 operation, query = operations[facts["query"]]
                 told.add(query.name)
-                self._outcomes.note(self._spark, operation, query, facts["problem"])
-                if query.is_original and self._spark.release >= _READS_STATE:
-                    self._outcomes.note(self._spark, READ, query, facts["unread"])
+                self._outcomes.note(self.spark, operation, query, facts["problem"])
+                if query.is_original and self.spark.release >= _READS_STATE:
+                    self._outcomes.note(self.spark, READ, query, facts["unread"])
         for name in operations.keys() - told:
-            self._outcomes.note(self._spark, *operations[name], f"the driver has died: {self._said()[-1000:]}")
+            self._outcomes.note(self.spark, *operations[name], f"the driver has died: {self._said()[-1000:]}")
 
     @property
     def _driver_name(self) -> str:

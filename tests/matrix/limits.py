@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.matrix.operations import READ, other_version
+
 if TYPE_CHECKING:
     from tests.matrix.outcomes import Outcome
 
@@ -33,14 +35,30 @@ _NULLABLE_JOIN = (
     "`spark.sql.streaming.stateStore.stateSchemaCheck=false` (`STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE`)"
 )
 _SNAPSHOTS_OF_4_0 = (
-    "Spark 4.3 does not read snapshots of format 2 that 4.0 wrote, with `v2` in them (`CANNOT_READ_CHECKPOINT`); "
-    "`verify` says so, and `verify --spark 4.3` refuses them"
+    "since 4.1, Spark does not read snapshots of format 2 that 4.0 wrote, with `v2` in them (`CANNOT_READ_CHECKPOINT`); "
+    "`verify` says so, and `verify --spark` refuses them"
 )
+_SNAPSHOTS_FOR_4_0 = (
+    "Spark 4.0 reads no snapshots of format 2 but its own (`CANNOT_READ_CHECKPOINT … Expected v2, but found v1`); "
+    "`verify --spark 4.0` refuses them"
+)
+_COMMITS_OF_FORMAT_2 = (
+    "with 4.3, `configure` keeps state in format 2, and no session of format 1 before 4.3 reads a commit of that "
+    "(`UnsupportedLogVersion`); queries that stayed in format 1 go on"
+)
+_TRANSFORM_OF_LATER = "Spark 4.0 and 4.1 do not read what 4.2 keeps for `transformWithState` (`INTERNAL_ERROR … UnsafeRow`)"
 
 LIMITS: tuple[Limit, ...] = (
-    Limit(_READER_OF_4_0, ("4.0",), "`statestore` and `state-metadata` read it", shape="rocksdb-2-changelog"),
-    Limit(_READER_OF_4_0, ("4.0",), "`statestore` and `state-metadata` read it", shape="rocksdb-2"),
-    Limit(_SNAPSHOTS_OF_4_0, ("4.3",), "goes on from a clone of 4.0's", shape="rocksdb-2-changelog"),
-    Limit(_SNAPSHOTS_OF_4_0, ("4.3",), "goes on from a clone of 4.0's", shape="rocksdb-2"),
-    Limit(_NULLABLE_JOIN, (), "goes on from a clone of 3.5's", "join"),
+    Limit(_READER_OF_4_0, ("4.0",), READ, shape="rocksdb-2-changelog"),
+    Limit(_READER_OF_4_0, ("4.0",), READ, shape="rocksdb-2"),
+    Limit(_SNAPSHOTS_OF_4_0, (), other_version("4.0"), shape="rocksdb-2-changelog"),
+    Limit(_SNAPSHOTS_OF_4_0, (), other_version("4.0"), shape="rocksdb-2"),
+    *(
+        Limit(_SNAPSHOTS_FOR_4_0, ("4.0",), other_version(later), shape=shape)
+        for later in ("4.1", "4.2", "4.3")
+        for shape in ("rocksdb-2-changelog", "rocksdb-2")
+    ),
+    Limit(_COMMITS_OF_FORMAT_2, ("3.5", "4.0", "4.1", "4.2"), other_version("4.3")),
+    Limit(_TRANSFORM_OF_LATER, ("4.0", "4.1"), other_version("4.2"), "transformWithState"),
+    Limit(_NULLABLE_JOIN, (), other_version("3.5"), "join"),
 )

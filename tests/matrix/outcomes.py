@@ -6,6 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.matrix.limits import LIMITS
+from tests.matrix.operations import (
+    CLONE,
+    CONNECT,
+    KILL,
+    LINKS,
+    PLACEMENT,
+    READ,
+    REWIND,
+    SUBMITTED_JAVA,
+    SUBMITTED_PYTHON,
+    SWEEP,
+    VERIFY,
+    is_of_other_version,
+)
 from tests.matrix.queries import BY_NAME, KINDS
 from tests.matrix.sparks import Spark
 from tests.support.spark_shapes import SHAPES
@@ -13,22 +27,8 @@ from tests.support.spark_shapes import SHAPES
 if TYPE_CHECKING:
     from tests.matrix.job import Query
 
-KILL = "goes on after SIGKILL"
-VERIFY = "`verify --spark`, all bytes"
-SWEEP = "sweep, with nothing lost"
-CLONE = "goes on from a clone that was rewound"
-REWIND = "rewind"
-LINKS = "state by link"
-READ = "`statestore` and `state-metadata` read it"
-PLACEMENT = "placement reaches the coordinator"
-_UPGRADE = "goes on from a clone of "
 _NONE = "–"
 _LONGEST = 600
-
-
-def upgrade_from(release: str) -> str:
-    """Return the operation that goes on from what an earlier Spark has left."""
-    return f"{_UPGRADE}{release}'s"
 
 
 class Outcome(NamedTuple):
@@ -80,10 +80,11 @@ class Outcomes:
         return "\n".join([*lines, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1)), ""])
 
     def _rows(self) -> Iterable[tuple[str, list[Outcome]]]:
+        own = [each for each in self._all if not is_of_other_version(each.operation)]
         for kind in KINDS:
-            yield kind.name, [each for each in self._all if each.kind == kind.name and not each.shape]
+            yield kind.name, [each for each in own if each.kind == kind.name and not each.shape]
         for shape in SHAPES:
-            yield shape.title, [each for each in self._all if each.shape == shape.name]
+            yield shape.title, [each for each in own if each.shape == shape.name]
         for operation in dict.fromkeys(each.operation for each in sorted(self._all, key=_place)):
             yield operation, [each for each in self._all if each.operation == operation]
 
@@ -102,5 +103,5 @@ class Outcomes:
 
 
 def _place(outcome: Outcome) -> int:
-    order = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, READ, PLACEMENT)
+    order = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, READ, PLACEMENT, SUBMITTED_PYTHON, SUBMITTED_JAVA, CONNECT)
     return order.index(outcome.operation) if outcome.operation in order else len(order)

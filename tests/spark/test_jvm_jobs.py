@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support import spark_programs
 from tests.support.node import Node, wait_until
-from tests.support.s3 import free_port
 from tests.support.spark_properties import documented_properties
 
 pytestmark = pytest.mark.timeout(900)
-START_SECONDS = 300.0
 STATE_OF_A_QUERY = """
 CREATE TEMPORARY VIEW counted USING statestore OPTIONS (path 'file://{location}');
 SELECT count(*) FROM counted;
@@ -48,7 +41,7 @@ def test_a_java_job_finds_its_state_again_and_sql_reads_it(workspace: Path, node
     job = ["--properties-file", str(properties), "--name", "java job", "--class", "Counts", str(jar), "counts"]
     with_companion = spark_programs.with_companion(workspace, node.socket)
     for batches in (1, 2):
-        said = spark_programs.run(workspace, "bin/spark-submit", *job, **with_companion)
+        said = spark_programs.run(workspace, "bin/spark-submit", *job, variables=with_companion)
         assert said.split()[-1] == str(node.work / "driver_java-job/tmp/spark")
         assert has_kept_its_state(node.checkpoints / "counts", batches)
         with node.client() as client:
@@ -63,35 +56,11 @@ def test_a_client_of_spark_connect_has_its_state_on_the_servers_mount(
     workspace: Path, node: Node, properties: Path, jar: Path
 ) -> None:
     """The server has a working directory, and what its sessions do is reported."""
-    with connect_server(workspace, properties, spark_programs.with_companion(workspace, node.socket)) as remote:
+    companion = spark_programs.with_companion(workspace, node.socket)
+    with spark_programs.connect_server(workspace, properties, companion) as remote:
         job = ["--remote", remote, "--class", "Counts", str(jar), "counts"]
         said = spark_programs.run(workspace, "bin/spark-submit", *job)
         assert said.split()[-1] == str(node.work / "driver_Spark-Connect-server/tmp/spark")
         with node.client() as client:
             wait_until(lambda: [each.batch for each in client.batches("counts")] == [0])
     assert has_kept_its_state(node.checkpoints / "counts", 1)
-
-
-@contextmanager
-def connect_server(workspace: Path, properties: Path, variables: dict[str, str]) -> Iterator[str]:
-    """Run Spark Connect's server with the properties and the environment's ``variables``; give its address."""
-    port = free_port()
-    command = [str(spark_programs.HOME / "sbin/start-connect-server.sh"), "--wait", "--properties-file", str(properties)]
-    command += ["--conf", f"spark.connect.grpc.binding.port={port}"]
-    log = workspace / "server.log"
-    with log.open("wb") as stream:
-        server = subprocess.Popen(
-            command,
-            env=spark_programs.environment(**variables),
-            cwd=workspace,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-    try:
-        wait_until(lambda: server.poll() is not None or "Spark Connect server started" in log.read_text(), START_SECONDS)
-        assert server.poll() is None, log.read_text()[-3000:]
-        yield f"sc://localhost:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
-        server.wait()

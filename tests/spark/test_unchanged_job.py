@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from systemd.debian.package_tree import DRIVER_PYTHON_TEXT
 from tests.support import plain_job, spark_programs
 from tests.support.node import Node
 from tests.support.spark_properties import documented_properties
@@ -16,12 +15,12 @@ pytestmark = pytest.mark.timeout(900)
 
 def submitted(workspace: Path, socket: Path, properties: dict[str, str]) -> str:
     """Run the job by ``spark-submit``; return where Spark has its local files: the job's last line."""
-    python = workspace / "holdfast-pyspark"
-    python.write_text(DRIVER_PYTHON_TEXT)
-    python.chmod(0o755)
-    file = spark_programs.properties_file(workspace, {**properties, "spark.pyspark.driver.python": str(python)})
+    python = str(spark_programs.driver_python(workspace))
+    file = spark_programs.properties_file(workspace, {**properties, "spark.pyspark.driver.python": python})
     job = ["--properties-file", str(file), plain_job.__file__]
-    return spark_programs.run(workspace, "bin/spark-submit", *job, HOLDFAST_SOCKET=str(socket)).splitlines()[-1]
+    return spark_programs.run(workspace, "bin/spark-submit", *job, variables={"HOLDFAST_SOCKET": str(socket)}).splitlines()[
+        -1
+    ]
 
 
 def test_a_job_that_knows_nothing_of_holdfast_is_set_up_all_the_same(workspace: Path, node: Node) -> None:

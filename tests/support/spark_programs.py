@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from systemd.debian.package_tree import DRIVER_PYTHON_TEXT
+from tests.support.node import wait_until
+from tests.support.s3 import free_port
+
 HOME = Path(pyspark.__file__).parent
 SOURCES = Path(__file__).parent / "spark_java"
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_START_SECONDS = 300.0
 _SMALL = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
@@ -30,10 +39,40 @@ def properties_file(directory: Path, properties: dict[str, str]) -> Path:
     return file
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a Spark on this machine alone, whose Python is the tests'."""
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **local, "PYTHONPATH": os.pathsep.join(sys.path), **more}
+    return {**os.environ, **local, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+
+
+def driver_python(directory: Path) -> Path:
+    """Write the Debian package's ``holdfast-pyspark`` into ``directory``; return where it is."""
+    python = directory / "holdfast-pyspark"
+    python.write_text(DRIVER_PYTHON_TEXT)
+    python.chmod(0o755)
+    return python
+
+
+@contextmanager
+def connect_server(directory: Path, properties: Path, variables: Mapping[str, str], home: Path = HOME) -> Iterator[str]:
+    """Run Spark Connect's server with the properties and the environment's ``variables``; give its address."""
+    port = free_port()
+    script = home / "sbin/start-connect-server.sh"  # since 4.3, PySpark has it
+    by_class = [str(home / "bin/spark-submit"), "--class", _CONNECT_SERVER, "--name", "Spark Connect server"]
+    command = [str(script), "--wait"] if script.exists() else by_class
+    command += ["--properties-file", str(properties), "--conf", f"spark.connect.grpc.binding.port={port}"]
+    log = directory / "server.log"
+    with log.open("wb") as stream:
+        server = subprocess.Popen(
+            command, env=environment(variables), cwd=directory, stdout=stream, stderr=stream, start_new_session=True
+        )
+    try:
+        wait_until(lambda: server.poll() is not None or "Spark Connect server started" in log.read_text(), _START_SECONDS)
+        assert server.poll() is None, log.read_text()[-3000:]
+        yield f"sc://localhost:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
+        server.wait()
 
 
 def with_companion(directory: Path, socket: Path) -> dict[str, str]:
@@ -45,10 +84,13 @@ def with_companion(directory: Path, socket: Path) -> dict[str, str]:
     return {"PATH": f"{command.parent}:{os.environ['PATH']}", "HOLDFAST_SOCKET": str(socket)}
 
 
-def run(directory: Path, program: str, *arguments: str, **more: str) -> str:
-    """Run one of Spark's programs in ``directory``; return what it prints. Raises ``AssertionError`` with its last words."""
-    command = [str(HOME / program), *arguments]
-    done = subprocess.run(command, env=environment(**more), cwd=directory, capture_output=True, text=True, check=False)
+def run(directory: Path, program: str, *arguments: str, home: Path = HOME, variables: Mapping[str, str] = {}) -> str:
+    """Run one of the programs of the Spark at ``home`` in ``directory``; return what it prints.
+
+    Raises ``AssertionError`` with its last words.
+    """
+    command = [str(home / program), *arguments]
+    done = subprocess.run(command, env=environment(variables), cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -12,9 +12,29 @@ _MOUNTPOINT = "/mnt/holdfast/"
 _PACKAGED_JAR = "/usr/share/holdfast/holdfast-spark.jar"
 
 
-def documented_properties(mountpoint: Path, jar: PurePath | None = None) -> dict[str, str]:
-    """Return the properties, for a mount at ``mountpoint``, and Holdfast's jar at the path ``jar``, or where it is here."""
+_NEWEST = (4, 3)
+_SINCE_NEWEST = (
+    "spark.sql.streaming.stateStore.checkpointFormatVersion",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled",
+)
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_MANAGER_MOVED = (4, 1)
+
+
+def documented_properties(
+    mountpoint: Path, jar: PurePath | None = None, release: tuple[int, int] = _NEWEST
+) -> dict[str, str]:
+    """Return the properties for a release of Spark and a mount at ``mountpoint``, with Holdfast's jar at the path ``jar``.
+
+    By default the jar is where it is here.
+    """
     text = _DOCUMENT.read_text().partition(_COMMAND)[2].partition("\n$ ")[0]
     here = text.replace(_MOUNTPOINT, f"{mountpoint}/").replace(_PACKAGED_JAR, str(jar or jar_path()))
     pairs = (line.split(maxsplit=1) for line in here.splitlines())
-    return {key: value.strip() for key, value in pairs}
+    properties = {key: value.strip() for key, value in pairs}
+    if release < _NEWEST:
+        for key in _SINCE_NEWEST:
+            del properties[key]
+    if release < _MANAGER_MOVED:
+        properties[_MANAGER] = properties[_MANAGER].replace(".checkpointing.", ".")
+    return properties

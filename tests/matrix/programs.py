@@ -1,0 +1,105 @@
+"""Jobs without a line of Holdfast's, under one Spark: by the properties file of ``docs/spark.md``, twice each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.errors import HoldfastError
+from tests.matrix.operations import CONNECT, SUBMITTED_JAVA, SUBMITTED_PYTHON
+from tests.matrix.outcomes import Outcomes
+from tests.matrix.sparks import Spark
+from tests.support import plain_job, spark_programs
+from tests.support.node import Node
+from tests.support.spark_properties import documented_properties
+
+_HAS_CONNECT = (4, 0)
+_ROOT = Path(__file__).parents[2]
+
+
+class Programs:
+    """Spark's own programs of one version, over ``node``. ``directory`` has what they say and the jobs' jar."""
+
+    def __init__(self, spark: Spark, node: Node, directory: Path, outcomes: Outcomes) -> None:
+        self._spark = spark
+        self._node = node
+        self._directory = directory / f"{spark.version}-programs"
+        self._directory.mkdir()
+        self._python = str(spark.python())
+        self._home = Path(self._said_by("import os, pyspark; print(os.path.dirname(pyspark.__file__))").strip())
+        self._outcomes = outcomes
+
+    def run(self) -> None:
+        """Run a Python job, a Java job, and one for a server of Spark Connect's, and note what came of each."""
+        self._note(SUBMITTED_PYTHON, self._submit_python)
+        self._note(SUBMITTED_JAVA, self._submit_java)
+        if self._spark.release >= _HAS_CONNECT:
+            self._note(CONNECT, self._connect)
+
+    def _note(self, operation: str, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except (AssertionError, HoldfastError, subprocess.SubprocessError) as problem:
+            self._outcomes.note(self._spark, operation, None, str(problem)[-1500:])
+        else:
+            self._outcomes.note(self._spark, operation, None, "")
+
+    def _submit_python(self) -> None:
+        driver = {"spark.pyspark.driver.python": str(spark_programs.driver_python(self._directory))}
+        properties = self._properties("python", driver)
+        self._twice("python", "driver_plain-job", "--properties-file", str(properties), plain_job.__file__)
+
+    def _submit_java(self) -> None:
+        properties = self._properties("java", {})
+        job = ["--properties-file", str(properties), "--name", "java job", "--class", "Counts", str(self._jar()), "counts"]
+        self._twice("java", "driver_java-job", *job)
+
+    def _connect(self) -> None:
+        properties = self._properties("connect", {})
+        with spark_programs.connect_server(self._directory, properties, self._environment(), self._home) as remote:
+            job = ["--remote", remote, "--class", "Counts", str(self._jar()), "counts"]
+            self._twice("connect", "driver_Spark-Connect-server", *job)
+
+    def _twice(self, name: str, driver: str, *job: str) -> None:
+        """Submit a job twice; it must go on from its state, in its driver's working directory, and be reported."""
+        checkpoint = self._node.checkpoints / self._directory.name / name / "counts"
+        fetched = self._node.status().counters["bytes_fetched"]
+        reported = self._reported()
+        for batches in (1, 2):
+            said = spark_programs.run(
+                self._directory, "bin/spark-submit", *job, home=self._home, variables=self._environment()
+            ).split()
+            assert said[-1:] == [str(self._node.work / driver / "tmp/spark")], f"the local directory is {said[-1:]}"
+            assert len(list(checkpoint.glob("commits/[0-9]*"))) == batches, "it did not go on from its checkpoint"
+            assert list(checkpoint.glob("state/0/*/*.changelog")), "its state has no changelogs"
+            assert self._reported() == reported + batches, "its batch was not reported"
+        assert self._node.status().counters["bytes_fetched"] == fetched, "state was fetched that was here"
+
+    def _reported(self) -> int:
+        with self._node.client() as client:
+            return len(client.batches("counts"))
+
+    def _properties(self, name: str, more: dict[str, str]) -> Path:
+        """Write the properties that the page has for this Spark, with checkpoints in a directory of their own."""
+        properties = documented_properties(self._node.mountpoint, release=self._spark.release)
+        location = self._node.checkpoints / self._directory.name / name
+        properties["spark.sql.streaming.checkpointLocation"] = f"file://{location}"
+        directory = self._directory / name
+        directory.mkdir()
+        return spark_programs.properties_file(directory, {**properties, **more})
+
+    def _jar(self) -> Path:
+        made = self._directory / "Counts.jar"
+        return made if made.exists() else spark_programs.jar_of("Counts", self._directory, self._home / "jars")
+
+    def _environment(self) -> dict[str, str]:
+        companion = spark_programs.with_companion(self._directory, self._node.socket)
+        path = f"{_ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"
+        return {**companion, "PYSPARK_PYTHON": self._python, "PYTHONPATH": path, "SPARK_HOME": str(self._home)}
+
+    def _said_by(self, program: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]}
+        done = subprocess.run([self._python, "-c", program], capture_output=True, text=True, check=True, env=environment)
+        return done.stdout
