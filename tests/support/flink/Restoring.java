@@ -45,7 +45,9 @@ public final class Restoring {
   }
 
   private static void restoreAll(String[] arguments) throws Exception {
-    var settings = new MiniClusterConfiguration.Builder().setConfiguration(Counting.configuration(arguments));
+    Configuration ofCluster = Counting.configuration(arguments);
+    ofCluster.setString("rest.bind-port", "0"); // any free one: others may have 8081
+    var settings = new MiniClusterConfiguration.Builder().setConfiguration(ofCluster);
     MiniCluster cluster = new MiniCluster(settings.setNumTaskManagers(1).setNumSlotsPerTaskManager(2).build());
     cluster.start();
     var lines = new BufferedReader(new InputStreamReader(System.in));
