@@ -1,4 +1,4 @@
-"""``./run calls COMMAND``: which functions of the daemon the requests of a shell command go through.
+"""``./run calls COMMAND``: the functions of the daemon that the requests of a shell command go through.
 
 The command runs in the mount of a daemon of its own, with ``checkpoints``, ``blobs`` and ``work`` before it. ``$STORE`` is
 the directory that is the remote store: what is put there is not on the node yet.
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from holdfast import mountpoint
 from tests.support import traced_daemon
 from tests.support.node import Node
 
@@ -53,7 +52,6 @@ def _traced(directory: Path, command: str) -> tuple[int, str]:
         (node.mountpoint / _LAST).exists()  # a request's calls are written when the next one begins
         return done.returncode, output.read_text()[before:]
     finally:
-        mountpoint.detach(str(node.mountpoint))
         node.clean_up()
 
 

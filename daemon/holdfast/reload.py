@@ -12,7 +12,7 @@ from holdfast.config import Config, Reloaded, reloaded
 from holdfast.errors import HoldfastError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.telemetry import RequestLog
+from holdfast.telemetry import OperationFeed, follow_log_level
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")
@@ -30,14 +30,14 @@ class Reload:
         base: Foundation,
         files: FileSystem,
         workdirs: Workdirs,
-        request_log: RequestLog,
+        feed: OperationFeed,
     ) -> None:
         self.config = base.parts.config
         self._read = read
         self._base = base
         self._files = files
         self._workdirs = workdirs
-        self._request_log = request_log
+        self._feed = feed
         self._events = base.parts.events
         self._one_at_a_time = trio.Lock()
 
@@ -79,4 +79,4 @@ class Reload:
             limits = config.stores[name]
             remote.access.limit(limits.upload_bytes_per_second, limits.download_bytes_per_second, limits.requests_per_second)
         logging.getLogger().setLevel(config.log.level.upper())
-        self._request_log.follow_level()
+        follow_log_level(self._feed)

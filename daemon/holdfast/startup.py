@@ -31,7 +31,7 @@ from holdfast.service_manager import ServiceManager
 from holdfast.serving import Serving
 from holdfast.session import SessionArea, SessionTables
 from holdfast.store import StoreDirectory
-from holdfast.telemetry import Counters, EventLog, RequestLog
+from holdfast.telemetry import Counters, EventLog, follow_log_level
 from holdfast.text import printable
 from holdfast.watchdog import Watchdog
 from holdfast.workdirs import Workdirs
@@ -126,9 +126,8 @@ async def _run(
                     handover.taken_over(inheritance)
                 undo.pop_all()
             _tell(ground, path, events)
-            request_log = RequestLog(session.observer.feed)
-            request_log.follow_level()
-            reload = Reload(read_again, base, files, workdirs, request_log)
+            follow_log_level(session.observer.feed)
+            reload = Reload(read_again, base, files, workdirs, session.observer.feed)
             watched = Watchdog(handover.manager, path, tables.hang)
             serving = Serving(
                 base, files, workdirs, session, handover, answers, reload, watched, is_inherited=inheritance is not None

@@ -24,7 +24,6 @@ from tests.matrix.sparks import Spark
 from tests.support.node import Node, wait_until
 from tests.support.spark_shapes import SHAPES, StateShape
 
-_ROOT = Path(__file__).parents[2]
 _FILES = 4
 _COMMITS_BEFORE_THE_KILL = 3
 _BATCHES_BACK = 1
@@ -245,7 +244,7 @@ class History:
 
     def _environment(self) -> dict[str, str]:
         local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "JAVA_TOOL_OPTIONS": _JAVA_OPTIONS}
-        return {**local, "PYSPARK_PYTHON": str(self._python), "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"}
+        return {**local, **self.spark.environment()}
 
 
 def sessions_of(spark: Spark) -> list[Sessions]:

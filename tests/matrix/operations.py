@@ -11,6 +11,8 @@ PLACEMENT = "placement reaches the coordinator"
 SUBMITTED_PYTHON = "Python job by the properties file"
 SUBMITTED_JAVA = "Java job by the properties file"
 CONNECT = "job of a Spark Connect server with the properties file"
+IN_ORDER = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, READ, PLACEMENT, SUBMITTED_PYTHON, SUBMITTED_JAVA, CONNECT)
+"""The order in the table, where the other versions follow."""
 _OTHER_VERSION = "goes on from a clone of "
 
 

@@ -6,20 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.matrix.limits import LIMITS
-from tests.matrix.operations import (
-    CLONE,
-    CONNECT,
-    KILL,
-    LINKS,
-    PLACEMENT,
-    READ,
-    REWIND,
-    SUBMITTED_JAVA,
-    SUBMITTED_PYTHON,
-    SWEEP,
-    VERIFY,
-    is_of_other_version,
-)
+from tests.matrix.operations import IN_ORDER, is_of_other_version
 from tests.matrix.queries import BY_NAME, KINDS
 from tests.matrix.sparks import Spark
 from tests.support.spark_shapes import SHAPES
@@ -103,5 +90,4 @@ class Outcomes:
 
 
 def _place(outcome: Outcome) -> int:
-    order = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, READ, PLACEMENT, SUBMITTED_PYTHON, SUBMITTED_JAVA, CONNECT)
-    return order.index(outcome.operation) if outcome.operation in order else len(order)
+    return IN_ORDER.index(outcome.operation) if outcome.operation in IN_ORDER else len(IN_ORDER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from tests.support.node import Node
 from tests.support.spark_properties import documented_properties
 
 _HAS_CONNECT = (4, 0)
-_ROOT = Path(__file__).parents[2]
 
 
 class Programs:
@@ -27,8 +25,7 @@ class Programs:
         self._node = node
         self._directory = directory / f"{spark.version}-programs"
         self._directory.mkdir()
-        self._python = str(spark.python())
-        self._home = Path(self._said_by("import os, pyspark; print(os.path.dirname(pyspark.__file__))").strip())
+        self._home = spark.home()
         self._outcomes = outcomes
 
     def run(self) -> None:
@@ -96,10 +93,4 @@ class Programs:
 
     def _environment(self) -> dict[str, str]:
         companion = spark_programs.with_companion(self._directory, self._node.socket)
-        path = f"{_ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"
-        return {**companion, "PYSPARK_PYTHON": self._python, "PYTHONPATH": path, "SPARK_HOME": str(self._home)}
-
-    def _said_by(self, program: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]}
-        done = subprocess.run([self._python, "-c", program], capture_output=True, text=True, check=True, env=environment)
-        return done.stdout
+        return {**companion, **self._spark.environment(), "SPARK_HOME": str(self._home)}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,17 @@ class Spark:
                 if not (directory / "complete").exists():
                     _install(directory, pins, constraints)
         return directory / "bin/python"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which its programs run this Python, with the checkout's code."""
+        path = f"{_ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"
+        return {"PYSPARK_PYTHON": str(self.python()), "PYTHONPATH": path}
+
+    def home(self) -> Path:
+        """Return the directory of its own programs and jars."""
+        program = "import os, pyspark; print(os.path.dirname(pyspark.__file__))"
+        done = subprocess.run([self.python(), "-c", program], capture_output=True, text=True, check=True)
+        return Path(done.stdout.strip())
 
 
 def sparks() -> list[Spark]:

@@ -54,6 +54,16 @@ def test_a_mistake_changes_nothing_and_is_named(text: str, problem: str, node: N
     assert node.status().max_bytes == 0
 
 
+def test_the_log_of_requests_begins_and_ends(node: Node, file: Path) -> None:
+    (node.work / "unseen").mkdir()
+    for level, made in (("debug", "seen"), ("info", "unseen later")):
+        file.write_text(f'[log]\nlevel = "{level}"\n')
+        assert "log.level" in holdfast("config", "reload", "--socket", node.socket)
+        (node.work / made).mkdir()
+    wait_until(lambda: node.log.read_text().count("mkdir work/seen: done") == 1)
+    assert "mkdir work/unseen" not in node.log.read_text()
+
+
 def test_a_signal_reloads_too(node: Node, file: Path) -> None:
     file.write_text("[cache]\nmax_bytes = 1000000\n")
     os.kill(node.pid, signal.SIGHUP)

@@ -9,20 +9,6 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.node import Node, wait_until
-from tests.support.programs import holdfast
-
-
-@pytest.fixture
-def file(workspace: Path) -> Path:
-    return workspace / "holdfast.toml"
-
-
-@pytest.fixture
-def node(make_node: NodeFactory, file: Path) -> Node:
-    file.write_text('[log]\nlevel = "debug"\n')
-    node = make_node()
-    node.environment["HOLDFAST_CONFIG"] = str(file)
-    return node.start()
 
 
 def logged(node: Node, pattern: str) -> int:
@@ -30,7 +16,10 @@ def logged(node: Node, pattern: str) -> int:
     return len(re.findall(pattern, node.log.read_text()))
 
 
-def test_each_request_has_a_line_with_what_it_was_about_and_what_came_of_it(node: Node, remote_files: Path) -> None:
+def test_each_request_has_a_line_with_what_it_was_about_and_what_came_of_it(
+    make_node: NodeFactory, remote_files: Path
+) -> None:
+    node = make_node(log__level="debug").start()
     (remote_files / "object").write_bytes(b"12345")
     assert (node.checkpoints / "object").read_bytes() == b"12345"
     (node.checkpoints / "object").rename(node.checkpoints / "new")
@@ -45,14 +34,3 @@ def test_each_request_has_a_line_with_what_it_was_about_and_what_came_of_it(node
     wait_until(lambda: logged(node, rf"requests: mkdir work/two\\nlines: done in [\d.]+ ms, {who}") == 1)
     wait_until(lambda: logged(node, rf"requests: lookup work/absent: ENOENT in [\d.]+ ms, {who}") == 1)
     assert logged(node, r"holdfast.remote: GET to checkpoints: done in [\d.]+ ms") == 1
-
-
-def test_a_reload_begins_and_ends_it(node: Node, file: Path) -> None:
-    file.write_text('[log]\nlevel = "info"\n')
-    assert "log.level" in holdfast("config", "reload", "--socket", node.socket)
-    (node.work / "unseen").mkdir()
-    file.write_text('[log]\nlevel = "debug"\n')
-    holdfast("config", "reload", "--socket", node.socket)
-    (node.work / "seen").mkdir()
-    wait_until(lambda: logged(node, "mkdir work/seen: done") == 1)
-    assert logged(node, "mkdir work/unseen") == 0

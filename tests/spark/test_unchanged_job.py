@@ -18,9 +18,8 @@ def submitted(workspace: Path, socket: Path, properties: dict[str, str]) -> str:
     python = str(spark_programs.driver_python(workspace))
     file = spark_programs.properties_file(workspace, {**properties, "spark.pyspark.driver.python": python})
     job = ["--properties-file", str(file), plain_job.__file__]
-    return spark_programs.run(workspace, "bin/spark-submit", *job, variables={"HOLDFAST_SOCKET": str(socket)}).splitlines()[
-        -1
-    ]
+    said = spark_programs.run(workspace, "bin/spark-submit", *job, variables={"HOLDFAST_SOCKET": str(socket)})
+    return said.splitlines()[-1]
 
 
 def test_a_job_that_knows_nothing_of_holdfast_is_set_up_all_the_same(workspace: Path, node: Node) -> None:

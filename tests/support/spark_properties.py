@@ -10,8 +10,6 @@ _DOCUMENT = Path(__file__).parents[2] / "docs/spark.md"
 _COMMAND = "$ cat /etc/holdfast/spark.conf\n"
 _MOUNTPOINT = "/mnt/holdfast/"
 _PACKAGED_JAR = "/usr/share/holdfast/holdfast-spark.jar"
-
-
 _NEWEST = (4, 3)
 _SINCE_NEWEST = (
     "spark.sql.streaming.stateStore.checkpointFormatVersion",

@@ -57,7 +57,7 @@ class Tracer:
         self._depth += 1
 
     def _begin(self, operation: str, request: int) -> None:
-        """A request begins, unless it is the one under way, which could not be answered at once."""
+        """Begin a request, unless it is the one under way, which could not be answered at once."""
         if request == self._request:
             return
         if self._operation:

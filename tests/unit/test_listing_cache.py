@@ -137,7 +137,7 @@ async def test_who_asks_during_a_list_needs_one_that_begins_later(
 # --- stores that do not answer ----------------------------------------------------------------------------------------
 
 
-async def test_who_insists_tries_again_until_the_store_answers(
+async def test_who_retries_tries_again_until_the_store_answers(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN, DOWN, DOWN])
@@ -146,7 +146,7 @@ async def test_who_insists_tries_again_until_the_store_answers(
     assert directory.listed_at == access.times("LIST")[-1]
 
 
-async def test_who_insists_gives_up_at_the_deadline(
+async def test_who_retries_gives_up_at_the_deadline(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.extend([DOWN] * 1000)
@@ -156,7 +156,7 @@ async def test_who_insists_gives_up_at_the_deadline(
     assert directory.listed_at == -math.inf
 
 
-async def test_who_does_not_insist_asks_once(
+async def test_who_does_not_retry_asks_once(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
     access.failures.append(DOWN)

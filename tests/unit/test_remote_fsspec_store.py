@@ -392,7 +392,7 @@ def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file(
 
 
 def test_a_rename_that_hdfs_has_not_done_is_no_write(odd_hdfs: RemoteStore) -> None:
-    """Of two writers that race for one name, each would be told that the store has its bytes."""
+    """If it were one, both of two writers that race for a name would be told that the store has their bytes."""
     with pytest.raises(ObjectExistsError):
         put(odd_hdfs, "new", create_only=True)
     with pytest.raises(RemoteUnavailableError):

@@ -240,12 +240,10 @@ class FsspecStore(RemoteStore):
 
 def _opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """Return a new file system, and the directory of ``url`` in it. Jobs in this process keep fsspec's own for FTP."""
-    opened: tuple[Any, str]
     if url.startswith("ftp://"):
-        opened = FtpFiles.of_url(url, options)
-    else:
-        opened = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
-    return opened
+        return FtpFiles.of_url(url, options)
+    files, directory = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
+    return files, directory
 
 
 def _check_answer(response: Any, **options: Any) -> None:

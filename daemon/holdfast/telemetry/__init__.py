@@ -9,7 +9,7 @@ from holdfast.telemetry.metrics import MetricsPage
 from holdfast.telemetry.operation_feed import OBSERVED, Notes, Observed, OperationFeed, waiting_for
 from holdfast.telemetry.private_files import PrivateLogFile
 from holdfast.telemetry.rare_events import RareEvents
-from holdfast.telemetry.request_log import RequestLog
+from holdfast.telemetry.request_log import follow_log_level
 from holdfast.telemetry.slow_operations import SLOW_NS, SlowOperations
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "OperationFeed",
     "PrivateLogFile",
     "RareEvents",
-    "RequestLog",
     "SlowOperations",
+    "follow_log_level",
     "waiting_for",
 ]

@@ -13,15 +13,9 @@ _log = logging.getLogger("holdfast.requests")
 _NS_PER_MS = 1e6
 
 
-class RequestLog:
-    """Logs the operations of ``feed`` while the level of the log says so."""
-
-    def __init__(self, feed: OperationFeed) -> None:
-        self._feed = feed
-
-    def follow_level(self) -> None:
-        """Begin or end to log, as the level of the log is now. Call it when the level has changed."""
-        self._feed.follow(_write if _log.isEnabledFor(logging.DEBUG) else None)
+def follow_log_level(feed: OperationFeed) -> None:
+    """Begin or end to log the operations of ``feed``, as the level of the log is now. Call it when that has changed."""
+    feed.follow(_write if _log.isEnabledFor(logging.DEBUG) else None)
 
 
 def _write(operation: Observed) -> None:

@@ -68,17 +68,17 @@ class ObjectTimes:
         """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
 
     def stored(self, inode: int, entry: Entry, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
-        """The file ``inode`` was stored as the object ``info``; the caller writes ``entry``, which says so, next.
+        """Note that the file ``inode`` was stored as ``info``; the caller writes ``entry``, which says so, next.
 
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
         """
         awaited, shown_ns = _Awaited(place, name, info.etag), entry.mtime_ns
+        node = self._nodes.of_backing(inode)
         if info.modified_ns:
-            if not self._is_open(inode, awaited, info.modified_ns):
+            if not self._shown_by_open(node, inode, awaited, info.modified_ns):
                 self._give(inode, entry, awaited, info.modified_ns)
         elif self._policy.of(place, name).revalidated:
             self._await(inode, awaited)
-        node = self._nodes.of_backing(inode)
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
             self._invalidation.attributes_changed(node.id)
 
@@ -143,13 +143,12 @@ class ObjectTimes:
         return True
 
     def _learned(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
-        if not self._is_open(inode, awaited, modified_ns):
+        if not self._shown_by_open(self._nodes.of_backing(inode), inode, awaited, modified_ns):
             self._record(inode, awaited, modified_ns)
 
-    def _is_open(self, inode: int, awaited: _Awaited, modified_ns: int) -> bool:
-        """Let a file that is open show its object's time, and say whether it is open."""
+    def _shown_by_open(self, node: Node | None, inode: int, awaited: _Awaited, modified_ns: int) -> bool:
+        """Let a file that is open show its object's time, unless it is unsent; say whether it is open."""
         self._awaited.pop(inode, None)
-        node = self._nodes.of_backing(inode)
         opened = node.opened if node is not None else None
         if opened is not None and not opened.unsent:
             opened.shows_mtime(modified_ns)
