@@ -147,9 +147,11 @@ class History:
             )
             assert driver.poll() is None, f"the driver has ended: {self._said()[-1500:]}"
             keeping = [query for query in queries if query.shape is None or query.shape.provider == _PROVIDER_OF_LINKS]
-            with suppress(AssertionError):  # Spark uploads snapshots in the background
+            problem = ""
+            try:  # Spark uploads snapshots in the background, and deletes them too: one look that finds a link is enough
                 wait_until(lambda: self._has_links(keeping))
-            problem = "" if self._has_links(keeping) else "no local SST is a link"
+            except AssertionError:
+                problem = "no local SST is a link"
         self._outcomes.note(self.spark, LINKS, None, problem)
 
     def _has_links(self, queries: list[Query]) -> bool:
