@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 from tests.support.node import Node
 from tests.support.privileges import needs_root
 

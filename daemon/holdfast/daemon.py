@@ -20,12 +20,14 @@ from typing import NoReturn
 
 import trio
 
-from holdfast import __version__, allocator, capabilities, preflight, startup
+from holdfast import __version__
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
-from holdfast.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
+from holdfast.preflight import start_checks
+from holdfast.process import allocator, capabilities, startup
+from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
+from holdfast.system.text import PrintableStream, printable
 from holdfast.telemetry import LineFormatter, PrivateLogFile
-from holdfast.text import PrintableStream, printable
 
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
@@ -75,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _check(options: argparse.Namespace) -> int:
     """Say on stderr why no daemon could start with the configuration; return the exit status. Changes nothing."""
     try:
-        preflight.ask_stores(_checked(_reader(options), unit=options.unit), os.environ)
+        start_checks.ask_stores(_checked(_reader(options), unit=options.unit), os.environ)
     except HoldfastError as problem:
         _complain(problem)
         return 1
@@ -96,7 +98,7 @@ def _checked(read: Callable[[], LoadedConfig], *, unit: str) -> LoadedConfig:
     loaded = read()
     if unit:
         _check_configured(loaded, unit)
-    preflight.check(loaded, os.environ)
+    start_checks.check(loaded, os.environ)
     return loaded
 
 
@@ -115,7 +117,7 @@ def _complain(problem: HoldfastError) -> None:
 def _again(read: Callable[[], LoadedConfig]) -> Config:
     """Read the configuration again, while the daemon serves, and ask its stores. Raises ``HoldfastError``; blocks."""
     loaded = _checked(read, unit="")
-    preflight.ask_stores(loaded, os.environ)
+    start_checks.ask_stores(loaded, os.environ)
     return loaded.config
 
 
@@ -215,7 +217,7 @@ def _set_up_log(section: LogSection, loaded: LoadedConfig, *, in_background: boo
             file.parent.mkdir(parents=True, exist_ok=True)
             handler = PrivateLogFile(file, section.max_bytes)
         except OSError as problem:
-            raise preflight.unwritable_log(loaded, file, str(problem.strerror)) from None
+            raise start_checks.unwritable_log(loaded, file, str(problem.strerror)) from None
     else:
         handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(f"{_time(handler)}%(levelname)s %(name)s: %(message)s"))

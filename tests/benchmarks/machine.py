@@ -10,7 +10,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 
 _PACKAGES = ("lmdb", "obstore", "pyfuse3", "trio")
 _TOOLS = {

@@ -18,7 +18,7 @@ from typing import Self
 
 import httpx
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 from tests.benchmarks.rows import Target
 from tests.support.node import Node
 from tests.support.s3 import S3Server, free_port, serving_versitygw

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast import covered_directory
+from holdfast.mount import covered_directory
 from tests.benchmarks import metadata
 from tests.benchmarks.report import Goal
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mountpoint
 from holdfast.control.client import RefusedError
 from holdfast.errors import StoreInUseError
+from holdfast.mount import mountpoint
 from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from holdfast_spark.session import acquire, checkpoint_location

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import watchdog
-from holdfast.mount_probe import MountProbe
-from holdfast.watchdog import Hang
+from holdfast.supervision import watchdog
+from holdfast.supervision.mount_probe import MountProbe
+from holdfast.supervision.watchdog import Hang
 from tests.conftest import NodeFactory
 from tests.support import hanging_daemon
 from tests.support.children import children_of
@@ -25,7 +25,7 @@ from tests.support.privileges import needs_root
 _SECONDS = 4.0
 _SILENT = """
 import pathlib, select, sys
-from holdfast.mount_probe import MountProbe
+from holdfast.supervision.mount_probe import MountProbe
 probe = MountProbe(sys.argv[1], pathlib.Path(sys.argv[2]), 1.0)
 probe.ask()
 select.select([probe.channel], [], [])

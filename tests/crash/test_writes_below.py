@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mount_calls, mountpoint, protection_marks
+from holdfast.mount import mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
 from tests.support import old_mounts_daemon, oldest_kernel_daemon
 from tests.support.node import Node, wait_until

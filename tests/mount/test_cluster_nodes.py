@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.settings import Settings

@@ -16,12 +16,13 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast import __version__, mount_calls, mountpoint
+from holdfast import __version__
 from holdfast.cli import doctor, doctor_daemon, doctor_start, entries, mounting, observing, workdirs
 from holdfast.config import Config, ZoneSection, hand_over
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
+from holdfast.mount import mount_calls, mountpoint
 from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory

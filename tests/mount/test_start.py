@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 from tests.conftest import NodeFactory
 from tests.support import crashing_daemon, unconnected_daemon
 from tests.support.mounts import mounted, mounted_image

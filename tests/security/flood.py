@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from holdfast import mountpoint
+from holdfast.mount import mountpoint
 from tests.support.deep_trees import dig
 from tests.support.node import Node
 from tests.support.privileges import ALICE, MALLORY, User

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import private_places
 from holdfast.cli.exit_status import ExitStatus
 from holdfast.cli.options import asking_client
 from holdfast.config import load
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import SweepRequest
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast.preflight import private_places
 from tests.conftest import NodeFactory
 from tests.support.node import Node, StartError
 from tests.support.privileges import ALICE, MALLORY

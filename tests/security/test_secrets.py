@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import hand_over, handed_over
-from holdfast.mountpoint import mount_at, unmount
+from holdfast.mount.mountpoint import mount_at, unmount
 from tests.support.node import wait_until
 from tests.support.privileges import MALLORY
 from tests.support.programs import holdfast

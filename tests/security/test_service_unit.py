@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.capabilities import NEEDED
 from holdfast.kernel.probe import Machine, forecast
+from holdfast.process.capabilities import NEEDED
 from tests.conftest import NodeFactory
 from tests.support.children import children_of
 from tests.support.node import Node

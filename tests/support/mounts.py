@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.mountpoint import FILE_SYSTEM, detach, mounted_on
+from holdfast.mount.mountpoint import FILE_SYSTEM, detach, mounted_on
 
 
 @contextmanager

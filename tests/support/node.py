@@ -18,10 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, MountpointError
+from holdfast.mount import covered_directory, mountpoint
 from tests.support.forked_programs import DAEMON, ForkedProcess, forked_daemon
 
 _START_SECONDS = 60.0
@@ -95,7 +95,7 @@ class Node:
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
-        """Whether ``holdfast.keeper`` starts the daemon, and starts it again when it dies."""
+        """Whether ``holdfast.supervision.keeper`` starts the daemon, and starts it again when it dies."""
         self.watchdog_seconds = 30.0
         """For how long the keeper lets a daemon be silent."""
         self.expected_faults: list[str] = []
@@ -156,7 +156,13 @@ class Node:
                 return daemon
         command = [sys.executable, "-m", self.module]
         if self.supervised:
-            keeper = ["holdfast.keeper", "--directory", str(self.socket.parent), "--mountpoint", str(self.mountpoint)]
+            keeper = [
+                "holdfast.supervision.keeper",
+                "--directory",
+                str(self.socket.parent),
+                "--mountpoint",
+                str(self.mountpoint),
+            ]
             keeper += ["--watchdog", str(self.watchdog_seconds)]
             command = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *command]
         else:

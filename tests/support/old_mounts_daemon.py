@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from holdfast import daemon, mount_calls
+from holdfast import daemon
 from holdfast.kernel import probe
+from holdfast.mount import mount_calls
 
 
 def _can_not(mount: int, path: str) -> bool:

@@ -9,7 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast import daemon, processes
+from holdfast import daemon
+from holdfast.system import processes
 
 BOOT_ID = "HOLDFAST_TEST_BOOT_ID"
 

@@ -27,7 +27,7 @@ import pytest
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
 
-from holdfast.mountpoint import detach
+from holdfast.mount.mountpoint import detach
 
 BLOCK_BYTES = 4096
 _NAME = b"disk"

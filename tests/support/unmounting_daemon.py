@@ -10,8 +10,9 @@ import os
 import sys
 from functools import wraps
 
-from holdfast import daemon, mountpoint
-from holdfast.handover import Handover, Inheritance
+from holdfast import daemon
+from holdfast.mount import mountpoint
+from holdfast.session.handover import Handover, Inheritance
 from tests.support.crashing_daemon import ARMED, disarm
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.caller_groups import CallerGroups
-from holdfast.processes import answerable, leader_of, supplementary_groups
+from holdfast.system.processes import answerable, leader_of, supplementary_groups
 from tests.support.privileges import MALLORY
 
 pytestmark = pytest.mark.slow

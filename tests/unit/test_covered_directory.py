@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import covered_directory, mount_calls, mountpoint, protection_marks
-from holdfast.covered_directory import CLOSED, COVERED, IMMUTABLE
 from holdfast.errors import MountpointError, NotMountedError
+from holdfast.mount import covered_directory, mount_calls, mountpoint, protection_marks
+from holdfast.mount.covered_directory import CLOSED, COVERED, IMMUTABLE
 from tests.support.mounts import mounted, unserved
 from tests.support.privileges import ALICE, needs_root
 
@@ -274,12 +274,12 @@ def test_a_placeholder_that_is_not_empty_is_named_and_left_until_it_is(place: Pa
 
 def test_a_mark_gives_nobody_more_than_the_right_to_write(place: Path) -> None:
     place.chmod(0o755)
-    os.setxattr(place, "user.holdfast.mountpoint", b"7020/../secret")
+    os.setxattr(place, "user.holdfast.mount.mountpoint", b"7020/../secret")
     (place / "secret").mkdir(mode=0o700)
     covered_directory.release(str(place))
     assert stat.S_IMODE(place.stat().st_mode) == 0o775
     assert (place / "secret").is_dir()
-    os.setxattr(place, "user.holdfast.mountpoint", b"no mode")
+    os.setxattr(place, "user.holdfast.mount.mountpoint", b"no mode")
     assert not covered_directory.release(str(place))
 
 

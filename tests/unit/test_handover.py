@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mountpoint
 from holdfast.errors import MountpointError, StoreInUseError, TakeoverError, UnmountedError
-from holdfast.handover import Handover
-from holdfast.service_manager import ServiceManager
+from holdfast.mount import mountpoint
 from holdfast.session import Identity, SessionArea
+from holdfast.session.handover import Handover
+from holdfast.supervision.service_manager import ServiceManager
 from tests.support.mounts import unserved
 from tests.support.privileges import needs_root
 

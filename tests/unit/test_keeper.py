@@ -35,7 +35,7 @@ class Kept:
             str(mountpoint or directory),
             f"--watchdog={watchdog}",
         ]
-        command = [sys.executable, "-m", "holdfast.keeper", *options, "--", *daemon]
+        command = [sys.executable, "-m", "holdfast.supervision.keeper", *options, "--", *daemon]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def end(self) -> int:

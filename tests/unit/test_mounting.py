@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import mount_calls, mounting, mountpoint
 from holdfast.errors import MountpointError
+from holdfast.mount import mount_calls, mounting, mountpoint
 from tests.support.mounts import unserved
 from tests.support.privileges import needs_root
 

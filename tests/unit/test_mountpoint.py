@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import mountpoint
 from holdfast.errors import MountpointError
+from holdfast.mount import mountpoint
 from tests.support.mounts import mounted, unserved
 from tests.support.privileges import as_nobody, needs_root
 

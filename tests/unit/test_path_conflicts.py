@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import path_conflicts
 from holdfast.config import load
 from holdfast.errors import ConfigurationError
+from holdfast.preflight import path_conflicts
 from tests.support.mounts import unserved
 from tests.support.privileges import needs_root
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service_manager import NOT_CONFIGURED_STATUS, ServiceManager, received
+from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, ServiceManager, received
 
 UNIT = "holdfastd.service"
 UNIT_FILE = Path(__file__).parents[2] / "systemd" / UNIT

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from holdfast.wakeups import sleep_within, wakeup_within
+from holdfast.telemetry.wakeups import sleep_within, wakeup_within
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from holdfast.errors import CacheFullError, FileBusyError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import Space
 from holdfast.telemetry import Counters, EventLog
+from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import CachedCopies
-from holdfast.wakeups import sleep_within
 
 _log = logging.getLogger("holdfast.capacity")
 _T = TypeVar("_T")

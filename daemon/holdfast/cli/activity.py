@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from holdfast.control.messages import OperationInfo
-from holdfast.processes import leader_of
+from holdfast.system.processes import leader_of
 
 _BOUNDS = [1e-6 * 1.3**number for number in range(70)]  # from a microsecond to about a minute, each a third longer
 _MOST_GROUPS = 10_000

@@ -30,7 +30,7 @@ from holdfast.cli import (
 from holdfast.cli.exit_status import HINTS, ExitStatus, code_of, exit_status
 from holdfast.cli.output import NOBODY_READS, fail, fail_as_json
 from holdfast.errors import HoldfastError
-from holdfast.text import PrintableStream
+from holdfast.system.text import PrintableStream
 
 _COMPLETING = "_HOLDFAST_COMPLETE"
 """The variable by which the shell's completion script (in the Debian package) asks what may come next."""

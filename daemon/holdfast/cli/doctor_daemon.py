@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast import mountpoint
 from holdfast.cli.finding import Check, Finding
 from holdfast.cli.options import asking_client
 from holdfast.cli.output import counted, moment, size
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError
+from holdfast.mount import mountpoint
 from holdfast.problems import DRAINING, LONG_UNSENT, STORE
 
 _STATUS_SECONDS = 10.0

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from holdfast import mountpoint, preflight
 from holdfast.capacity import CLEARLY_BELOW, Limits
 from holdfast.cli.finding import Check, Finding
 from holdfast.cli.output import size
 from holdfast.config import Config, LoadedConfig, ZoneSection, load
 from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
+from holdfast.mount import mountpoint
+from holdfast.preflight import start_checks
 from holdfast.remote import directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.store import disk_space
@@ -44,9 +45,9 @@ def checks(
 
 def _start(loaded: LoadedConfig) -> Iterator[Finding]:
     """Report what a start would refuse, stores aside."""
-    preflight.check_node(loaded, os.environ)
+    start_checks.check_node(loaded, os.environ)
     if loaded.config.mount.mountpoint:  # otherwise 'holdfast mount' says it
-        preflight.check_mountpoint(loaded.config)
+        start_checks.check_mountpoint(loaded.config)
     yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
 
 
@@ -84,7 +85,7 @@ def _disk(settings: Config) -> Iterator[Finding]:
 
 def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:
     try:
-        store = preflight.checked(section, settings, os.environ)
+        store = start_checks.checked(section, settings, os.environ)
         if store is None:
             yield _of_directory(name, directory_of(section.url), settings)
             return

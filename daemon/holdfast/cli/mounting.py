@@ -16,8 +16,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from holdfast import covered_directory, restart_check
-from holdfast import mountpoint as mountpoints
 from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say, warn
@@ -26,6 +24,9 @@ from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import Failure, RemoteStatus, Status
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, NotMountedError
+from holdfast.mount import covered_directory
+from holdfast.mount import mountpoint as mountpoints
+from holdfast.supervision import restart_check
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
@@ -67,7 +68,7 @@ def mount(
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
-    from holdfast import preflight  # it needs the daemon's parts, which take half a second to import
+    from holdfast.preflight import start_checks  # it needs the daemon's parts, which take half a second to import
 
     options = {
         "mount.mountpoint": str(Path(mountpoint).absolute()) if mountpoint else None,
@@ -78,7 +79,7 @@ def mount(
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
-    preflight.check(loaded, os.environ)  # before the keeper makes its socket
+    start_checks.check(loaded, os.environ)  # before the keeper makes its socket
     command = [*_MODULE, "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
@@ -234,7 +235,7 @@ def _keeper(config: Config) -> list[str]:
     """Return the command line prefix that runs the daemon under a keeper, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
-    keeper = [*_MODULE, "holdfast.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    keeper = [*_MODULE, "holdfast.supervision.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
     return [*keeper, "--"]
 
 

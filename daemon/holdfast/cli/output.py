@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.config.units import ByteSize
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 NOBODY_READS = 141
 """The exit status of a program whose output nobody reads any more: 128 and SIGPIPE, as shells tell it."""

@@ -19,7 +19,7 @@ from holdfast.cli.top_figures import Figures, cells, transfer_line
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import OperationsInfo, Status, TransferInfo
 from holdfast.errors import HoldfastError
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 _COLUMNS = ("time", "calls/s", "average", "99 %", "longest", "failed", "hits", "misses", "fetched", "stores")
 _SORTS: dict[str, Callable[[tuple[str, Tally]], object]] = {

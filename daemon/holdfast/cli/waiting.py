@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast import mountpoint
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import print_json, say
 from holdfast.control.client import RefusedError
 from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, RemoteUnavailableError
+from holdfast.mount import mountpoint
 
 _PAUSE_SECONDS = 0.2
 _STORES_PAUSE_SECONDS = 1.0

@@ -21,7 +21,7 @@ from holdfast.config.schema import Config
 from holdfast.config.stores_and_roles import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 DEFAULT_FILE = Path("/etc/holdfast/holdfast.toml")
 _PREFIX = "HOLDFAST_"

@@ -18,7 +18,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
-from holdfast.text import shown
+from holdfast.system.text import shown
 from holdfast.transfer import IN_BACKGROUND
 from holdfast.zones import is_at_or_below
 

@@ -14,7 +14,7 @@ import trio
 from holdfast.control.messages import CacheUsage, UsagePart
 from holdfast.control.paths import Paths
 from holdfast.index import UNSENT, Entries, EntryState
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _STATES = (EntryState.CLEAN, EntryState.DIRTY, EntryState.UPLOADING)
 _MOST_COUNTED = 100_000  # directories and files by name; what comes after these is only added up

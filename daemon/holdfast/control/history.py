@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from holdfast.control.messages import Sample
-from holdfast.wakeups import sleep_within
+from holdfast.telemetry.wakeups import sleep_within
 
 _PERIOD_SECONDS = 10.0
 _KEPT = 361  # an hour: the difference of two samples is what was between them

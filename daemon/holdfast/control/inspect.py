@@ -20,8 +20,8 @@ from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Found
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Entry, EntryState, Index
+from holdfast.system.text import shown
 from holdfast.telemetry import SlowOperations
-from holdfast.text import shown
 from holdfast.transfer import Fetcher
 from holdfast.zones import NameKind, ZonePath
 

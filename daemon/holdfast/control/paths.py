@@ -13,7 +13,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inodes.caller import NOBODY
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.lookup import Found
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.control.messages import Failure, Message
 from holdfast.errors import ConfigurationError, HoldfastError, RequestTooLargeError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _log = logging.getLogger("holdfast.control")
 _HTTP_STATUS = {

@@ -27,7 +27,7 @@ from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths
 from holdfast.control.replies import body, stream
 from holdfast.errors import PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _MOST_FAULTS = 20
 """The limit of faults that are reported for one batch, and of remarks: a lost disk leaves thousands of faults."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.system.text import shown
 from holdfast.telemetry import Observed, SlowOperations
-from holdfast.text import shown
 
 _MOST = 5
 _NS = 1e9

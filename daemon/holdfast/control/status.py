@@ -15,16 +15,16 @@ from holdfast.capacity import Room
 from holdfast.control.callers import Caller
 from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status, WorkdirInfo
 from holdfast.control.paths import Paths
-from holdfast.covered_directory import Ground
 from holdfast.fs.foundation import Parts
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.holdings import Health, MountHealth, node_name
+from holdfast.mount.covered_directory import Ground
 from holdfast.problems import LONG_UNSENT
+from holdfast.system.text import shown
 from holdfast.telemetry import Histogram
-from holdfast.text import shown
 from holdfast.transfer import Fetcher
 from holdfast.workdirs import Workdir, Workdirs
 

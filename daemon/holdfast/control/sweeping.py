@@ -30,7 +30,7 @@ from holdfast.control.paths import Paths
 from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
 from holdfast.errors import PlanError
 from holdfast.maintenance import Upkeep
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _LARGEST_PLAN_BYTES = 2**30
 

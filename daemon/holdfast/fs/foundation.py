@@ -1,6 +1,6 @@
 """The parts that the file system is built on: inodes, the view of the stores, and transfers between the two.
 
-``holdfast.assembly`` opens the ``Parts`` in the order of the layers. A ``Foundation`` is made of them before anything that
+``process.assembly`` opens the ``Parts`` in the order of the layers. A ``Foundation`` is made of them before anything that
 answers requests. Both are only for assembly; each part gets just what it needs.
 """
 

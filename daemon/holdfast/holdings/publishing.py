@@ -21,8 +21,8 @@ from holdfast.errors import HoldfastError
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import NodeIdentity, identity_of_host
 from holdfast.holdings.report import DIRECTORY, NodeHealth, NodeReport, encoded, held_of
+from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import RemoteAccess
-from holdfast.wakeups import sleep_within
 
 REFRESHES_UNCHANGED = 10
 """The multiple of ``refresh_seconds`` after which an object is written again although nothing has changed."""

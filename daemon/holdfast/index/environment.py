@@ -15,7 +15,6 @@ from pathlib import Path
 
 import lmdb
 
-from holdfast import processes
 from holdfast.errors import IndexUnwritableError, StoreUnsuitableError
 from holdfast.index.entries import Entries
 from holdfast.index.mapped_pages import MappedPages
@@ -24,6 +23,7 @@ from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
 from holdfast.index.transactions import keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
+from holdfast.system import processes
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30

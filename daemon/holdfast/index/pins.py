@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.whole_file import write_whole
+from holdfast.system.whole_file import write_whole
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode

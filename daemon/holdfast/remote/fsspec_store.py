@@ -58,7 +58,7 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.remote.tree_walk import everything_below, objects_below
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
 _LONGEST_PART_BYTES = 255  # NAME_MAX of Linux, and HDFS's dfs.namenode.fs-limits.max-component-length

@@ -27,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.remote.failed_requests import failed_request
 from holdfast.remote.redaction import masked
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(?P<code>[^<]+)</Code>|\(code: (?P<of_one_key>\w+)\)")  # the latter of a bulk deletion

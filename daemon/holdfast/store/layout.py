@@ -26,8 +26,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast import mountpoint
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
+from holdfast.mount import mountpoint
 from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
@@ -36,7 +36,7 @@ from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.staging import Orphanage, Staging, Trash
 from holdfast.store.tree import Tree
-from holdfast.whole_file import new_name, write_whole
+from holdfast.system.whole_file import new_name, write_whole
 
 FORMAT_VERSION = 1
 _VOLATILE = {"tmpfs", "ramfs"}

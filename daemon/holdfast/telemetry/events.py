@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 import trio
 
+from holdfast.system.text import printable
 from holdfast.telemetry.flood_guard import SUMMARY_SECONDS, FloodGuard, Subject
 from holdfast.telemetry.private_files import MODE, withdraw
-from holdfast.text import printable
-from holdfast.wakeups import sleep_within
+from holdfast.telemetry.wakeups import sleep_within
 
 _log = logging.getLogger("holdfast.events")
 _KEPT_IN_MEMORY = 10_000

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import Any
 
-from holdfast.text import printable, printable_lines
+from holdfast.system.text import printable, printable_lines
 
 _INDENT = " "  # no line of a traceback looks like the beginning of a message
 

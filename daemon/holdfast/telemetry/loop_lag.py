@@ -8,7 +8,7 @@ from collections.abc import Callable
 import trio
 
 from holdfast.telemetry.latencies import Histogram, Latencies
-from holdfast.wakeups import wakeup_within
+from holdfast.telemetry.wakeups import wakeup_within
 
 _BUSY_SECONDS, _IDLE_SECONDS = 1, 5
 _BUSY_SHARE = 0.01

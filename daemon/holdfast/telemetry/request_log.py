@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 from errno import errorcode
 
+from holdfast.system.text import shown
 from holdfast.telemetry.operation_feed import Observed, OperationFeed
-from holdfast.text import shown
 
 _log = logging.getLogger("holdfast.requests")
 _NS_PER_MS = 1e6

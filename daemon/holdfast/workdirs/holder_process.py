@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from holdfast.errors import ConfigurationError
-from holdfast.processes import leader_of, numbers_of, real_ids
+from holdfast.system.processes import leader_of, numbers_of, real_ids
 
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot

@@ -27,8 +27,8 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
-from holdfast.processes import boot_id
 from holdfast.store import Space
+from holdfast.system.processes import boot_id
 from holdfast.workdirs.holder_process import Process, number_here
 from holdfast.workdirs.holding import Holding, process_of
 from holdfast.workdirs.ownership import LEASE_FILE

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast import covered_directory, mountpoint
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
+from holdfast.mount import covered_directory, mountpoint
 from holdfast_spark.demo.driver import Batch, Driver
 from holdfast_spark.demo.report import Report
 from holdfast_spark.pipeline.data import arrive, split_flights

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from holdfast.config.units import ByteSize
-from holdfast.text import printable
+from holdfast.system.text import printable
 
 
 def size(size_bytes: int) -> str:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.text import printable_lines
+from holdfast.system.text import printable_lines
 from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.jobs.progress import Progress
 from holdfast_spark.pipeline.local import stay_on_this_machine

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.sweeps.plan_format import Header
-from holdfast.text import printable
+from holdfast.system.text import printable
 from holdfast_spark.jobs.formatting import counted, moment, size, table
 from holdfast_spark.jobs.job_command import add_store_and_inventory, made, parser_of, run, seconds, store_and_inventory
 from holdfast_spark.jobs.plan_file import header_of, write

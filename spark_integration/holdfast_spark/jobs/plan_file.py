@@ -13,7 +13,7 @@ from holdfast.checkpoints.reachability import Phase, Policy, Reason
 from holdfast.checkpoints.sweeps.plan_format import SWEEP, Header, Item, StoredKept, StoredPolicy, lines
 from holdfast.checkpoints.sweeps.plan_store import new_id
 from holdfast.errors import ConfigurationError
-from holdfast.whole_file import write_whole
+from holdfast.system.whole_file import write_whole
 from holdfast_spark.jobs.inventory_files import About
 from holdfast_spark.jobs.sweep_plan import Swept
 

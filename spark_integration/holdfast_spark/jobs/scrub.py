@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.checkpoints.restoring.object_checks import Outcome
 from holdfast.config.units import ByteSize
 from holdfast.errors import ConfigurationError
-from holdfast.text import printable
+from holdfast.system.text import printable
 from holdfast_spark.arrow_forms import OBJECTS
 from holdfast_spark.jobs.digest_checks import CHECKED, Checker
 from holdfast_spark.jobs.formatting import counted, size, table

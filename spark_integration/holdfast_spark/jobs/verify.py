@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 from holdfast.checkpoints.formats.interface import EngineVersion, Role
 from holdfast.checkpoints.restoring.object_checks import Outcome
-from holdfast.text import printable
+from holdfast.system.text import printable
 from holdfast_spark.arrow_forms import LISTED
 from holdfast_spark.jobs.checkpoint_locations import located, named
 from holdfast_spark.jobs.computed_once import holding

@@ -13,7 +13,7 @@ from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.sweep import plan_empty_directories
 from holdfast.checkpoints.reachability.tree import Tree, drop_from_tree
 from holdfast.errors import NoSuchPlanError, PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 
 class _Named(NamedTuple):

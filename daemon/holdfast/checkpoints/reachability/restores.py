@@ -18,7 +18,7 @@ from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.tree import Tree
 from holdfast.checkpoints.references import Reference, ReferenceKind
 from holdfast.errors import NoSuchPlanError, PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _BROKEN = "its bytes are not those that its digest was made of"
 

@@ -14,7 +14,7 @@ from holdfast.checkpoints.formats.interface import LocationLayout
 from holdfast.checkpoints.plans import Listed, Phase, Plan, PlanEntry, Policy, Reason
 from holdfast.checkpoints.reachability.division import Division
 from holdfast.errors import PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 NOTE = b"rewind.json"
 """The note in the directory of what a rewind has set aside: the header of its plan. As long as the note is there, the rewind

@@ -14,7 +14,7 @@ from holdfast.checkpoints.reachability.division import Division
 from holdfast.checkpoints.reachability.tree import Tree
 from holdfast.checkpoints.references import ReferenceKind
 from holdfast.errors import PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 
 def self_contained(listing: Iterable[Listed], formats: Formats = FORMATS) -> Examination[list[Listed] | None]:

@@ -23,7 +23,7 @@ from holdfast.checkpoints.sweeps.setting_aside import copy_all, in_steps
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ObjectExistsError, PlanError
 from holdfast.remote import UploadSource, key_below
-from holdfast.text import shown
+from holdfast.system.text import shown
 from holdfast.transfer import RemoteAccess
 
 _NOTE = "_cloning.json"

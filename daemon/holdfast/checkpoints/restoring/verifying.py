@@ -22,7 +22,7 @@ from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
 from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.remote import key_below
-from holdfast.text import shown
+from holdfast.system.text import shown
 from holdfast.transfer import RemoteAccess
 
 _AT_ONCE = 4

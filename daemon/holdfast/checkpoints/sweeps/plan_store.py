@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
 from holdfast.errors import NoSuchPlanError, PlanError, PlanOutdatedError
-from holdfast.whole_file import new_name, write_whole
+from holdfast.system.whole_file import new_name, write_whole
 
 _KEPT_PLANS = 200
 _LONGEST_WRITE_SECONDS = 86_400.0

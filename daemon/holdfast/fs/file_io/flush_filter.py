@@ -14,7 +14,7 @@ with the last handle.
 from __future__ import annotations
 
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.processes import leader_of
+from holdfast.system.processes import leader_of
 
 
 def note_writer(opened: OpenFile, thread: int) -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 import pyfuse3
 import trio
 
-from holdfast import covered_directory, mounting
-from holdfast import mountpoint as mountpoints
-from holdfast.covered_directory import Ground
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -25,6 +22,9 @@ from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
+from holdfast.mount import covered_directory, mounting
+from holdfast.mount import mountpoint as mountpoints
+from holdfast.mount.covered_directory import Ground
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001

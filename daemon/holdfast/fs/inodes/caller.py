@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple, Protocol
 
-from holdfast.processes import answerable, supplementary_groups
+from holdfast.system.processes import answerable, supplementary_groups
 
 
 class Asker(Protocol):

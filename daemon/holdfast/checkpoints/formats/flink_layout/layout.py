@@ -30,7 +30,7 @@ from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Count
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder, Reason
 from holdfast.checkpoints.references import Reference, Referring
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _JOB_ID = re.compile(rb"(?:.*/)?[0-9a-f]{32}", re.DOTALL)
 _PURPOSES = {

@@ -18,7 +18,7 @@ from holdfast.checkpoints.formats.spark.state_store import plan_attempts, plan_p
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.plans import Listed, Phase, PlanBuilder, Reason
 from holdfast.errors import NoSuchPlanError, PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _NEEDED_TO_START = 2
 _BATCH = re.compile(rb"(?:(?P<location>.*)/)?(?:commits|offsets)/(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)

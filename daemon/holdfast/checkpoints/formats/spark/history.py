@@ -22,7 +22,7 @@ from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.manifests import BrokenError
 from holdfast.checkpoints.plans import Listed
 from holdfast.errors import NoSuchPlanError, PlanError
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _METADATA = b"metadata"
 

@@ -26,7 +26,7 @@ from holdfast.checkpoints.formats.spark.state_store import (
 from holdfast.checkpoints.formats.spark.wrapping import Layer
 from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 SET_ASIDE = b"_rewound"
 """The directory in which rewinds keep what they have taken away, each in a directory of its own."""

@@ -19,7 +19,7 @@ from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKi
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, Phase, PlanBuilder, Reason
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _SHARED = (SparkKind.SST, SparkKind.ARCHIVED_LOG)
 _FAMILIES = ((SparkKind.ZIP, SparkKind.CHANGELOG), (SparkKind.SNAPSHOT, SparkKind.DELTA))

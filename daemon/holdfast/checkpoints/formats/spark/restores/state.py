@@ -22,7 +22,7 @@ from holdfast.checkpoints.formats.spark.restores.location import Findings, Locat
 from holdfast.checkpoints.formats.spark.small_files import SparkChecksum
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
-from holdfast.text import shown
+from holdfast.system.text import shown
 
 _MOST_REPLAYED = 500
 """Default of ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""

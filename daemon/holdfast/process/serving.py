@@ -17,26 +17,27 @@ from pathlib import Path
 
 import trio
 
-from holdfast import __version__, restart_check
+from holdfast import __version__
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.control.server import ControlServer
-from holdfast.control_assembly import control_server
-from holdfast.covered_directory import Ground
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
-from holdfast.handover import NOT_HELD, Handover
 from holdfast.holdings import Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
-from holdfast.reload import Reload
+from holdfast.mount.covered_directory import Ground
+from holdfast.process.control_assembly import control_server
+from holdfast.process.reload import Reload
+from holdfast.session.handover import NOT_HELD, Handover
+from holdfast.supervision import restart_check
+from holdfast.supervision.watchdog import Watchdog
 from holdfast.telemetry import EventLog, Histogram, LoopLag
+from holdfast.telemetry.wakeups import sleep_within
 from holdfast.ui.tcp import PageListener
-from holdfast.wakeups import sleep_within
-from holdfast.watchdog import Watchdog
 from holdfast.workdirs import UsageWalks, Workdirs
 
 _log = logging.getLogger("holdfast")

@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from holdfast import mountpoint
-from holdfast.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
+from holdfast.mount import mountpoint
+from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -251,7 +251,9 @@ def _say(text: str) -> None:
 def main() -> int:
     """Run the command given after the options."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has the credentials that its daemons get
-    parser = argparse.ArgumentParser(prog="holdfast.keeper", description="Holds a mount while its daemon is replaced.")
+    parser = argparse.ArgumentParser(
+        prog="holdfast.supervision.keeper", description="Holds a mount while its daemon is replaced."
+    )
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
     parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")

@@ -16,7 +16,7 @@ from contextlib import suppress
 _GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
 """``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
 _IMMUTABLE_FLAG = 0x10
-_MARK = "user.holdfast.mountpoint"
+_MARK = "user.holdfast.mount.mountpoint"
 """The attribute's name. Its value has the mode that the directory had, and the placeholders' names, with ``/`` between."""
 _NO_RIGHTS = 0
 MAY_WRITE = 0o222

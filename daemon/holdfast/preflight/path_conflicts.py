@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import permutations
 
-from holdfast import mountpoint
 from holdfast.config import LoadedConfig
 from holdfast.errors import ConfigurationError
+from holdfast.mount import mountpoint
 from holdfast.remote import Location, directory_of, location_of
 from holdfast.remote.redaction import public_url
 

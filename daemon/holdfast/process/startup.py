@@ -15,25 +15,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from holdfast import covered_directory, mountpoint, watchdog
-from holdfast.assembly import opened
 from holdfast.config import Config, LoadedConfig
-from holdfast.covered_directory import Ground
 from holdfast.errors import TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.session import Session
-from holdfast.handover import Handover, Inheritance
 from holdfast.index import Index
-from holdfast.reload import Reload
-from holdfast.service_manager import ServiceManager
-from holdfast.serving import Serving
+from holdfast.mount import covered_directory, mountpoint
+from holdfast.mount.covered_directory import Ground
+from holdfast.process.assembly import opened
+from holdfast.process.reload import Reload
+from holdfast.process.serving import Serving
 from holdfast.session import SessionArea, SessionTables
+from holdfast.session.handover import Handover, Inheritance
 from holdfast.store import StoreDirectory
+from holdfast.supervision import watchdog
+from holdfast.supervision.service_manager import ServiceManager
+from holdfast.supervision.watchdog import Watchdog
+from holdfast.system.text import printable
 from holdfast.telemetry import Counters, EventLog, follow_log_level
-from holdfast.text import printable
-from holdfast.watchdog import Watchdog
 from holdfast.workdirs import Workdirs
 
 _log = logging.getLogger("holdfast")

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast import covered_directory, mountpoint, path_conflicts, private_places
 from holdfast.checkpoints.configured import name_table, sweep_roots
 from holdfast.config import Config, LoadedConfig, ZoneSection
 from holdfast.errors import ConfigurationError, HoldfastError, RemoteUnavailableError, StoreOptionError
+from holdfast.mount import covered_directory, mountpoint
+from holdfast.preflight import path_conflicts, private_places
 from holdfast.remote import RemoteStore, checked_store
 from holdfast.store import StoreDirectory
 

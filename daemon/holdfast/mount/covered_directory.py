@@ -23,10 +23,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast import mount_calls, mountpoint
-from holdfast import protection_marks as marks
 from holdfast.errors import MountpointError, NotMountedError
-from holdfast.text import printable, shown
+from holdfast.mount import mount_calls, mountpoint
+from holdfast.mount import protection_marks as marks
+from holdfast.system.text import printable, shown
 
 IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
 _UNPROTECTED = "unprotected: "

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from holdfast.child_environment import for_child
 from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
+from holdfast.system.child_environment import for_child
 
 FILE_SYSTEM = "fuse.holdfast"
 COVER = ("tmpfs", "holdfast-cover")

@@ -1,4 +1,4 @@
-"""The service manager, which starts the daemon and restarts it: systemd, or ``holdfast.keeper`` with the same protocol.
+"""The service manager, which starts the daemon and restarts it: systemd, or the ``keeper`` with the same protocol.
 
 Messages go to its notification socket (sd_notify(3)). It can hold descriptors, which the next daemon gets back at its start
 (sd_listen_fds(3)), so they outlive this one. Without such a socket there is no service manager, and nothing is held.
@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 
-from holdfast.child_environment import for_child
+from holdfast.system.child_environment import for_child
 
 RESTART_STATUS = 75
 """Exit status of a daemon that asks to be started again: EX_TEMPFAIL of sysexits.h."""

@@ -1,6 +1,6 @@
 """The watchdog's side of the daemon: while the mount answers, the service manager is told that all is well.
 
-Each turn asks through the mount (``holdfast.mount_probe``), so it takes the event loop and the way from the kernel and back.
+Each turn asks through the mount (``mount_probe``), so it takes the event loop and the way from the kernel and back.
 It takes no store and no disk: slow ones are no reason to replace a daemon. A manager that hears nothing for its
 ``WatchdogSec=`` (systemd.service(5)) kills the daemon and starts the next one, which takes over and finds the note.
 """
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.mount_probe import WAS_STOPPED, MountProbe
-from holdfast.service_manager import ServiceManager
+from holdfast.supervision.mount_probe import WAS_STOPPED, MountProbe
+from holdfast.supervision.service_manager import ServiceManager
 
 _log = logging.getLogger("holdfast")
 _TURNS = 4

@@ -10,10 +10,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast import mountpoint
 from holdfast.errors import TakeoverError, UnmountedError
-from holdfast.service_manager import ServiceManager
+from holdfast.mount import mountpoint
 from holdfast.session import Identity, SessionArea
+from holdfast.supervision.service_manager import ServiceManager
 
 NOT_HELD = (
     "nobody holds the mount while there is no daemon; "

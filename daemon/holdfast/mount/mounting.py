@@ -10,8 +10,8 @@ import os
 from contextlib import ExitStack
 from itertools import takewhile
 
-from holdfast import mount_calls, mountpoint
 from holdfast.errors import MountpointError
+from holdfast.mount import mount_calls, mountpoint
 
 _KIND, _SUBTYPE = mountpoint.FILE_SYSTEM.split(".")
 

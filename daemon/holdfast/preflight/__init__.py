@@ -1,0 +1,1 @@
+"""Checks whether a daemon could start with a configuration: before it does, and in ``holdfast doctor``."""
