@@ -14,7 +14,7 @@ from tests.mount.test_command import holdfast
 from tests.mount.test_workdirs import sleeper
 from tests.support.checkpoint_roots import age
 from tests.support.node import Node
-from tests.unit.test_workdir_garbage import BLOB, SUBTASK, UUID
+from tests.unit.workdirs.test_workdir_garbage import BLOB, SUBTASK, UUID
 
 
 def make_old(*paths: Path) -> None:

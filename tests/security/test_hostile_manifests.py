@@ -1,6 +1,6 @@
 """Manifests that somebody plants to stop sweeps, or the daemon: refused soon and in little memory, and nothing goes for it.
 
-``tests/unit/test_hostile_manifests.py`` has zips, snapshots, changelogs and metadata that contradict themselves.
+``tests/unit/checkpoints/test_hostile_manifests.py`` has zips, snapshots, changelogs and metadata that contradict themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface of every remote store. ``tests/unit/test_remote_contract.py`` tests each of them against it.
+"""The interface of every remote store. ``tests/unit/remote/test_remote_contract.py`` tests each of them against it.
 
 Keys are relative to the store's URL, without leading or trailing slash; their parts are neither empty, ``.`` nor ``..``, and
 have no control characters. Keys below ``.holdfast/`` are reserved for the stores themselves: listings show them only if

@@ -5,7 +5,7 @@
 - ``read_references`` says what one manifest of a tree refers to, ``plan_alone`` judges what nothing refers to.
 
 The caller does what takes the whole listing: it joins references with names, and finds the directories that stay occupied.
-``sweep`` does all of it in one place. Both must give the same plan (``tests/unit/test_checkpoint_formats.py``).
+``sweep`` does all of it in one place. Both must give the same plan (``tests/unit/checkpoints/test_checkpoint_formats.py``).
 """
 
 from __future__ import annotations

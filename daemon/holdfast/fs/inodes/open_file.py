@@ -1,7 +1,7 @@
 """Open files: one backing descriptor per open node, shared by all handles.
 
 The kernel knows a handle by its node's id, so that a daemon can serve handles that an earlier one opened. Only ``OpenFile``
-changes its state. Other code reads it and calls methods named after events (``tests/unit/test_open_file_state.py``
+changes its state. Other code reads it and calls methods named after events (``tests/unit/fs/test_open_file_state.py``
 enforces this).
 """
 

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.capacity``, without a mount."""

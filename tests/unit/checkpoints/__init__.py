@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.checkpoints``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.cli``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.config``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.control``, without a mount."""

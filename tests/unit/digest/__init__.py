@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.digest``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.fs``, without a mount."""

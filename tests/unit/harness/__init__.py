@@ -1,0 +1,1 @@
+"""Tests of what tests and benchmarks are made with."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.holdings``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.index``, without a mount."""

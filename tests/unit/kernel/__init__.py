@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.kernel``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.mount``, without a mount."""

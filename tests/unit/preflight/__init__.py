@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.preflight``, without a mount."""

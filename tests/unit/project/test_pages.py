@@ -1,0 +1,94 @@
+"""The pages name commands, events, counters, sections and files that exist, and forget none."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from holdfast.cli.app import app
+from holdfast.control import inspect
+from holdfast.telemetry import Counters
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+CODE = sorted([*(ROOT / "daemon").rglob("*.py"), *(ROOT / "spark_integration").rglob("*.py")])
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
+
+
+def commands() -> dict[str, set[str]]:
+    """Return the names of all commands, each with those of its subcommands."""
+    tree = vars(typer.main.get_command(app))["commands"]
+    return {name: set(vars(command).get("commands", ())) for name, command in tree.items()}
+
+
+def rows(text: str, title: str) -> list[str]:
+    """Return the first cells of the table whose first title is ``title``."""
+    table = re.search(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert table is not None
+    return [line.split("|")[1].strip(" `") for line in table[1].splitlines()]
+
+
+def headings(page: Path) -> list[str]:
+    return [text.replace("`", "") for text in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_a_page_exist(page: Path) -> None:
+    known = commands()
+    used = re.findall(r"(?:^[$#] |`)(?:\S*/)?holdfast ([a-z]+)(?: ([a-z]+)\b)?", page.read_text(), re.MULTILINE)
+    for name, sub in used:
+        assert name in known, f"holdfast {name}"
+        assert not known[name] or sub in known[name] | {""}, f"holdfast {name} {sub}"
+
+
+def test_every_command_has_its_place_in_operations() -> None:
+    elsewhere = {"mount", "umount", "restart", "config"}
+    assert [name for name in commands() if name not in elsewhere and f"holdfast {name}" not in OPERATIONS] == []
+
+
+def test_the_table_of_events_has_every_event() -> None:
+    emitted = {kind for file in CODE for kind in re.findall(r"\.(?:emit|_record)\(\s*\"([a-z-]+)\"", file.read_text())}
+    assert len(emitted) > 15
+    assert sorted(rows(OPERATIONS, "event")) == sorted(emitted)
+
+
+def test_the_table_of_counters_has_every_counter() -> None:
+    assert rows(OPERATIONS, "counter") == [field.name for field in dataclasses.fields(Counters)]
+
+
+def test_the_table_of_states_has_every_state() -> None:
+    assert sorted(rows(OPERATIONS, "state")) == sorted(inspect._WHERE)
+
+
+@pytest.mark.parametrize("file", [*PAGES, *CODE], ids=lambda file: str(file.relative_to(ROOT)))
+def test_sections_that_are_referred_to_exist(file: Path) -> None:
+    pattern = r"(?:`+(docs/[\w/]+\.md)`+|\]\(([\w/.]+\.md)\)), \"([^\"]+)\""
+    for named, linked, section in re.findall(pattern, file.read_text()):
+        page = ROOT / named if named else file.parent / linked
+        assert any(heading.startswith(section) for heading in headings(page)), f"{page.name}, {section!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pictures_are_there_and_have_a_text(page: Path) -> None:
+    for text, link in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
+        assert text
+        assert (page.parent / link).is_file(), link
+
+
+def test_the_verbs_of_run_in_the_pages_exist() -> None:
+    verbs = set(re.findall(r"^  ([a-z]+)\)", (ROOT / "run").read_text(), re.MULTILINE))
+    named = {verb for page in PAGES for verb in re.findall(r"\./run ([a-z]+)", page.read_text())}
+    assert {"demo", "test", "lint"} <= named <= verbs
+
+
+def test_internals_has_every_folder_and_the_layers_that_lint_imports_holds() -> None:
+    page = (ROOT / "docs/internals.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "daemon/holdfast").glob("*/__init__.py")]
+    assert [name for name in folders if not re.search(rf"^  {name}/ ", page, re.MULTILINE)] == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert "\n".join(["```", *contracts[0]["layers"], "```"]) in page

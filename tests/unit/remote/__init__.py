@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.remote``, without a mount."""

@@ -1,0 +1,399 @@
+"""fsspec: what its file systems would rather not tell, and how little they promise."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
+
+from holdfast.errors import (
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote import RemoteStore, UploadSource
+from holdfast.remote.keys import PRIVATE
+from tests.support import arrow_files
+from tests.support.arrow_files import ArrowFiles
+from tests.unit.remote.test_remote_contract import content, opened, put
+
+SCHEME = "faulty"
+SECRET = "pa55word"
+
+
+class Faulty(MemoryFileSystem):  # type: ignore[misc]
+    """A file system in memory whose next operations raise ``problem``; ``made`` counts how often one was opened."""
+
+    protocol = SCHEME
+    cachable = False
+    store: dict[str, Any] = {}  # noqa: RUF012 as in the class above, which shares it
+    pseudo_dirs = [""]  # noqa: RUF012
+    problem: Exception | None = None
+    made = 0
+
+    def __init__(self, **options: Any) -> None:
+        type(self).made += 1
+        password = options.pop("password", None)
+        if options:
+            raise TypeError(f"no such options beside {password}: {options}")
+        super().__init__(**options)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return super()._strip_protocol(str(path).removeprefix(f"{SCHEME}:/"))  # type: ignore[no-any-return]
+
+    def _fail(self) -> None:
+        problem = type(self).problem
+        if problem is not None:
+            raise problem
+
+    def info(self, path: str, **options: Any) -> Any:
+        self._fail()
+        return super().info(path, **options)
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        self._fail()
+        return super().ls(path, detail, **options)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self._fail()
+        super().makedirs(path, exist_ok)
+
+
+@pytest.fixture
+def faulty() -> Iterator[type[Faulty]]:
+    """The file system, without files and faults."""
+    fsspec.register_implementation(SCHEME, Faulty, clobber=True)
+    Faulty.store.clear()
+    Faulty.pseudo_dirs[:] = [""]
+    Faulty.problem, Faulty.made = None, 0
+    yield Faulty
+    Faulty.problem = None
+
+
+@pytest.fixture
+def store(faulty: type[Faulty]) -> RemoteStore:
+    """A store over it."""
+    return opened(f"{SCHEME}:///box", {"password": SECRET})
+
+
+def test_nothing_is_opened_before_it_is_needed(store: RemoteStore, faulty: type[Faulty]) -> None:
+    assert faulty.made == 0
+    put(store, "a")
+    store.head("a")
+    assert faulty.made == 1
+
+
+def test_the_first_write_needs_no_probe(workspace: Path) -> None:
+    (workspace / "root").mkdir()
+    store = opened(f"fsspec+file://{workspace}/root")
+    put(store, "a", b"1")
+    file = workspace / "file"
+    file.write_bytes(b"from a path")
+    store.write("b", UploadSource(11, path=file), {}, create_only=True)
+    assert content(store, "b") == b"from a path"
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (ConnectionRefusedError(111, f"refused {SECRET}"), RemoteUnavailableError),
+        (TimeoutError(f"{SECRET} timed out"), RemoteUnavailableError),
+        (RuntimeError(f"of a library, {SECRET}"), RemoteUnavailableError),
+        (KeyError(SECRET), RemoteUnavailableError),
+        (PermissionError(13, f"denied to {SECRET}"), RemoteRefusedError),
+        (OSError(36, f"too long, {SECRET}"), NameNotStorableError),
+    ],
+)
+def test_a_store_that_does_not_answer_is_never_taken_for_empty(
+    store: RemoteStore, faulty: type[Faulty], problem: Exception, expected: type[Exception]
+) -> None:
+    put(store, "a", b"kept")
+    faulty.problem = problem
+    attempts: list[Callable[[], Any]] = [
+        lambda: store.head("a"),
+        lambda: store.list_directory(""),
+        lambda: list(store.list_tree("")),
+        lambda: content(store, "a"),
+        lambda: put(store, "a", b"lost", create_only=True),
+        lambda: put(store, "a", b"lost"),
+        lambda: store.copy("a", "b"),
+    ]
+    if expected is not NameNotStorableError:  # which can't exist, and need not be deleted
+        attempts += [lambda: store.delete(["a"]), lambda: store.prune("a"), store.probe]
+    for attempt in attempts:
+        with pytest.raises(expected) as caught:
+            attempt()
+        assert SECRET not in repr(caught.value)
+    faulty.problem = None
+    assert content(store, "a") == b"kept"
+    assert [info.key for info in store.list_tree("")] == ["a"]
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_another_version(store: RemoteStore, faulty: type[Faulty]) -> None:
+    put(store, "a", b"0123456789")
+    put(store, "empty", b"")
+    body = store.read("a", 0, 10, "")
+    faulty.store["/box/a"] = faulty.store["/box/empty"]
+    with pytest.raises(ObjectChangedError):
+        list(body.buffers)
+
+
+def test_a_file_that_goes_while_it_is_read_is_missing(store: RemoteStore) -> None:
+    put(store, "a", b"0123456789")
+    body = store.read("a", 0, 10, "")
+    store.delete(["a"])
+    with pytest.raises(ObjectMissingError):
+        list(body.buffers)
+
+
+def test_what_could_not_be_placed_is_removed(
+    store: RemoteStore, faulty: type[Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionResetError("gone")
+
+    with monkeypatch.context() as patched:
+        for step in ("mv", "pipe_file"):
+            patched.setattr(faulty, step, fail)
+            with pytest.raises(RemoteUnavailableError):
+                put(store, "a")
+            assert faulty.store == {}
+
+
+def test_options_that_can_not_be_are_refused_with_the_first_request(faulty: type[Faulty]) -> None:
+    store = opened(f"{SCHEME}:///box", {"password": SECRET, "nonsense": 1})
+    with pytest.raises(RemoteRefusedError, match="options") as caught:
+        store.head("a")
+    assert SECRET not in repr(caught.value)
+
+
+class OneConnection(Faulty):
+    """A file system that must not be used by two threads at once, as paramiko's and ftplib's."""
+
+    protocol = "sftp"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    used_by_two = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.user = threading.Lock()
+
+    def info(self, path: str, **options: Any) -> Any:
+        if not self.user.acquire(blocking=False):
+            type(self).used_by_two = True
+            raise AssertionError("two threads use one connection")
+        try:
+            _SEVERAL.wait()
+            return super().info(path, **options)
+        finally:
+            self.user.release()
+
+
+_SEVERAL = threading.Barrier(4)
+
+
+def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gain of none: all of them wait for answers that others have taken, for ever."""
+    monkeypatch.setitem(_registry, "sftp", OneConnection)
+    OneConnection.problem, OneConnection.made = None, 0
+    store = opened("sftp:///box")
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(3):
+            for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+                with pytest.raises(ObjectMissingError):
+                    one.result()
+    assert (OneConnection.used_by_two, OneConnection.made) == (False, 4)
+    OneConnection.problem = EOFError("connection reset")
+    with ThreadPoolExecutor(4) as threads:
+        for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+            with pytest.raises(RemoteUnavailableError):
+                one.result()
+        OneConnection.problem = None
+        for one in [threads.submit(store.head, "absent") for _ in range(4)]:
+            with pytest.raises(ObjectMissingError):
+                one.result()
+    assert OneConnection.made == 8, "a connection that may be broken is not used again"
+
+
+class Plain(Faulty):
+    """A file system without ``cp_file`` and ``rmdir``: fsspec raises for the former, and does nothing for the latter."""
+
+    protocol = "plain"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    rmdir = fsspec.AbstractFileSystem.rmdir
+    cp_file = fsspec.AbstractFileSystem.cp_file
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return super()._strip_protocol(str(path).removeprefix("plain:/"))
+
+    def mv(self, path1: str, path2: str, **options: Any) -> None:
+        self.pipe_file(path2, self.cat_file(path1))
+        self.rm_file(path1)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        del maxdepth
+        assert not recursive
+        MemoryFileSystem.rmdir(self, self._strip_protocol(path))
+
+
+def test_a_file_system_that_does_not_copy_or_says_nothing_when_it_keeps_a_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(_registry, "plain", Plain)
+    store = opened("plain:///box")
+    put(store, "source", b"copied")
+    put(store, "deep/target", b"to be replaced")
+    assert store.copy("source", "deep/target").size_bytes == 6
+    assert content(store, "deep/target") == b"copied"
+    store.delete(["deep/target"])
+    store.prune("deep")
+    assert store.list_directory("").directories == frozenset()
+    assert {name for name in Plain.store if not name.endswith("/source")} == set()
+
+
+def test_what_is_stored_in_a_directory_while_it_is_removed_stays(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow, and so ``hdfs://``, removes a directory with all that is in it."""
+    store, other_node = (opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box") for _ in range(2))
+    store.probe()
+    put(store, "job/chk-1/first")
+    store.delete(["job/chk-1/first"])
+    list_as = ArrowFiles.ls
+
+    def ls(files: ArrowFiles, path: str, **options: Any) -> Any:
+        found = list_as(files, path, **options)
+        if path.endswith("/job/chk-1") and not options["detail"]:
+            monkeypatch.setattr(ArrowFiles, "ls", list_as)
+            put(other_node, "job/chk-1/second", b"of another node")
+            put(other_node, "job/chk-1/shared/third", b"deeper")
+        return found
+
+    monkeypatch.setattr(ArrowFiles, "ls", ls)
+    store.prune("job/chk-1")
+    assert content(other_node, "job/chk-1/second") == b"of another node"
+    assert content(other_node, "job/chk-1/shared/third") == b"deeper"
+    assert [info.key for info in store.list_tree(PRIVATE)] == []
+    store.delete(["job/chk-1/second", "job/chk-1/shared/third"])
+    store.prune("job/chk-1/shared")
+    store.prune("job/chk-1")
+    assert store.list_directory("job").directories == frozenset()
+
+
+def test_a_file_that_can_not_be_listed_is_no_directory(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As HDFS says it through pyarrow: without an errno."""
+
+    def ls(files: ArrowFiles, path: str, **_: Any) -> Any:
+        raise OSError(f"GetFileInfo expects base_dir of selector to be a directory, but '{path}' is a file")
+
+    store = opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box")
+    put(store, "a/b")
+    monkeypatch.setattr(ArrowFiles, "ls", ls)
+    assert not store.list_directory("a/b").exists
+    with pytest.raises(RemoteUnavailableError):
+        store.list_directory("a")
+
+
+@pytest.mark.parametrize("name", ["\U0001f600", "a:b", "\uffff"])
+def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
+    with pytest.raises(NameNotStorableError):
+        put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
+
+
+class OddHdfs(BaseHTTPRequestHandler):
+    """A namenode and the datanode beside it, which answers a read with ``answer``. Nothing is renamed."""
+
+    answer = (0, "")
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = parse_qs(url.query)
+        if query["op"] == ["GETFILESTATUS"] and url.path.endswith(("/file", "/box")):
+            kind = "FILE" if url.path.endswith("/file") else "DIRECTORY"
+            status = {"type": kind, "length": 10, "modificationTime": 1, "pathSuffix": ""}
+            self._answer(200, json.dumps({"FileStatus": status}))
+        elif query["op"] == ["GETFILESTATUS"]:
+            self._fail(404, "FileNotFoundException")
+        elif "redirect" in query:
+            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=OPEN&length=10")
+        else:
+            self._fail(*self.answer)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        if "op=RENAME" in self.path or "op=MKDIRS" in self.path:
+            self._answer(200, json.dumps({"boolean": "op=MKDIRS" in self.path}))
+        elif "elsewhere" in self.path:
+            self._answer(201, "")
+        else:
+            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=CREATE")
+
+    def do_POST(self) -> None:
+        self.do_PUT()
+
+    def do_DELETE(self) -> None:
+        self._answer(200, json.dumps({"boolean": True}))
+
+    def _fail(self, status: int, exception: str) -> None:
+        self._answer(status, json.dumps({"RemoteException": {"exception": exception, "message": "no"}}))
+
+    def _answer(self, status: int, text: str, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(text))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def odd_hdfs() -> Iterator[RemoteStore]:
+    """A store at ``OddHdfs``, which has the object ``file``."""
+    with HTTPServer(("127.0.0.1", 0), OddHdfs) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield opened(f"webhdfs://127.0.0.1:{server.server_port}/box")
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((404, "FileNotFoundException"), ObjectMissingError),
+        ((404, "of a proxy"), RemoteUnavailableError),
+        ((500, "IOException"), RemoteUnavailableError),
+    ],
+)
+def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file(
+    odd_hdfs: RemoteStore, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str], error: type[Exception]
+) -> None:
+    monkeypatch.setattr(OddHdfs, "answer", answer)
+    assert odd_hdfs.head("file").size_bytes == 10
+    with pytest.raises(error):
+        b"".join(odd_hdfs.read("file", 0, 10, "").buffers)
+
+
+def test_a_rename_that_hdfs_has_not_done_is_no_write(odd_hdfs: RemoteStore) -> None:
+    """If it were one, both of two writers that race for a name would be told that the store has their bytes."""
+    with pytest.raises(ObjectExistsError):
+        put(odd_hdfs, "new", create_only=True)
+    with pytest.raises(RemoteUnavailableError):
+        put(odd_hdfs, "file")

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.session``, without a mount."""

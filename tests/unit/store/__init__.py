@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.store``, without a mount."""

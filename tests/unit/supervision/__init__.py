@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.supervision``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.telemetry``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.transfer``, without a mount."""

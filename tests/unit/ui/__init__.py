@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.ui``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.workdirs``, without a mount."""

@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.zones``, without a mount."""
