@@ -159,6 +159,8 @@ def test_methods_that_zipfile_knows_and_spark_does_not_use_are_refused(reader: L
 
 # --- sweeps over them -------------------------------------------------------------------------------------------------
 
+COMMITS = "spark-rocksdb-2-changelog"
+"""A sample whose commits have ids."""
 POLICY = Policy(grace_ns=0, abandoned_ns=0, min_batches_to_retain=2)
 
 
@@ -179,6 +181,19 @@ def test_a_manifest_that_can_not_be_read_keeps_what_it_may_name_and_the_plan_say
     assert went <= would_go
     if not any(kept.scope == manifest for kept in plan.kept):
         assert went == would_go, "what was read to its end is judged as before"
+
+
+@pytest.mark.parametrize("left", [b"v2", b"v2\n"])
+def test_a_commit_that_was_cut_off_after_its_version_costs_no_state(left: bytes) -> None:
+    commits = {name for name in asked_for(Root.of_sample(samples.sample(COMMITS))) if name.startswith(b"commits/")}
+    assert commits
+    for commit in commits:
+        root = Root.of_sample(samples.sample(COMMITS))
+        whole = {entry.name for entry in root.sweep(POLICY).entries}
+        root.files[commit] = (left, root.files[commit][1])
+        plan = root.sweep(POLICY)
+        assert {entry.name for entry in plan.entries} <= whole
+        assert commit in [kept.scope for kept in plan.kept]
 
 
 def asked_for(root: Root) -> set[bytes]:

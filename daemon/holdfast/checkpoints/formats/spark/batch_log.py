@@ -70,6 +70,8 @@ def read_spark_commit(stream: Readable, size_bytes: int) -> SparkCommit | Unread
     """Read a commit of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
         version, first, _ = _lines(stream, size_bytes, _NEWEST_COMMIT)
+        if version > 1 and not first:  # Spark takes it for a commit without ids, whose state files are all garbage
+            raise BrokenError(Trouble.TRUNCATED, "a commit that ends after its version")
         ids = _decode_commit(first or b"{}").unique_ids
         if ids is None:
             return SparkCommit(version, None)
@@ -87,14 +89,16 @@ def read_spark_offsets(stream: Readable, size_bytes: int) -> SparkOffsets | Unre
     """Read an offsets file of ``size_bytes``. Raises only the stream's ``OSError``."""
     try:
         version, first, more = _lines(stream, size_bytes, _NEWEST_OFFSETS)
+        if first is None:
+            raise BrokenError(Trouble.TRUNCATED, "offsets that end after their version")
         settings = _decode_offsets(first or b"{}").settings
         return SparkOffsets(version, settings, _log_offsets(more))
     except BrokenError as broken:
         return broken.result
 
 
-def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, bytes]:
-    """Return the version, the line after it, which may be empty, and what follows."""
+def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes | None, bytes]:
+    """Return the version, the line after it, which may be empty or missing (None), and what follows."""
     if size_bytes > _LARGEST_BYTES:
         raise BrokenError(Trouble.TOO_LARGE, f"a log entry of {size_bytes} bytes")
     text = stream.read(size_bytes)
@@ -108,7 +112,7 @@ def _lines(stream: Readable, size_bytes: int, newest: int) -> tuple[int, bytes, 
     if not 1 <= version <= newest:
         raise BrokenError(Trouble.UNKNOWN_VERSION, f"{version} of a log entry; up to {newest} can be read")
     first, _, more = rest.partition(b"\n")
-    return version, first, more
+    return version, first if rest else None, more
 
 
 def _log_offsets(lines: bytes) -> dict[int, int]:
