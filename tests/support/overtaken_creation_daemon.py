@@ -11,21 +11,21 @@ import sys
 from contextlib import suppress
 
 from holdfast import daemon
-from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.namespace.create import Creation
 
 CONTENT = b"root's alone"
 _open_new = Creation._open_new
 
 
-def _open_overtaken(creation: Creation, directory: Node, name: bytes, mode: int, **how: bool) -> tuple[int, bool]:
-    if name == b"overtaken":
+def _open_overtaken(creation: Creation, name: Name, mode: int, **how: bool) -> tuple[int, bool]:
+    if name.name == b"overtaken":
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with suppress(FileExistsError):
-            fd = os.open(name, flags, 0o600, dir_fd=creation._directories.descriptor_for_new(directory))
+            fd = os.open(name.name, flags, 0o600, dir_fd=creation._directories.descriptor_for_new(name.directory))
             os.write(fd, CONTENT)
             os.close(fd)
-    return _open_new(creation, directory, name, mode, **how)
+    return _open_new(creation, name, mode, **how)
 
 
 if __name__ == "__main__":

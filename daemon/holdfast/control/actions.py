@@ -224,8 +224,7 @@ class Actions:
 
     def _is_fetched(self, node: Node) -> bool:
         """Say whether the kind of the node's name is one that is fetched ahead."""
-        names = ((self._directories.place(parent), name) for parent, name in node.names())
-        return any(self._policy.of(place, name).fetched_ahead for place, name in names)
+        return any(self._policy.name(*name).policy.fetched_ahead for name in node.names())
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
         """Fetch in parallel, and let the nodes go; return the error of each file, or None."""

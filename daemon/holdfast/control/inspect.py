@@ -23,7 +23,7 @@ from holdfast.index import Entry, EntryState, Index
 from holdfast.system.text import shown
 from holdfast.telemetry import SlowOperations
 from holdfast.transfer import Fetcher
-from holdfast.zones import NameKind, ZonePath
+from holdfast.zones import NameKind, ZoneName
 
 _STATES = {
     EntryState.CLEAN: "cached",
@@ -103,6 +103,7 @@ class Inspector:
         place = self._directories.place(found.node if found.node.is_directory else directory)
         path = directory_path + b"/" + name if directory_path else name
         is_file = stat_module.S_ISREG(found.stat.st_mode)
+        resolved = self._policy.at(place, name)
         entry = self._entries.get(found.node.backing) if found.node.backing and is_file else None
         cached = entry.name_at(path) if entry is not None else None
         known = self._view.listing(place).object(name) if is_file and place.zone.is_store else None
@@ -111,10 +112,10 @@ class Inspector:
             path=self._paths.absolute(path),
             type=_TYPES.get(stat_module.S_IFMT(found.stat.st_mode), "device"),
             zone=place.zone.kind.value if not place.zone.is_store else str(place.zone.remote),
-            state=self._state(place, name, found.node, entry, is_file),
+            state=self._state(resolved, found.node, entry, is_file),
             size_bytes=found.stat.st_size,
             modified=found.stat.st_mtime_ns / 1e9,
-            kind=self._policy.kind_of(place, name).value if in_store and place.zone.sends else None,
+            kind=resolved.kind.value if in_store and place.zone.sends else None,
             object=f"{self._view.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
             if cached or known
             else None,
@@ -125,17 +126,14 @@ class Inspector:
             open=found.node.opened is not None,
         )
 
-    def _state(self, place: ZonePath, name: bytes, node: Node, entry: Entry | None, is_file: bool) -> str:
+    def _state(self, name: ZoneName, node: Node, entry: Entry | None, is_file: bool) -> str:
         if not is_file:
             return "local" if node.backing else "remote"
         if node.backing == 0:
-            path = place.child_path(name)
-            return "fetching" if self._fetcher.fetch_of(path) else "remote"
+            return "fetching" if self._fetcher.fetch_of(name.path) else "remote"
         if entry is not None:
             return _STATES[entry.state]
-        if self._policy.sends(place, name):
-            return "unknown"
-        return "local"
+        return "unknown" if name.sends else "local"
 
 
 def _is_text(name: bytes) -> bool:

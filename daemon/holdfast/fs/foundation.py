@@ -106,7 +106,7 @@ class Foundation:
             store.implied_times,
         )
         self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate)
-        self.policy = NamePolicy(parts.names, self.directories)
+        self.policy = NamePolicy(parts.names, parts.zones, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
         self.invalidation = Invalidation(

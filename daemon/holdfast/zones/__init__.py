@@ -4,6 +4,7 @@ from holdfast.zones.name_kinds import KindPolicy, NameKind
 from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import LONGEST_KEY_BYTES, Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath, is_at_or_below
+from holdfast.zones.zone_name import ZoneName
 
 __all__ = [
     "LONGEST_KEY_BYTES",
@@ -17,6 +18,7 @@ __all__ = [
     "Zone",
     "ZoneKind",
     "ZoneMap",
+    "ZoneName",
     "ZonePath",
     "is_at_or_below",
     "sidecar_of",

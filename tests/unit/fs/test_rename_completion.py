@@ -53,9 +53,9 @@ class _Parts:
             raise FileBusyError("it is held up")
         self.done.append(f"queued {os.fsdecode(path)}")
 
-    def delete_object(self, place: object, name: bytes, version: CachedName) -> None:
+    def delete_object(self, name: object, version: CachedName) -> None:
         """An object goes."""
-        self.done.append((place, name, version))
+        self.done.append((name, version))
 
 
 def _move(source: Path, target: Path) -> FileMove:
@@ -63,10 +63,9 @@ def _move(source: Path, target: Path) -> FileMove:
     for directory in (source, target):
         directory.mkdir()
     (target / "new").touch()
-    here = SimpleNamespace(child_path=lambda name: b"store/" + name)
-    there = SimpleNamespace(child_path=lambda name: b"work/" + name)
-    places = (cast(Any, source), b"old", cast(Any, target), b"new", 0, cast(Any, here), cast(Any, there))
-    return FileMove(*places, (target / "new").stat())
+    old = SimpleNamespace(directory=source, name=b"old", path=b"store/old")
+    new = SimpleNamespace(directory=target, name=b"new", path=b"work/new")
+    return FileMove(cast(Any, old), cast(Any, new), 0, (target / "new").stat())
 
 
 @pytest.mark.parametrize(
@@ -94,4 +93,4 @@ async def test_what_follows_a_late_rename(tmp_path: Path, name: str, expected: l
         completion.complete_later(move, None if name == "is unsent" else _VERSION, is_unsent=name != "leaves")
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert parts.done == [(move.here, b"old", _VERSION) if each == "deleted" else each for each in expected]
+    assert parts.done == [(move.old, _VERSION) if each == "deleted" else each for each in expected]

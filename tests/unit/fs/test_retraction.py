@@ -37,7 +37,7 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
     index: Index, tree: LookedAt, tmp_path: Path
 ) -> None:
     nothing: Any = None
-    retraction = Retraction(nothing, nothing, nothing, index.marks, tree, nothing)
+    retraction = Retraction(nothing, nothing, index.marks, tree, nothing)
     directory = tmp_path / "tree/d"
     place = ZonePath(nothing, b"d")
 

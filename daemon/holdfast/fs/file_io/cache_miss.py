@@ -18,7 +18,7 @@ from holdfast.errors import (
     ObjectMissingError,
     StaleNodeError,
 )
-from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
@@ -40,7 +40,7 @@ class CacheMiss:
         self,
         view: StoreView,
         revalidation: Revalidation,
-        directories: Directories,
+        policy: NamePolicy,
         nodes: NodeTable,
         fetcher: Fetcher,
         counters: Counters,
@@ -48,7 +48,7 @@ class CacheMiss:
     ) -> None:
         self._view = view
         self._revalidation = revalidation
-        self._directories = directories
+        self._policy = policy
         self._nodes = nodes
         self._fetcher = fetcher
         self._counters = counters
@@ -120,7 +120,7 @@ class CacheMiss:
         """Ask the store again about an object that differs from the cached listing. Raises ``NoSuchEntryError``."""
         if node.parent is None:
             raise StaleNodeError("the file was removed")
-        known = await self._revalidation.known_object(self._directories.place(node.parent), node.name)
+        known = await self._revalidation.known_object_of(node)
         if known is None:
             self.drop_name(node)
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
@@ -136,9 +136,9 @@ class CacheMiss:
         """Return the fetch of the node's object, started or joined."""
         if node.parent is None:
             raise StaleNodeError("the file was removed")
-        place = self._directories.place(node.parent)
-        known = self._view.listing(place).object(node.name) or await self.refresh(node)
-        return self._fetcher.fetch(self._view.object_at(place, node.name), known)
+        name = self._policy.name(node.parent, node.name)
+        known = self._view.listing(name.place).object(name.name) or await self.refresh(node)
+        return self._fetcher.fetch(self._view.object_of(name), known)
 
 
 def _open_arrival(node: Node, arrival: PartialFetch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import partial
 
 import trio
 
@@ -20,8 +19,9 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy, Names
-from holdfast.fs.inodes.node import Node, path_of
+from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
@@ -95,7 +95,7 @@ class Committer:
         names = self._policy.sent_names(opened.node.names())
         if not opened.unsent or not names:
             return
-        if not wait_for_store and all(self._may_wait(*name) for name in names):
+        if not wait_for_store and all(self._may_wait(self._policy.name(*name)) for name in names):
             await self._leave_to_queue(opened, names)
         else:
             await self._send_all(opened, names)
@@ -131,9 +131,8 @@ class Committer:
             for place in places:
                 self._check.later(place, opened.node)
 
-    def _may_wait(self, parent: Node, name: bytes) -> bool:
-        place = self._directories.place(parent)
-        return self._queue.takes(place) and not self._policy.created_once(place, name)
+    def _may_wait(self, name: Name) -> bool:
+        return self._queue.takes(name) and not name.created_once
 
     async def _leave_to_queue(self, opened: OpenFile, names: Names) -> None:
         self._writes.before_send(opened)
@@ -156,12 +155,13 @@ class Committer:
         mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
-        for parent, name in names:
+        for parent, last in names:
+            name = self._policy.name(parent, last)
             try:
-                sent = await self._send(opened, parent, name, entry)
+                sent = await self._send(opened, name, entry)
             except WriteOnceError as problem:
                 lost = problem
-                self._lose(opened, parent, name)
+                self._lose(opened, name)
             except BaseException as problem:
                 opened.changed()
                 self._put_state(inode, EntryState.DIRTY)
@@ -190,21 +190,16 @@ class Committer:
             paths = [self._directories.place(parent).child_path(name) for parent, name in names]
             await self._queue.keep_not_accepted(opened.fd, paths)
 
-    async def _send(self, opened: OpenFile, parent: Node, name: bytes, entry: Entry) -> Sent | None:
-        place = self._directories.place(parent)
-        ours = entry.name_at(place.child_path(name)) is not None
-        once = opened.exclusive or self._policy.created_once(place, name)
-        is_hidden = self._marks.is_whited_out(place.child_path(name))
+    async def _send(self, opened: OpenFile, name: Name, entry: Entry) -> Sent | None:
+        ours = entry.name_at(name.path) is not None
+        once = opened.exclusive or name.created_once
+        is_hidden = self._marks.is_whited_out(name.path)
         return await self._publisher.send_named(
             opened.fd,
-            place,
             name,
             create_only=once and not ours and not is_hidden,
-            is_named=partial(self._is_named, opened.node, parent, name),
+            is_named=lambda: (name.directory, name.name) in opened.node.names(),
         )
-
-    def _is_named(self, node: Node, parent: Node, name: bytes) -> bool:
-        return (parent, name) in node.names()
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
         self._writes.before_send(opened)
@@ -221,9 +216,9 @@ class Committer:
             entry.become(state)
             self._entries.put(inode, entry)
 
-    def _lose(self, opened: OpenFile, parent: Node, name: bytes) -> None:
+    def _lose(self, opened: OpenFile, name: Name) -> None:
         """Remove this file from a name for which another writer was first. It keeps its other names."""
-        path = self._directories.place(parent).child_path(name)
+        path = self._policy.name(name.directory, name.name).path  # its directory may have been renamed meanwhile
         stat = os.fstat(opened.fd)
         if stat.st_nlink == 1:
             opened.lose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 import trio
 
@@ -246,14 +247,13 @@ class Opening:
         for parent, names in node.names_by_directory().items():
             place = self._directories.place(parent)
             self._drain.check(place.zone)
-            once = (
-                next((name for name in names if self._policy.created_once(place, name)), None) if place.zone.sends else None
-            )
+            resolved = map(partial(self._policy.at, place), names) if place.zone.sends else ()
+            once = next((name for name in resolved if name.created_once), None)
             if once is None:
                 continue
             entry = self._entries.get(node.backing) if node.backing else None
             if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # a digest means it was sent and is open
-                raise WriteOnceError(f"{os.fsdecode(place.child_path(once))} exists already and is written once only")
+                raise WriteOnceError(f"{os.fsdecode(once.path)} exists already and is written once only")
 
     def _is_dirty(self, node: Node) -> bool:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""

@@ -24,7 +24,7 @@ from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import Tree
 from holdfast.transfer import IN_BACKGROUND, Fetcher, PartialFetch
-from holdfast.zones import ZoneMap, ZonePath
+from holdfast.zones import ZoneMap, ZoneName, ZonePath
 
 _NAMES_AT_ONCE = 100
 """The number of names looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
@@ -78,14 +78,13 @@ class Prefetcher:
     def fetch_again(self, paths: Iterable[bytes]) -> None:
         """Fetch objects whose copies, at these paths of the tree, have gone, and are wanted here."""
         for path in paths:
-            directory, _, name = path.rpartition(b"/")
-            place = self._zones.place_of(directory)
-            if self._nursery is not None and place is not None:
-                self._nursery.start_soon(self._fetch_in_background, place, name)
+            name = self._policy.of_path(path)
+            if self._nursery is not None and name is not None:
+                self._nursery.start_soon(self._fetch_in_background, name)
 
-    async def _fetch_in_background(self, place: ZonePath, name: bytes) -> None:
+    async def _fetch_in_background(self, name: ZoneName) -> None:
         IN_BACKGROUND.set(True)
-        await self._fetch(place, [name])
+        await self._fetch(name.place, [name])
 
     async def _list_directories(self, place: ZonePath, ahead: ListDirectories) -> None:
         IN_BACKGROUND.set(True)
@@ -112,17 +111,14 @@ class Prefetcher:
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         IN_BACKGROUND.set(True)
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
-        missing: dict[bytes, list[bytes]] = {}
+        missing: dict[bytes, list[ZoneName]] = {}
         for number, path in enumerate(_paths(place, names)):
             if number % _NAMES_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            if not self._is_here(path):
-                directory, _, last = path.rpartition(b"/")
-                missing.setdefault(directory, []).append(last)
-        for directory, files in missing.items():
-            below = self._zones.place_of(directory)
-            if below is not None:
-                await self._fetch(below, [name for name in files if self._policy.of(below, name).fetched_ahead])
+            if not self._is_here(path) and (name := self._policy.of_path(path)) is not None:
+                missing.setdefault(name.place.path, []).append(name)
+        for files in missing.values():
+            await self._fetch(files[0].place, [name for name in files if name.policy.fetched_ahead])
 
     def _is_here(self, path: bytes) -> bool:
         """Say whether there is nothing to fetch under a name that a manifest has: a file, or no name that one could have."""
@@ -131,15 +127,14 @@ class Prefetcher:
         except (OSError, ValueError):
             return True
 
-    async def _fetch(self, place: ZonePath, names: list[bytes]) -> None:
+    async def _fetch(self, place: ZonePath, names: list[ZoneName]) -> None:
         if not names or not await self._list(place):
             return
         under_way: deque[PartialFetch] = deque()
         for name in names:
-            known = self._view.listing(place).object(name)
-            path = place.child_path(name)
-            if known is not None and not self._tree.inode(path):
-                under_way.append(self._fetcher.fetch(self._view.object_at(place, name), known))
+            known = self._view.listing(place).object(name.name)
+            if known is not None and not self._tree.inode(name.path):
+                under_way.append(self._fetcher.fetch(self._view.object_of(name), known))
             if len(under_way) >= _MOST_FETCHES:
                 with suppress(HoldfastError):
                     await under_way.popleft().wait_whole()

@@ -28,7 +28,6 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
 from holdfast.transfer import CachedCopies
-from holdfast.zones import ZoneMap
 
 _TRIES = 20
 _LOOKING_SECONDS = 10.0
@@ -54,7 +53,6 @@ class Separation:
         self,
         policy: NamePolicy,
         directories: Directories,
-        zones: ZoneMap,
         locks: NodeLocks,
         index: Index,
         copies: CachedCopies,
@@ -69,7 +67,6 @@ class Separation:
         self._tree = tree
         self._policy = policy
         self._directories = directories
-        self._zones = zones
         self._locks = locks
         self._entries = index.entries
         self._pins = index.pins
@@ -166,7 +163,7 @@ class Separation:
     def _object_names(self, node: Node, stat: os.stat_result) -> set[bytes]:
         """Return the paths in the tree under which the file is, or will become, an object."""
         known = self._policy.sent_names(node.names())
-        found = {self._directories.place(parent).child_path(name) for parent, name in known}
+        found = {self._policy.name(*name).path for name in known}
         entry = self._entries.get(stat.st_ino)
         if entry is not None:
             found |= {name.path for name in entry.names if self._is_object(name.path)}
@@ -179,9 +176,8 @@ class Separation:
         return found
 
     def _is_object(self, path: bytes) -> bool:
-        parent, _, name = path.rpartition(b"/")
-        place = self._zones.place_of(parent)
-        return place is not None and self._policy.sends(place, name)
+        name = self._policy.of_path(path)
+        return name is not None and name.sends
 
     def _is_stored(self, node: Node, stat: os.stat_result) -> bool:
         """Say whether the store has these bytes under each of the names."""

@@ -1,52 +1,51 @@
-"""Policy of names by zone and kind: whether a file is sent to the store, and whether its bytes have a digest."""
+"""Names with their policies, which follow from zone and kind: whether a file is sent, whether its bytes have a digest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.zones import LONGEST_KEY_BYTES, KindPolicy, NameKind, NameTable, ZonePath
+from holdfast.zones import NameTable, ZoneMap, ZoneName, ZonePath
 
 Names = list[tuple[Node, bytes]]
 """Pairs of directory node and name."""
 
 
 class NamePolicy:
-    """Policy lookups by directory and name, and for all names of a node. No disk access."""
+    """Resolves names, and answers for all names of a node. No disk access."""
 
-    def __init__(self, names: NameTable, directories: Directories) -> None:
+    def __init__(self, names: NameTable, zones: ZoneMap, directories: Directories) -> None:
         self._names = names
+        self._zones = zones
         self._directories = directories
 
-    def kind_of(self, place: ZonePath, name: bytes) -> NameKind:
-        """Return the kind of ``name`` in the directory at ``place``."""
-        key = place.key_of(name)
-        return self._names.kind_of(key) if len(key) <= LONGEST_KEY_BYTES else NameKind.REPLACEABLE  # none that is remembered
+    def name(self, directory: Node, name: bytes) -> Name:
+        """Resolve the name of an entry. Raises ``NoSuchEntryError`` if the directory was removed."""
+        return Name(directory, self._directories.place(directory), name, self._names)
 
-    def of(self, place: ZonePath, name: bytes) -> KindPolicy:
-        """Return the policy of ``name`` in the directory at ``place``."""
-        return self.kind_of(place, name).policy
+    def at(self, place: ZonePath, name: bytes) -> ZoneName:
+        """Resolve a name in the directory at ``place``."""
+        return ZoneName(place, name, self._names)
 
-    def sends(self, place: ZonePath, name: bytes) -> bool:
-        """Say whether a file at this name is, or will become, an object."""
-        return place.zone.sends and not self.of(place, name).stays_here
-
-    def created_once(self, place: ZonePath, name: bytes) -> bool:
-        """Say whether a file at this name becomes an object that may be created only once."""
-        return place.zone.sends and self.of(place, name).created_once
+    def of_path(self, path: bytes) -> ZoneName | None:
+        """Resolve a path of the tree; None if it is in no zone, as where its store is not configured."""
+        parent, _, name = path.rpartition(b"/")
+        place = self._zones.place_of(parent)
+        return None if place is None else ZoneName(place, name, self._names)
 
     def sent_names(self, names: Names) -> Names:
         """Return those names under which the file is, or will become, an object."""
         if len(names) == 1:  # nearly always
-            return names if self.sends(self._directories.place(names[0][0]), names[0][1]) else []
+            return names if self._any_sent(self._directories.place(names[0][0]), (names[0][1],)) else []
         found: Names = []
         places: dict[Node, ZonePath] = {}
         for parent, name in names:
             place = places.get(parent)
             if place is None:
                 place = places[parent] = self._directories.place(parent)
-            if self.sends(place, name):
+            if self._any_sent(place, (name,)):
                 found.append((parent, name))
         return found
 
@@ -54,7 +53,7 @@ class NamePolicy:
         """Say whether the bytes of a node are checked against a digest."""
         for directory, names in node.names_by_directory().items():
             place = self._directories.place(directory)
-            if place.zone.digests and (not place.zone.sends or self._leave(place, names)):
+            if place.zone.digests and (not place.zone.sends or self._any_sent(place, names)):
                 return True
         return False
 
@@ -62,15 +61,15 @@ class NamePolicy:
         """Say whether readers of a node ask for its attributes all the time."""
         for directory, names in node.names_by_directory().items():
             place = self._directories.place(directory)
-            if place.zone.sends:
-                for name in names:
-                    if self.kind_of(place, name).policy.polled_while_read:
-                        return True
+            if place.zone.sends and any(self.at(place, name).policy.polled_while_read for name in names):
+                return True
         return False
 
-    def _leave(self, place: ZonePath, names: Sequence[bytes]) -> bool:
+    def _any_sent(self, place: ZonePath, names: Sequence[bytes]) -> bool:
         """Say whether any file at these names in the directory at ``place`` is, or will become, an object."""
+        if not place.zone.sends:
+            return False
         for name in names:  # noqa: SIM110 every open asks this, and a generator takes longer than what it calls
-            if not self.kind_of(place, name).policy.stays_here:
+            if ZoneName(place, name, self._names).sends:
                 return True
         return False

@@ -20,7 +20,6 @@ from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Index
 from holdfast.store import Tree, is_unsent
 from holdfast.telemetry import EventLog
-from holdfast.zones import ZoneMap
 
 
 class IndexRebuild:
@@ -32,7 +31,6 @@ class IndexRebuild:
         queue: WritebackQueue,
         policy: NamePolicy,
         updates: EntryUpdates,
-        zones: ZoneMap,
         tree: Tree,
         index: Index,
         events: EventLog,
@@ -41,7 +39,6 @@ class IndexRebuild:
         self._queue = queue
         self._policy = policy
         self._updates = updates
-        self._zones = zones
         self._tree = tree
         self._index = index
         self._events = events
@@ -79,12 +76,11 @@ class IndexRebuild:
     def _files(self) -> list[bytes]:
         found = []
         for path, _ in self._tree.walk(b""):
-            parent, _, name = path.rpartition(b"/")
-            place = self._zones.place_of(parent)
-            if place is None or self._policy.sends(place, name):
+            name = self._policy.of_path(path)
+            if name is None or name.sends:
                 found.append(path)
         return found
 
     def _zone_sends(self, path: bytes) -> bool:
-        place = self._zones.place_of(path.rpartition(b"/")[0])
-        return place is not None and place.zone.sends
+        name = self._policy.of_path(path)
+        return name is not None and name.zone.sends

@@ -31,7 +31,6 @@ from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies, HashingThreads
-from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.fs")
 _TRIES = 3
@@ -52,7 +51,6 @@ class Verifier:
         policy: NamePolicy,
         view: StoreView,
         nodes: NodeTable,
-        zones: ZoneMap,
         tree: Tree,
         index: Index,
         updates: EntryUpdates,
@@ -65,7 +63,6 @@ class Verifier:
         self._policy = policy
         self._view = view
         self._nodes = nodes
-        self._zones = zones
         self._tree = tree
         self._index = index
         self._updates = updates
@@ -224,17 +221,16 @@ class Verifier:
         return node is not None and node.opened is not None and node.opened.may_change
 
     async def _check_unknown(self, path: bytes, fd: int) -> bool:
-        parent, _, name = path.rpartition(b"/")
-        place = self._zones.place_of(parent)
-        if place is None or not place.zone.sends:
+        name = self._policy.of_path(path)
+        if name is None or not name.zone.sends:
             return await self._check_noted(path, fd)
-        if self._policy.of(place, name).stays_here:
+        if name.policy.stays_here:
             return True
         if is_unsent(fd):
             self._updates.mark_dirty(os.fstat(fd), path)
             return True
         try:
-            target = self._view.object_at(place, name)
+            target = self._view.object_of(name)
             info = await target.remote.access.head(target.key)
         except (ObjectMissingError, NameNotStorableError):
             self._updates.mark_dirty(os.fstat(fd), path)
@@ -282,9 +278,8 @@ class Verifier:
 
     def _lacks_name(self, entry: Entry, path: bytes) -> bool:
         """Say whether ``path`` is a sent name that the entry lacks, because of a crash between rename and entry."""
-        parent, _, name = path.rpartition(b"/")
-        place = self._zones.place_of(parent)
-        return place is not None and self._policy.sends(place, name) and entry.name_at(path) is None
+        name = self._policy.of_path(path)
+        return name is not None and name.sends and entry.name_at(path) is None
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(

@@ -127,7 +127,7 @@ class AttrOps:
         elif node.backing:
             await self._times.learn(node)
         elif self.is_unknown(node) and node.parent is not None:
-            await self._revalidation.known_object(self._directories.place(node.parent), node.name)
+            await self._revalidation.known_object_of(node)
 
     async def set(
         self,

@@ -18,7 +18,7 @@ from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
@@ -30,7 +30,6 @@ from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.transfer import CachedCopies, Fetcher
-from holdfast.zones import ZonePath
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 """The bits of a mode that are cleared by the chown and by the daemon's own umask."""
@@ -52,7 +51,6 @@ class Creation:
         new: NewEntries,
         directories: Directories,
         nodes: NodeTable,
-        policy: NamePolicy,
         view: StoreView,
         revalidation: Revalidation,
         hints: CreateHints,
@@ -69,7 +67,6 @@ class Creation:
         self._new = new
         self._directories = directories
         self._nodes = nodes
-        self._policy = policy
         self._view = view
         self._revalidation = revalidation
         self._hints = hints
@@ -88,41 +85,31 @@ class Creation:
         Raises ``WriteOnceError`` if the store has the name and it is write-once or O_EXCL is set, and
         ``AccessRefusedError``.
         """
-        place = self._place_for(directory, name, caller)
-        if self._asks_first(place, name, flags):
-            await self._check_free(place, name)
-        return self._make_file(directory, place, name, mode, flags, request, caller, attempt)
+        new = self._name(directory, name, caller)
+        if _asks_first(new, flags):
+            await self._check_free(new)
+        return self._make_file(new, mode, flags, request, caller, attempt)
 
     def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
         """Do what ``file`` does if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
-        place = self._place_for(directory, name, caller)
-        if self._asks_first(place, name, flags):
+        new = self._name(directory, name, caller)
+        if _asks_first(new, flags):
             raise trio.WouldBlock
-        return self._make_file(directory, place, name, mode, flags, request, caller, FIRST)
+        return self._make_file(new, mode, flags, request, caller, FIRST)
 
-    def _make_file(
-        self,
-        directory: Node,
-        place: ZonePath,
-        name: bytes,
-        mode: int,
-        flags: int,
-        request: int,
-        caller: Caller,
-        attempt: Attempt,
-    ) -> MadeFile:
+    def _make_file(self, name: Name, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
-        fd, is_new = self._open_new(directory, name, mode, exclusive=exclusive, resent=attempt.resent)
+        fd, is_new = self._open_new(name, mode, exclusive=exclusive, resent=attempt.resent)
         try:
-            stat = self._owned(fd, directory, mode, caller)
+            stat = self._owned(fd, name.directory, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
             if is_new:
                 self._entries.begin(stat.st_ino)
                 self._nodes.begin(stat.st_ino)
-            is_sent = place.zone.sends and self._note_new_object(place, name, stat, caller)
-            node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
+            is_sent = name.zone.sends and self._note_new_object(name, stat, caller)
+            node = self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode)
         except BaseException:
             os.close(fd)
             raise
@@ -132,58 +119,50 @@ class Creation:
         handle = self._handing_out.hand_out(opened, request, caller, changes=True)
         return MadeFile(node, stat, handle)
 
-    def _place_for(self, directory: Node, name: bytes, caller: Caller) -> ZonePath:
-        """Return the place of ``directory``, where the caller may create ``name`` and open it."""
-        place = self._new.place_for(directory, name)
+    def _name(self, directory: Node, name: bytes, caller: Caller) -> Name:
+        """Resolve a name that the caller may create and open."""
+        new = self._new.name(directory, name)
         if caller.uid:
             self._limits.check(caller.uid)
-            if place.zone.remote is not None:
-                self._guard.check_create(directory, name, caller)
-        return place
+            if new.zone.remote is not None:
+                self._guard.check_create(new, caller)
+        return new
 
-    def _asks_first(self, place: ZonePath, name: bytes, flags: int) -> bool:
-        if not self._policy.sends(place, name):
-            return False
-        return bool(flags & os.O_EXCL) or self._policy.created_once(place, name)
-
-    async def _check_free(self, place: ZonePath, name: bytes) -> None:
+    async def _check_free(self, name: Name) -> None:
         """Ask the store whether it has the name. Raises ``WriteOnceError`` if so, and ``RemoteError``."""
-        path = place.child_path(name)
-        if self._marks.is_whited_out(path):
+        if self._marks.is_whited_out(name.path):
             return
-        await self._view.deletions_of(place.zone).settle(path)
-        if await self._revalidation.known_object(place, name) is not None:
-            raise WriteOnceError(f"{os.fsdecode(path)} exists already in the store")
+        await self._view.deletions_of(name.zone).settle(name.path)
+        if await self._revalidation.known_object(name) is not None:
+            raise WriteOnceError(f"{os.fsdecode(name.path)} exists already in the store")
 
-    def _note_new_object(self, place: ZonePath, name: bytes, stat: os.stat_result, caller: Caller) -> bool:
+    def _note_new_object(self, name: Name, stat: os.stat_result, caller: Caller) -> bool:
         """Record a new file in a sending zone. Return whether it becomes an object under this name."""
-        kind = self._policy.kind_of(place, name)
-        if kind.policy.awaits_rename:
-            self._hints.temporary_made(place.path, name, caller.pid)
-        if kind.policy.stays_here:
+        if name.policy.awaits_rename:
+            self._hints.temporary_made(name.place.path, name.name, caller.pid)
+        if name.policy.stays_here:
             return False
-        path = place.child_path(name)
-        self._fetcher.detach(path)
-        self._updates.mark_dirty(stat, path)
-        self._copies.drop_sidecar(path)
+        self._fetcher.detach(name.path)
+        self._updates.mark_dirty(stat, name.path)
+        self._copies.drop_sidecar(name.path)
         return True
 
-    def _open_new(self, directory: Node, name: bytes, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
+    def _open_new(self, name: Name, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
         """Return a descriptor, and whether the file was newly created. A resent request may find the file that it made.
 
         For any other request, an existing file came after the kernel's lookup. Raises ``StaleNodeError`` then, so that the
         kernel looks again and checks who may open it; if ``exclusive``, ``FileExistsError``.
         """
-        directory_fd = self._directories.descriptor_for_new(directory)
+        directory_fd = self._directories.descriptor_for_new(name.directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
+            return os.open(name.name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
         except FileExistsError:
             if not resent and exclusive:
                 raise
             if not resent:
                 raise StaleNodeError("another file has this name by now") from None
-            return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
+            return os.open(name.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
     def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
         self._new.give_file(fd, self._directories.descriptor(directory), caller)
@@ -193,6 +172,11 @@ class Creation:
         if not stat_module.S_ISREG(stat.st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return stat
+
+
+def _asks_first(name: Name, flags: int) -> bool:
+    """Say whether the store must be asked whether a name is free."""
+    return name.sends and (bool(flags & os.O_EXCL) or name.created_once)
 
 
 def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:

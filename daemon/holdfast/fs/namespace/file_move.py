@@ -16,6 +16,7 @@ from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -29,22 +30,14 @@ from holdfast.fs.writeback.retraction import Retraction, do_nothing
 from holdfast.index import CachedName, Entries, Entry
 from holdfast.store import RENAME_NOREPLACE, Freeing
 from holdfast.transfer import Fetcher
-from holdfast.zones import ZonePath
 
 
 class FileMove(NamedTuple):
-    """A rename of a file: from ``old`` in ``source``, which is at ``here``, to ``new`` in ``target``, which is at ``there``.
+    """A rename of a file. ``stat`` holds its attributes before the rename."""
 
-    ``stat`` holds the file's attributes before the rename.
-    """
-
-    source: Node
-    old: bytes
-    target: Node
-    new: bytes
+    old: Name
+    new: Name
     flags: int
-    here: ZonePath
-    there: ZonePath
     stat: os.stat_result
 
 
@@ -85,13 +78,16 @@ class FileMoves:
 
     def is_done(self, move: FileMove) -> bool:
         """Say whether both names already lead to the same file: rename(2) does nothing then."""
-        victim = self._directories.stat(move.target, move.new)
+        victim = self._stat_of(move.new)
         return victim is not None and _is_same(victim, move.stat)
+
+    def _stat_of(self, name: Name) -> os.stat_result | None:
+        return self._directories.stat(name.directory, name.name)
 
     async def settle(self, move: FileMove) -> None:
         """Wait for the locks of the file and of the one that has the new name so far, if users can hold them."""
         await self._hot.settle(move.stat.st_ino)
-        victim = self._directories.stat(move.target, move.new)
+        victim = self._stat_of(move.new)
         if victim is not None:
             await self._hot.settle(victim.st_ino)
 
@@ -110,33 +106,33 @@ class FileMoves:
         old name's object later. ``late`` is called if the file moves after ``FileBusyError``. A move that has not
         ``settled`` is of names that are not sent; it raises ``trio.WouldBlock`` if users can hold a lock that it needs.
         """
-        target_fd = self._directories.writable_descriptor(move.target)
-        victim = self._directories.stat(move.target, move.new)
+        target_fd = self._directories.writable_descriptor(move.new.directory)
+        victim = self._stat_of(move.new)
         if victim is not None and _is_same(victim, move.stat):
             return
         hot = self._hot_files(move, victim)
         if hot and not has_settled:
             raise trio.WouldBlock
-        is_unsent = has_settled and sent is None and self._policy.sends(move.there, move.new)
-        replaced = self._versions.known(move.there, move.new, victim) if is_unsent else None
+        is_unsent = has_settled and sent is None and move.new.sends
+        replaced = self._versions.known(move.new, victim) if is_unsent else None
         forgotten = self._make_way(move, target_fd, victim)
         undo = do_nothing
         follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
         follow_late = partial(self._follow_late, move, victim, follow, late, keeps_object=keeps_object)
         try:
             if not keeps_object:
-                undo = self._retraction.retract(move.here, move.old, move.stat)
+                undo = self._retraction.retract(move.old, move.stat)
             if victim is None:
                 self._rename(move, target_fd, hot, follow_late)
             else:
-                with self._freeing.later(move.new, target_fd, victim):
+                with self._freeing.later(move.new.name, target_fd, victim):
                     self._rename(move, target_fd, hot, follow_late)
         except (OSError, HoldfastError):
             undo()
             if victim is not None:
                 self._lost_names.was_not_renamed_over(victim, forgotten)
             raise
-        follow(os.stat(move.new, dir_fd=target_fd, follow_symlinks=False))
+        follow(os.stat(move.new.name, dir_fd=target_fd, follow_symlinks=False))
 
     def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:
         """Return those of both files whose locks users can hold."""
@@ -157,21 +153,22 @@ class FileMoves:
     ) -> None:
         """Follow a file that has moved after its user was told that it is busy. It may have lost its new name since."""
         late()
-        after = self._directories.stat(move.target, move.new)
+        after = self._stat_of(move.new)
         if after is None or not _is_same(after, move.stat):
             return
         if not keeps_object:
-            self._retraction.retract(move.here, move.old, move.stat)
+            self._retraction.retract(move.old, move.stat)
         if victim is not None:
-            self._lost_names.was_renamed_over_late(move.target, move.new, victim)
+            self._lost_names.was_renamed_over_late(move.new, victim)
         follow(after)
 
     def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], late: Callable[[], None]) -> None:
-        source_fd = self._directories.descriptor(move.source)
+        source_fd = self._directories.descriptor(move.old.directory)
+        old, new = move.old.name, move.new.name
         if hot:
-            self._hot.rename(hot, source_fd, move.old, target_fd, move.new, then=late)
+            self._hot.rename(hot, source_fd, old, target_fd, new, then=late)
         else:
-            os.rename(move.old, move.new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+            os.rename(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
     def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> Entry | None:
         """Handle the file that has the new name so far; return its entry. Raises ``FileExistsError``."""
@@ -179,10 +176,9 @@ class FileMoves:
         if victim is not None:
             if move.flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            forgotten = self._lost_names.before_rename_over(move.target, move.new, target_fd, victim)
-        path = move.there.child_path(move.new)
-        self._fetcher.detach(path)
-        self._nodes.drop_path(path)
+            forgotten = self._lost_names.before_rename_over(move.new, target_fd, victim)
+        self._fetcher.detach(move.new.path)
+        self._nodes.drop_path(move.new.path)
         return forgotten
 
     def _follow(
@@ -197,19 +193,20 @@ class FileMoves:
     ) -> None:
         """Update nodes and entry; ``after`` holds the file's attributes after the rename."""
         if victim is not None:
-            self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.target, move.new, victim)
-        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
-        self._nodes.drop_name(node, move.source, move.old)
-        self._nodes.add_name(node, move.target, move.new)
-        self._move_entry(node, move.stat, after, move.here.child_path(move.old))
+            self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.new, victim)
+        old, new = move.old, move.new
+        node = self._nodes.local(old.directory, old.name, move.stat.st_ino, move.stat.st_mode)
+        self._nodes.drop_name(node, old.directory, old.name)
+        self._nodes.add_name(node, new.directory, new.name)
+        self._move_entry(node, move.stat, after, old.path)
         if sent is not None:
-            self._link_upload.record(node, move.target, move.new, sent, after)
+            self._link_upload.record(node, new, sent, after)
         elif is_unsent:
-            self._mark_unsent(after, move.there.child_path(move.new), replaced)
+            self._mark_unsent(after, new.path, replaced)
         elif stat_module.S_ISREG(after.st_mode):
-            self._check.later(move.there, node)
-        if move.here.zone.remote is not None and self._policy.of(move.here, move.old).awaits_rename:
-            self._hints.temporary_gone(move.here.path, move.old)
+            self._check.later(new.place, node)
+        if old.zone.remote is not None and old.policy.awaits_rename:
+            self._hints.temporary_gone(old.place.path, old.name)
 
     def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
         """Update the entry of a renamed file. Without a digest the entry is dropped, because changes would go unnoticed."""

@@ -17,6 +17,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -28,7 +29,7 @@ from holdfast.fs.namespace.zone_roots import check_not_root
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
-from holdfast.zones import ZonePath
+from holdfast.zones import Zone
 
 MOST_NAMES = 1000
 """The limit of names for one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
@@ -70,10 +71,10 @@ class Linking:
 
         Raises ``AccessRefusedError`` and ``RemoteError``.
         """
-        place = self._directories.place(directory)
-        check_not_root(place)
+        new = self._policy.name(directory, name)
+        check_not_root(new.place)
         self._guard.check_open(node, os.O_RDONLY, caller)
-        self._guard.check_put(place, name, caller)
+        self._guard.check_put(new, caller)
         self._directories.check_takes_new(directory)  # before anything is sent
         await self._local_files.make_local(node)
         self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
@@ -82,78 +83,68 @@ class Linking:
         stat = self._directories.stat(_directory_of(node), node.name)
         if stat is not None and not attempt.resent:
             _check_room(stat)  # before anything is sent
-            if bool(self._policy.sent_names(node.names())) != self._policy.sends(place, name):
+            if bool(self._policy.sent_names(node.names())) != new.sends:
                 _check_owner(stat, caller)
-        self._check_storable(node, place)
+        self._check_storable(node, new.zone)
         await self._hot.settle(node.backing)
-        if self._policy.sends(place, name):
-            is_hidden = self._marks.is_whited_out(place.child_path(name))
-            sent = await self._link_upload.send(node, node.names(), place, name, caller, create_only=not is_hidden)
-        return self._add_name(node, directory, name, sent, attempt, self._hot.of_node(node, node.backing))
+        if new.sends:
+            is_hidden = self._marks.is_whited_out(new.path)
+            sent = await self._link_upload.send(node, node.names(), new, caller, create_only=not is_hidden)
+        return self._add_name(node, new, sent, attempt, self._hot.of_node(node, node.backing))
 
     def link_nowait(self, node: Node, directory: Node, name: bytes) -> os.stat_result:
         """Link a file that needs no fetch or hashing to a name that is not sent; else raise ``trio.WouldBlock``."""
-        place = self._directories.place(directory)
-        check_not_root(place)
+        new = self._policy.name(directory, name)
+        check_not_root(new.place)
         if node.backing == 0 or self._locks.is_held(node) or self._policy.has_digest(node):
             raise trio.WouldBlock
-        if self._policy.sends(place, name):
+        if new.sends:
             raise trio.WouldBlock
-        self._check_storable(node, place)
+        self._check_storable(node, new.zone)
         if self._hot.of_node(node, node.backing) is not None:
             raise trio.WouldBlock
-        return self._add_name(node, directory, name, None, FIRST, None)
+        return self._add_name(node, new, None, FIRST, None)
 
-    def _check_storable(self, node: Node, place: ZonePath) -> None:
-        stat = self._directories.stat(_directory_of(node), node.name) if place.zone.sends else None
+    def _check_storable(self, node: Node, zone: Zone) -> None:
+        stat = self._directories.stat(_directory_of(node), node.name) if zone.sends else None
         if stat is not None:
-            check_storable(place, stat.st_mode)
+            check_storable(zone, stat.st_mode)
 
-    def _add_name(
-        self, node: Node, directory: Node, name: bytes, sent: Sent | None, attempt: Attempt, hot: OpenFile | None
-    ) -> os.stat_result:
+    def _add_name(self, node: Node, name: Name, sent: Sent | None, attempt: Attempt, hot: OpenFile | None) -> os.stat_result:
         source_fd = self._directories.descriptor(_directory_of(node))
-        target_fd = self._directories.descriptor_for_new(directory)
+        target_fd = self._directories.descriptor_for_new(name.directory)
         before = os.stat(node.name, dir_fd=source_fd, follow_symlinks=False)
-        if not (attempt.resent and self._is_there(directory, name, before)):
+        if not (attempt.resent and self._is_there(name, before)):
             _check_room(before)
             if hot is not None:
-                then = partial(self._added_late, directory, name, before, sent)
-                self._hot.link(hot, source_fd, node.name, target_fd, name, then)
+                then = partial(self._added_late, name, before, sent)
+                self._hot.link(hot, source_fd, node.name, target_fd, name.name, then)
             else:
-                os.link(node.name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
-        stat = os.stat(name, dir_fd=target_fd, follow_symlinks=False)
-        self._added(node, directory, name, sent, before, stat)
+                os.link(node.name, name.name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+        stat = os.stat(name.name, dir_fd=target_fd, follow_symlinks=False)
+        self._added(node, name, sent, before, stat)
         return stat
 
-    def _added_late(self, directory: Node, name: bytes, before: os.stat_result, sent: Sent | None) -> None:
+    def _added_late(self, name: Name, before: os.stat_result, sent: Sent | None) -> None:
         """Follow a file that got the name after its user was told that it is busy; the kernel may have forgotten it."""
-        stat = self._directories.stat(directory, name)
+        stat = self._directories.stat(name.directory, name.name)
         if stat is not None and stat.st_ino == before.st_ino:
-            node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
-            self._added(node, directory, name, sent, before, stat)
+            node = self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode)
+            self._added(node, name, sent, before, stat)
             self._nodes.release(node)
 
-    def _added(
-        self,
-        node: Node,
-        directory: Node,
-        name: bytes,
-        sent: Sent | None,
-        before: os.stat_result,
-        stat: os.stat_result,
-    ) -> None:
-        self._nodes.add_name(node, directory, name)
+    def _added(self, node: Node, name: Name, sent: Sent | None, before: os.stat_result, stat: os.stat_result) -> None:
+        self._nodes.add_name(node, name.directory, name.name)
         if sent is not None:
-            self._link_upload.record(node, directory, name, sent, stat)
+            self._link_upload.record(node, name, sent, stat)
         else:
             self._updates.refresh(before, stat)
             if stat_module.S_ISREG(stat.st_mode):
-                self._check.later(self._directories.place(directory), node)
+                self._check.later(self._directories.place(name.directory), node)
 
-    def _is_there(self, directory: Node, name: bytes, stat: os.stat_result) -> bool:
+    def _is_there(self, name: Name, stat: os.stat_result) -> bool:
         """Say whether the name already leads to the file, linked by an earlier daemon."""
-        found = self._directories.stat(directory, name)
+        found = self._directories.stat(name.directory, name.name)
         return found is not None and found.st_ino == stat.st_ino
 
 

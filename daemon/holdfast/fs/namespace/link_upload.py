@@ -11,13 +11,13 @@ import os
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.caller import Caller
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy, Names
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries, EntryState
 from holdfast.transfer import CachedCopies
-from holdfast.zones import ZonePath
 
 
 class LinkUpload:
@@ -41,23 +41,14 @@ class LinkUpload:
         self._entries = entries
         self._copies = copies
 
-    async def send(
-        self,
-        node: Node,
-        others: Names,
-        place: ZonePath,
-        name: bytes,
-        caller: Caller,
-        *,
-        create_only: bool,
-    ) -> Sent | None:
+    async def send(self, node: Node, others: Names, name: Name, caller: Caller, *, create_only: bool) -> Sent | None:
         """Store the object of a name that is about to appear. Returns None if the writeback queue will send it.
 
         ``others`` are the file's other names. Unsent bytes stay marked unsent if any of these is to be sent too. Raises
         ``NameNotStorableError`` and ``RemoteError``.
         """
-        self._publisher.check_name(place, name)
-        once = create_only or self._policy.created_once(place, name)
+        self._publisher.check_name(name)
+        once = create_only or name.created_once
         opened = node.opened
         was_unsent = False
         if opened is not None:
@@ -67,21 +58,21 @@ class LinkUpload:
                 self._writes.before_send(opened)
         try:
             with self._files.descriptor_of(node) as fd:
-                if not once and self._queue.takes(place):
+                if not once and self._queue.takes(name):
                     await self._queue.keep(fd)
                     return None
-                sent = await self._publisher.send(fd, place, name, create_only=once)
+                sent = await self._publisher.send(fd, name, create_only=once)
         except BaseException:
             if opened is not None and was_unsent:
                 opened.changed()
             raise
-        self._publisher.created_by(place, name, caller)
+        self._publisher.created_by(name, caller)
         return sent
 
-    def record(self, node: Node, directory: Node, name: bytes, sent: Sent, stat: os.stat_result) -> None:
+    def record(self, node: Node, name: Name, sent: Sent, stat: os.stat_result) -> None:
         """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""
         entry = self._entries.get(stat.st_ino)
         unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
-        others = self._policy.sent_names([other for other in node.names() if other != (directory, name)])
+        others = self._policy.sent_names([other for other in node.names() if other != (name.directory, name.name)])
         self._publisher.record([sent], stat, entry, others_unsent=unsent and bool(others))
-        self._copies.drop_sidecar(sent.path)
+        self._copies.drop_sidecar(name.path)

@@ -18,6 +18,7 @@ import trio
 
 from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -183,41 +184,39 @@ class Listings:
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return the entry for a name from ``names``; None if it is gone."""
-        place = self._directories.place(node)
+        found = self._policy.name(node, name)
         stat = self._directories.stat(node, name)
-        if not place.zone.is_store:
-            if stat is None:
-                return None
-            if self._nodes.of_backing(stat.st_ino) is None and self._is_spoilt(place, name, stat):
-                return None
-            return self._lookup.local(node, name, stat, self._directories.seconds(node))
-        return self._entry_of_store(node, place, name, stat)
-
-    def _entry_of_store(self, node: Node, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Found | None:
-        listing = self._view.listing(place)
-        known = listing.object(name)
-        if stat is not None and self._still_here(place, name, stat):
-            stat = self._directories.stat(node, name) or stat
-            return self._lookup.local(node, name, stat, self._directories.seconds(node))
-        if self._visibility.hides_object(node, place, name):
+        if found.zone.is_store:
+            return self._entry_of_store(found, stat)
+        if stat is None or (self._nodes.of_backing(stat.st_ino) is None and self._is_spoilt(found, stat)):
             return None
-        if known is None and (not listing.has_directory(name) or self._visibility.may_hide_directory(place, name)):
+        return self._lookup.local(node, name, stat, self._directories.seconds(node))
+
+    def _entry_of_store(self, name: Name, stat: os.stat_result | None) -> Found | None:
+        listing = self._view.listing(name.place)
+        known = listing.object(name.name)
+        if stat is not None and self._still_here(name, stat):
+            stat = self._directories.stat(name.directory, name.name) or stat
+            return self._lookup.local(name.directory, name.name, stat, self._directories.seconds(name.directory))
+        if self._visibility.hides_object(name):
             return None
-        return self._lookup.remote(node, place, name, known)
+        if known is None and (not listing.has_directory(name.name) or self._visibility.may_hide_directory(name)):
+            return None
+        return self._lookup.remote(name, known)
 
-    def _is_spoilt(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
-        return place.zone.remote is not None and self._object_copies.is_spoilt(place.child_path(name), stat)
+    def _is_spoilt(self, name: Name, stat: os.stat_result) -> bool:
+        return name.zone.remote is not None and self._object_copies.is_spoilt(name.path, stat)
 
-    def _still_here(self, place: ZonePath, name: bytes, stat: os.stat_result) -> bool:
+    def _still_here(self, name: Name, stat: os.stat_result) -> bool:
         """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""
-        listing = self._view.listing(place)
+        listing = self._view.listing(name.place)
         if stat_module.S_ISDIR(stat.st_mode):
-            if listing.has_directory(name) or self._marks.is_held(stat.st_ino):
+            if listing.has_directory(name.name) or self._marks.is_held(stat.st_ino):
                 return True
-            return not self._cached_copies.drop_directory(place.child_path(name))
-        if not stat_module.S_ISREG(stat.st_mode) or self._policy.of(place, name).stays_here:
+            return not self._cached_copies.drop_directory(name.path)
+        if not stat_module.S_ISREG(stat.st_mode) or name.policy.stays_here:
             return True
-        return self._object_copies.reconcile(place, name, stat, listing.object(name))
+        return self._object_copies.reconcile(name, stat, listing.object(name.name))
 
 
 def dots(node: Node, offset: int) -> Iterator[Bare]:

@@ -17,6 +17,7 @@ from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -30,7 +31,6 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.telemetry import EventLog
 from holdfast.transfer import KnownObject
-from holdfast.zones import NameKind, ZonePath
 
 
 class Found(NamedTuple):
@@ -77,8 +77,7 @@ class Lookup:
         try:
             return self.find_nowait(directory, name, caller)
         except trio.WouldBlock:
-            place = self._directories.place(directory)
-            found = await self._find_in_zone(directory, place, name, caller)
+            found = await self._find_in_zone(self._policy.name(directory, name), caller)
             if found is None:
                 return found
             if found.node.is_directory:
@@ -90,7 +89,7 @@ class Lookup:
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Do what ``find`` does if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
-        found = self._find_nowait(directory, name, caller)
+        found = self._find_nowait(self._policy.name(directory, name), caller)
         if found is None or directory is self._nodes.root:
             return found
         if not found.node.is_directory:
@@ -101,41 +100,40 @@ class Lookup:
             raise trio.WouldBlock
         return found
 
-    def _find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        place = self._directories.place(directory)
-        stat = self._directories.stat(directory, name)
-        if place.zone.remote is None:
-            return None if stat is None else self._local(directory, place, name, None, stat)
-        if self._visibility.is_reserved(place, name):
+    def _find_nowait(self, name: Name, caller: Caller) -> Found | None:
+        zone = name.zone
+        stat = self._directories.stat(name.directory, name.name)
+        if zone.remote is None:
+            return None if stat is None else self._local(name, stat)
+        if self._visibility.is_reserved(name):
             return None
-        if caller.uid and not place.zone.is_store and self._guard.hides(directory, name, stat, caller):
+        if caller.uid and not zone.is_store and self._guard.hides(name, stat, caller):
             return None
-        kind = self._policy.kind_of(place, name)
         if stat is None:
-            if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
+            if name.policy.stays_here or self._visibility.hides_object(name):
                 return None
-            return self._find_cached(directory, place, name, kind, caller)
-        if self._copies.may_be_old(place, kind, stat):
-            listing = self._revalidation.fresh_listing(place)
-            if not self._copies.reconcile(place, name, stat, listing.object(name)):
+            return self._find_cached(name, caller)
+        if self._copies.may_be_old(name, stat):
+            listing = self._revalidation.fresh_listing(name.place)
+            if not self._copies.reconcile(name, stat, listing.object(name.name)):
                 raise trio.WouldBlock
-            stat = self._directories.stat(directory, name) or stat
-        elif self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(place.child_path(name), stat):
+            stat = self._directories.stat(name.directory, name.name) or stat
+        elif self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(name.path, stat):
             raise trio.WouldBlock
-        return self._local(directory, place, name, kind, stat)
+        return self._local(name, stat)
 
-    def remote(self, directory: Node, place: ZonePath, name: bytes, known: KnownObject | None) -> Found:
+    def remote(self, name: Name, known: KnownObject | None) -> Found:
         """Return an entry that exists only in the store: an object, or a directory if ``known`` is None."""
-        ownership = self._view.ownership_of(place.zone)
-        above = self._directories.nearest_stat(directory)
-        node = self._nodes.remote(directory, name, place.child_path(name), known is None)
+        ownership = self._view.ownership_of(name.zone)
+        above = self._directories.nearest_stat(name.directory)
+        node = self._nodes.remote(name.directory, name.name, name.path, known is None)
         if known is None:
-            time_ns = self._directories.implied_times(place.child_path(name))
+            time_ns = self._directories.implied_times(name.path)
             stat = attributes.of_directory(node, ownership, above, time_ns)
         else:
             stat = attributes.of_object(node, known, ownership, above)
         is_time_known = known is None or known.modified_ns != 0
-        return Found(node, stat, self._ttl.in_kernel(place) if is_time_known else 0.0)
+        return Found(node, stat, self._ttl.in_kernel(name.place) if is_time_known else 0.0)
 
     def new(self, node: Node, stat: os.stat_result) -> Found:
         """Return the reply for a name that was just created."""
@@ -144,9 +142,8 @@ class Lookup:
 
     def missing_seconds(self, directory: Node, name: bytes) -> float:
         """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
-        place = self._directories.place(directory)
-        kind = None if place.zone.remote is None else self._policy.kind_of(place, name)
-        return self._ttl.of_missing_name_in_kernel(place, kind)
+        missing = self._policy.name(directory, name)
+        return self._ttl.of_missing_name_in_kernel(missing.place, None if missing.zone.remote is None else missing.kind)
 
     def is_unknown(self, directory: Node, name: bytes) -> bool:
         """Say whether a name in a zone with a store may be known to the kernel but is unknown here.
@@ -164,53 +161,54 @@ class Lookup:
         if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.place(directory).child_path(name))
 
-    def _find_cached(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind, caller: Caller) -> Found | None:
+    def _find_cached(self, name: Name, caller: Caller) -> Found | None:
         """Return an entry from the cached listing. Raises ``trio.WouldBlock`` if the store must be asked."""
+        place = name.place
         try:
             listing = self._view.listing(place)
         except NameNotStorableError:
             raise trio.WouldBlock from None
-        known = listing.object(name)
-        if known is None and not listing.has_directory(name):
+        known = listing.object(name.name)
+        if known is None and not listing.has_directory(name.name):
             age_seconds = trio.current_time() - listing.listed_at
-            if place.zone.is_store and self._hints.is_creating(place.path, name, kind, caller.pid, age_seconds):
+            if place.zone.is_store and self._hints.is_creating(place.path, name.name, name.kind, caller.pid, age_seconds):
                 return None
             raise trio.WouldBlock
-        if known is None and self._visibility.may_hide_directory(place, name):
+        if known is None and self._visibility.may_hide_directory(name):
             raise trio.WouldBlock
         if known is not None and not known.modified_ns:
             raise trio.WouldBlock
-        if not place.zone.is_store or (kind.policy.revalidated and known is not None):
+        if not place.zone.is_store or (name.policy.revalidated and known is not None):
             self._revalidation.fresh_listing(place)
-        return self.remote(directory, place, name, known)
+        return self.remote(name, known)
 
-    async def _find_in_zone(self, directory: Node, place: ZonePath, name: bytes, caller: Caller) -> Found | None:
-        kind = self._policy.kind_of(place, name)
-        stat = self._directories.stat(directory, name)
-        if stat is not None and await self._is_current(place, name, kind, stat):
-            stat = self._directories.stat(directory, name)  # it may have been evicted while the store was asked
+    async def _find_in_zone(self, name: Name, caller: Caller) -> Found | None:
+        stat = self._directories.stat(name.directory, name.name)
+        if stat is not None and await self._is_current(name, stat):
+            stat = self._directories.stat(name.directory, name.name)  # it may have been evicted while the store was asked
             if stat is not None:
-                return self._local(directory, place, name, kind, stat)
-        if kind.policy.stays_here or self._visibility.hides_object(directory, place, name):
+                return self._local(name, stat)
+        if name.policy.stays_here or self._visibility.hides_object(name):
             return None
         try:
-            await self._revalidation.learn(place, name)
-            is_removed = await self._revalidation.is_removed_directory(place, name)
+            await self._revalidation.learn(name)
+            is_removed = await self._revalidation.is_removed_directory(name)
         except NameNotStorableError:
             return None
-        stat = self._directories.stat(directory, name)  # may have been fetched while the store was asked
+        stat = self._directories.stat(name.directory, name.name)  # may have been fetched while the store was asked
         if stat is not None:
-            return self._local(directory, place, name, kind, stat)
-        listing = self._view.listing(place)
-        known = listing.object(name)
-        if known is None and (is_removed or not listing.has_directory(name)):
-            self._hints.answered_missing(place.path, name, caller.pid)
+            return self._local(name, stat)
+        listing = self._view.listing(name.place)
+        known = listing.object(name.name)
+        if known is None and (is_removed or not listing.has_directory(name.name)):
+            self._hints.answered_missing(name.place.path, name.name, caller.pid)
             return None
-        return self.remote(directory, place, name, known)
+        return self.remote(name, known)
 
-    def _local(self, directory: Node, place: ZonePath, name: bytes, kind: NameKind | None, stat: os.stat_result) -> Found:
-        seconds = self._ttl.of_name_in_kernel(place, kind, stat.st_mode)
-        return self.local(directory, name, stat, seconds)
+    def _local(self, name: Name, stat: os.stat_result) -> Found:
+        kind = None if name.zone.remote is None else name.kind
+        seconds = self._ttl.of_name_in_kernel(name.place, kind, stat.st_mode)
+        return self.local(name.directory, name.name, stat, seconds)
 
     def local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
         """Return an entry that has a file in the tree."""
@@ -218,13 +216,13 @@ class Lookup:
         shown = self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)
         return Found(node, shown, seconds)
 
-    async def _is_current(self, place: ZonePath, name: bytes, kind: NameKind, stat: os.stat_result) -> bool:
+    async def _is_current(self, name: Name, stat: os.stat_result) -> bool:
         """Say whether the local file is the current version of its object. Drops a copy of an older version."""
-        if not self._copies.may_be_old(place, kind, stat):
+        if not self._copies.may_be_old(name, stat):
             return True
         try:
-            listing = await self._revalidation.refreshed(place, name)
+            listing = await self._revalidation.refreshed(name)
         except RemoteUnavailableError:
-            self._events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
+            self._events.emit("served-unchecked", path=os.fsdecode(name.path))
             return True
-        return self._copies.reconcile(place, name, stat, listing.object(name))
+        return self._copies.reconcile(name, stat, listing.object(name.name))

@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
@@ -45,8 +46,7 @@ class LostNames:
 
     def remove_name(
         self,
-        directory: Node,
-        name: bytes,
+        name: Name,
         stat: os.stat_result,
         node: Node | None,
         hot: OpenFile | None,
@@ -56,27 +56,27 @@ class LostNames:
 
         ``late`` is called if the name is removed after ``FileBusyError``.
         """
-        fd = self._directories.changing_descriptor(directory)
-        forgotten = self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
+        fd = self._directories.changing_descriptor(name.directory)
+        forgotten = self._copies.forget_name(name.path, stat)
         last = stat.st_nlink == 1
         self._unlinks.begin(stat.st_ino, is_last=last)
         try:
             if hot is not None:
-                self._hot.unlink(hot, fd, name, then=partial(self._removed_late, directory, name, stat, late))
+                self._hot.unlink(hot, fd, name.name, then=partial(self._removed_late, name, stat, late))
             elif last and node is not None and node.opened is not None:
-                self._orphanage.take(fd, name, stat.st_ino)
+                self._orphanage.take(fd, name.name, stat.st_ino)
             else:
-                with self._freeing.later(name, fd, stat):
-                    os.unlink(name, dir_fd=fd)
+                with self._freeing.later(name.name, fd, stat):
+                    os.unlink(name.name, dir_fd=fd)
         except (OSError, HoldfastError):
             self._copies.remember(stat.st_ino, forgotten)
             raise
-        self.name_removed(node, directory, name, stat)
+        self.name_removed(node, name, stat)
 
-    def name_removed(self, node: Node | None, directory: Node, name: bytes, stat: os.stat_result) -> None:
+    def name_removed(self, node: Node | None, name: Name, stat: os.stat_result) -> None:
         """Update the file's node and entry after a name was removed from the tree; ``stat`` is from before that."""
         if node is not None:
-            self._nodes.drop_name(node, directory, name)
+            self._nodes.drop_name(node, name.directory, name.name)
             if stat.st_nlink == 1 and node.opened is None:
                 self._nodes.unbind(node)
             elif stat.st_nlink > 1:
@@ -84,13 +84,13 @@ class LostNames:
         elif stat.st_nlink == 1:
             self._unlinks.gone.add(stat.st_ino)
 
-    def _removed_late(self, directory: Node, name: bytes, stat: os.stat_result, late: Callable[[], object]) -> None:
+    def _removed_late(self, name: Name, stat: os.stat_result, late: Callable[[], object]) -> None:
         """Follow the removal of a name after its user was told that the file is busy."""
-        found = self._directories.stat(directory, name)
+        found = self._directories.stat(name.directory, name.name)
         if found is None or found.st_ino != stat.st_ino:
             late()
-            self._copies.forget_name(self._directories.place(directory).child_path(name), stat)
-            self.name_removed(self._nodes.of_backing(stat.st_ino), directory, name, stat)
+            self._copies.forget_name(self._path_now(name), stat)
+            self.name_removed(self._nodes.of_backing(stat.st_ino), name, stat)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
         if node.opened is not None:
@@ -100,22 +100,21 @@ class LostNames:
             if stat is not None and stat.st_ino == node.backing:
                 self._updates.refresh(before, stat)
 
-    def before_rename_over(self, target: Node, new: bytes, target_fd: int, victim: os.stat_result) -> Entry | None:
-        """Prepare for a rename over ``new``: the replaced file, ``victim``, is kept while it is open.
+    def before_rename_over(self, name: Name, directory_fd: int, victim: os.stat_result) -> Entry | None:
+        """Prepare for a rename over ``name``: the replaced file, ``victim``, is kept while it is open.
 
         Returns its entry, for ``was_not_renamed_over``.
         """
         if stat_module.S_ISDIR(victim.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        place = self._directories.place(target)
         node = self._nodes.of_backing(victim.st_ino)
         opened = node.opened if node is not None else None
         if victim.st_nlink == 1 and opened is not None:
             if self._hot.is_hot(opened):
                 self._hot.shelter(opened)
             else:
-                self._orphanage.shelter(target_fd, new, victim.st_ino)
-        forgotten = self._copies.forget_name(place.child_path(new), victim)
+                self._orphanage.shelter(directory_fd, name.name, victim.st_ino)
+        forgotten = self._copies.forget_name(name.path, victim)
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)
         return forgotten
 
@@ -123,6 +122,10 @@ class LostNames:
         """Undo ``before_rename_over``: the rename that it has prepared has failed, or comes late."""
         self._copies.remember(victim.st_ino, entry)
 
-    def was_renamed_over_late(self, target: Node, new: bytes, victim: os.stat_result) -> None:
+    def was_renamed_over_late(self, name: Name, victim: os.stat_result) -> None:
         """Note that a rename that came late has succeeded. Call ``name_removed`` too."""
-        self._copies.forget_name(self._directories.place(target).child_path(new), victim)
+        self._copies.forget_name(self._path_now(name), victim)
+
+    def _path_now(self, name: Name) -> bytes:
+        """Return the path of a name whose directory may have been renamed since."""
+        return self._directories.place(name.directory).child_path(name.name)

@@ -12,7 +12,7 @@ from holdfast.errors import NameNotStorableError, ZoneNotPermittedError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
@@ -42,7 +42,6 @@ class Making:
         directories: Directories,
         nodes: NodeTable,
         zones: ZoneMap,
-        policy: NamePolicy,
         view: StoreView,
         index: Index,
         updates: EntryUpdates,
@@ -54,7 +53,6 @@ class Making:
         self._directories = directories
         self._nodes = nodes
         self._zones = zones
-        self._policy = policy
         self._view = view
         self._entries = index.entries
         self._marks = index.marks
@@ -65,8 +63,8 @@ class Making:
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result]:
         """mkdir(2)."""
-        place = self._new.place_for(parent, name)
-        child = self._zones.child(place, name)
+        new = self._new.name(parent, name)
+        child = self._zones.child(new.place, name)
         if child is None:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         self._rules.check_new_directory(child, caller)
@@ -79,7 +77,7 @@ class Making:
         stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
-        if place.zone.remote is not None:
+        if new.zone.remote is not None:
             self._marks.hold(stat.st_ino)
             with suppress(NameNotStorableError):  # localState takes any name
                 self._view.made_directory(child)
@@ -90,34 +88,32 @@ class Making:
         self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result]:
         """mknod(2): regular files; FIFOs, sockets and devices only in zones that send nothing."""
-        place = self._new.place_for(directory, name)
-        check_storable(place, mode)
-        self._guard.check_put(place, name, caller)
+        new = self._new.name(directory, name)
+        check_storable(new.zone, mode)
+        self._guard.check_put(new, caller)
         fd = self._directories.descriptor_for_new(directory)
         self._new.make(partial(os.mknod, name, mode, device, dir_fd=fd), attempt)
-        return self._adopt_new(directory, place, name, mode, caller, attempt)
+        return self._adopt_new(new, mode, caller, attempt)
 
     def symlink(
         self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
     ) -> tuple[Node, os.stat_result]:
         """symlink(2), only in zones that send nothing."""
-        place = self._new.place_for(directory, name)
-        check_storable(place, stat_module.S_IFLNK)
+        new = self._new.name(directory, name)
+        check_storable(new.zone, stat_module.S_IFLNK)
         fd = self._directories.descriptor_for_new(directory)
         self._new.make(partial(os.symlink, target, name, dir_fd=fd), attempt)
-        return self._adopt_new(directory, place, name, None, caller, attempt)
+        return self._adopt_new(new, None, caller, attempt)
 
-    def _adopt_new(
-        self, directory: Node, place: ZonePath, name: bytes, mode: int | None, caller: Caller, attempt: Attempt
-    ) -> tuple[Node, os.stat_result]:
-        fd = self._directories.descriptor_for_new(directory)
-        self._new.give(name, fd, os.stat(fd), caller)
+    def _adopt_new(self, name: Name, mode: int | None, caller: Caller, attempt: Attempt) -> tuple[Node, os.stat_result]:
+        fd = self._directories.descriptor_for_new(name.directory)
+        self._new.give(name.name, fd, os.stat(fd), caller)
         if mode is not None:
-            os.chmod(name, stat_module.S_IMODE(mode), dir_fd=fd)
-        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            os.chmod(name.name, stat_module.S_IMODE(mode), dir_fd=fd)
+        stat = os.stat(name.name, dir_fd=fd, follow_symlinks=False)
         self._entries.begin(stat.st_ino)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
-        if stat_module.S_ISREG(stat.st_mode) and self._policy.sends(place, name):
-            self._updates.mark_dirty(stat, place.child_path(name))
-        return self._nodes.local(directory, name, stat.st_ino, stat.st_mode), stat
+        if stat_module.S_ISREG(stat.st_mode) and name.sends:
+            self._updates.mark_dirty(stat, name.path)
+        return self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode), stat

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from holdfast.errors import ZoneNotPermittedError
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name import Name
+from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
 from holdfast.store import OrdinaryUser
-from holdfast.zones import ZoneKind, ZonePath
+from holdfast.zones import Zone, ZoneKind
 
 
 class NewEntries:
@@ -22,29 +23,29 @@ class NewEntries:
 
     def __init__(
         self,
-        directories: Directories,
+        policy: NamePolicy,
         view: StoreView,
         visibility: Visibility,
         ordinary_user: OrdinaryUser,
         *,
         is_root: bool,
     ) -> None:
-        self._directories = directories
+        self._policy = policy
         self._view = view
         self._visibility = visibility
         self._ordinary_user = ordinary_user
         self._is_root = is_root
 
-    def place_for(self, directory: Node, name: bytes) -> ZonePath:
-        """Return the place of ``directory``. Raises ``ZoneNotPermittedError`` or ``NameNotStorableError`` for a bad name."""
-        place = self._directories.place(directory)
-        if place.zone.kind is ZoneKind.ROOT:
+    def name(self, directory: Node, name: bytes) -> Name:
+        """Resolve a new name. Raises ``ZoneNotPermittedError`` or ``NameNotStorableError`` for a bad one."""
+        new = self._policy.name(directory, name)
+        if new.zone.kind is ZoneKind.ROOT:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
-        if place.zone.sends:
-            self._view.check_name(place, name)
-            if self._visibility.is_reserved(place, name):
+        if new.zone.sends:
+            self._view.check_name(new)
+            if self._visibility.is_reserved(new):
                 raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
-        return place
+        return new
 
     def make(self, step: Callable[[], None], attempt: Attempt) -> None:
         """Run a step that makes an entry, which takes nothing that the disk keeps for root. ``give`` must follow."""
@@ -62,12 +63,12 @@ class NewEntries:
             os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
 
 
-def check_storable(place: ZonePath, mode: int) -> None:
-    """Raise ``ZoneNotPermittedError`` if an entry of this file type may not come into the directory at ``place``.
+def check_storable(zone: Zone, mode: int) -> None:
+    """Raise ``ZoneNotPermittedError`` if an entry of this file type may not come into a zone.
 
     A link or special file may not come into a zone that sends even under a temporary name: the directory may lose that name.
     """
-    if place.zone.sends and not (stat_module.S_ISREG(mode) or stat_module.S_ISDIR(mode)):
+    if zone.sends and not (stat_module.S_ISREG(mode) or stat_module.S_ISDIR(mode)):
         raise ZoneNotPermittedError("object stores can't keep symbolic links and special files")
 
 

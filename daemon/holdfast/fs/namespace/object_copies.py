@@ -9,7 +9,7 @@ from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Tree, is_copy
 from holdfast.transfer import CachedCopies, KnownObject
-from holdfast.zones import NameKind, ZonePath
+from holdfast.zones import ZoneName
 
 
 class ObjectCopies:
@@ -21,19 +21,19 @@ class ObjectCopies:
         self._tree = tree
         self._times = times
 
-    def may_be_old(self, place: ZonePath, kind: NameKind, stat: os.stat_result) -> bool:
-        """Say whether the store may have a newer version of a local file with a name of this kind."""
-        if not kind.policy.revalidated or not place.zone.is_store or not stat_module.S_ISREG(stat.st_mode):
+    def may_be_old(self, name: ZoneName, stat: os.stat_result) -> bool:
+        """Say whether the store may have a newer version of a local file."""
+        if not name.zone.is_store or not name.policy.revalidated or not stat_module.S_ISREG(stat.st_mode):
             return False
         entry = self._entries.get(stat.st_ino)
         return entry is not None and entry.state is EntryState.CLEAN
 
-    def reconcile(self, place: ZonePath, name: bytes, stat: os.stat_result, known: KnownObject | None) -> bool:
+    def reconcile(self, name: ZoneName, stat: os.stat_result, known: KnownObject | None) -> bool:
         """Compare a local file with its object in the listing; drop it if it is a copy of another version.
 
         Returns whether the file still exists. A file with unsent bytes always stays.
         """
-        path = place.child_path(name)
+        path = name.path
         entry = self._entries.get(stat.st_ino)
         cached = entry.name_at(path) if entry is not None else None
         if entry is None or cached is None or entry.state is not EntryState.CLEAN:
@@ -43,7 +43,7 @@ class ObjectCopies:
         if known is None or known.etag != cached.etag:
             return not self._copies.drop(path, stat.st_ino)
         if known.modified_ns and cached.modified_ns != known.modified_ns and not entry.mtime_is_set:
-            self._times.seen(stat.st_ino, place, name, known)
+            self._times.seen(stat.st_ino, name, known)
         return True
 
     def is_spoilt(self, path: bytes, stat: os.stat_result) -> bool:

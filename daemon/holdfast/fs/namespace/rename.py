@@ -19,6 +19,7 @@ from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -35,7 +36,6 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
-from holdfast.zones import ZonePath
 
 
 class Renaming:
@@ -71,88 +71,87 @@ class Renaming:
 
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
         """Rename a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
-        here, there = self._checked(source, target, flags)
+        here, there = self._resolved(source, old, target, new, flags)
         stat = self._directories.stat(source, old)
         if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):
             raise trio.WouldBlock
-        if self._policy.sends(here, old) or self._policy.sends(there, new):
+        if here.sends or there.sends:
             raise trio.WouldBlock
-        check_storable(there, stat.st_mode)
+        check_storable(there.zone, stat.st_mode)
         if caller.uid and here.zone.remote is not None:
-            self._guard.check_take(source, old, stat, caller)
+            self._guard.check_take(here, stat, caller)
         self._directories.check_takes_new(target, source)
-        self._moves.carry_out(FileMove(source, old, target, new, flags, here, there, stat), None, has_settled=False)
+        self._moves.carry_out(FileMove(here, there, flags, stat), None, has_settled=False)
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> None:
         """Rename the entry ``old`` in ``source``."""
-        here, there = self._checked(source, target, flags)
-        self._guard.check_take(source, old, self._directories.stat(source, old), caller)
-        self._guard.check_put(there, new, caller)
+        here, there = self._resolved(source, old, target, new, flags)
+        self._guard.check_take(here, self._directories.stat(source, old), caller)
+        self._guard.check_put(there, caller)
         self._directories.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
-            self._guard.check_take(target, new, self._directories.stat(target, new), caller)
-            await self._guard.check_take_below([(source, old), (target, new)], caller)
-            await self._exchange.settle(source, old, target, new)
-            self._exchange.exchange(source, old, target, new, here, there, attempt)
+            self._guard.check_take(there, self._directories.stat(target, new), caller)
+            await self._guard.check_take_below([here, there], caller)
+            await self._exchange.settle(here, there)
+            self._exchange.exchange(here, there, attempt)
             return
-        node = self._node_at(source, old, here)
+        node = self._node_of(here)
         if node is None and attempt.resent and self._directories.stat(target, new) is not None:
             await self._replay.finish(source, old, target, new)
             return
         if node is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         if node.is_directory:
-            await self._guard.check_take_below([(source, old)], caller)
-            await self._directory_renames.rename(source, old, target, new, flags, here, there)
+            await self._guard.check_take_below([here], caller)
+            await self._directory_renames.rename(here, there, flags)
             return
-        if node.backing == 0 or self._policy.sends(here, old):
+        if node.backing == 0 or here.sends:
             await self._local_files.make_local(node)
-        await self._rename_file(source, old, target, new, flags, caller)
+            here, there = self._policy.name(source, old), self._policy.name(target, new)
+        await self._rename_file(here, there, flags, caller)
 
-    async def _rename_file(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
+    async def _rename_file(self, old: Name, new: Name, flags: int, caller: Caller) -> None:
         """Rename a file that is complete and local."""
-        here, there = self._directories.place(source), self._directories.place(target)
-        stat = self._directories.stat(source, old)
+        stat = self._directories.stat(old.directory, old.name)
         if stat is None:
-            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
-        check_storable(there, stat.st_mode)
-        move = FileMove(source, old, target, new, flags, here, there, stat)
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old.name)}")
+        check_storable(new.zone, stat.st_mode)
+        move = FileMove(old, new, flags, stat)
         if self._moves.is_done(move):
             return
         await self._moves.settle(move)  # before anything is sent
         sent = await self._send(move, caller)
-        leaves = self._versions.to_delete(here, old, stat) if sent is None and here.zone.is_store else None
+        leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
         if leaves is not None:
             await self._completion.sync_file(move)
-        is_unsent = sent is None and self._policy.sends(there, new)
+        is_unsent = sent is None and new.sends
         late = partial(self._completion.complete_later, move, leaves, is_unsent=is_unsent)
         self._moves.carry_out(move, sent, keeps_object=leaves is not None, late=late)
         await self._completion.complete(move, leaves, is_unsent=is_unsent)
 
     async def _send(self, move: FileMove, caller: Caller) -> Sent | None:
         """Store the object of the new name. Returns None if it has none or is sent later. Raises ``RemoteError``."""
-        if not self._policy.sends(move.there, move.new):
+        if not move.new.sends:
             return None
-        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
-        others = [name for name in node.names() if name != (move.source, move.old)]
+        old = move.old
+        node = self._nodes.local(old.directory, old.name, move.stat.st_ino, move.stat.st_mode)
+        others = [other for other in node.names() if other != (old.directory, old.name)]
         create_only = bool(move.flags & RENAME_NOREPLACE)
-        return await self._link_upload.send(node, others, move.there, move.new, caller, create_only=create_only)
+        return await self._link_upload.send(node, others, move.new, caller, create_only=create_only)
 
-    def _node_at(self, source: Node, old: bytes, here: ZonePath) -> Node | None:
-        stat = self._directories.stat(source, old)
+    def _node_of(self, name: Name) -> Node | None:
+        stat = self._directories.stat(name.directory, name.name)
         if stat is not None:
-            return self._nodes.local(source, old, stat.st_ino, stat.st_mode)
-        return self._nodes.of_path(here.child_path(old))
+            return self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode)
+        return self._nodes.of_path(name.path)
 
-    def _checked(self, source: Node, target: Node, flags: int) -> tuple[ZonePath, ZonePath]:
-        """Return the places of both directories. Raises for flags and places that are not allowed."""
+    def _resolved(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> tuple[Name, Name]:
+        """Resolve both names. Raises for flags and places that are not allowed."""
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        here = there = self._directories.place(source)
-        check_not_root(here)
-        if target is not source:
-            there = self._directories.place(target)
-            check_not_root(there)
+        here, there = self._policy.name(source, old), self._policy.name(target, new)
+        check_not_root(here.place)
+        check_not_root(there.place)
         return here, there

@@ -46,7 +46,7 @@ class RenameCompletion:
 
     async def sync_file(self, move: FileMove) -> None:
         """Make the bytes of a file durable before it leaves the store."""
-        node = self._nodes.local(move.source, move.old, move.stat.st_ino, move.stat.st_mode)
+        node = self._nodes.local(move.old.directory, move.old.name, move.stat.st_ino, move.stat.st_mode)
         with self._files.descriptor_of(node) as fd:
             await trio.to_thread.run_sync(os.fsync, fd)
 
@@ -56,12 +56,12 @@ class RenameCompletion:
         Raises ``OSError``.
         """
         if is_unsent:
-            node = self._nodes.local(move.target, move.new, move.stat.st_ino, move.stat.st_mode)
-            await self.queue(node, move.there.child_path(move.new))
+            node = self._nodes.local(move.new.directory, move.new.name, move.stat.st_ino, move.stat.st_mode)
+            await self.queue(node, move.new.path)
         if leaves is not None or is_unsent:
-            await self._directories.sync(move.target)
-        if leaves is not None and self._directories.stat(move.source, move.old) is None:
-            self._retraction.delete_object(move.here, move.old, leaves)
+            await self._directories.sync(move.new.directory)
+        if leaves is not None and self._directories.stat(move.old.directory, move.old.name) is None:
+            self._retraction.delete_object(move.old, leaves)
 
     async def queue(self, node: Node, path: bytes) -> None:
         """Mark a file unsent and queue it for its new name. It may have been unmarked under its old one."""
@@ -75,7 +75,7 @@ class RenameCompletion:
 
     async def _complete_late(self, move: FileMove, leaves: CachedName | None, is_unsent: bool) -> None:
         try:
-            found = self._directories.stat(move.target, move.new)
+            found = self._directories.stat(move.new.directory, move.new.name)
             is_there = found is not None and found.st_ino == move.stat.st_ino
             await self.complete(move, leaves, is_unsent=is_unsent and is_there)
         except (OSError, HoldfastError) as problem:

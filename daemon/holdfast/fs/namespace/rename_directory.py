@@ -11,7 +11,7 @@ import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.remote_view.store_view import StoreView
@@ -49,35 +49,33 @@ class DirectoryRenames:
         self._whiteouts = whiteouts
         self._marks = marks
 
-    async def rename(
-        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, here: ZonePath, there: ZonePath
-    ) -> None:
-        """Move the directory ``old`` in ``source`` to ``new`` in ``target``. Raises ``HoldsObjectsError``."""
-        moved, goal = self._zones.child(here, old), self._zones.child(there, new)
+    async def rename(self, old: Name, new: Name, flags: int) -> None:
+        """Move the directory ``old`` to ``new``. Raises ``HoldsObjectsError``."""
+        moved, goal = self._zones.child(old.place, old.name), self._zones.child(new.place, new.name)
         assert moved is not None
         assert goal is not None
         left = await self._check(moved, goal)
         if moved.zone.sends:
             await self._check_files(moved.path, goal)
-        stat = self._directories.stat(source, old)
+        stat = self._directories.stat(old.directory, old.name)
         if stat is None and self._nodes.of_path(moved.path) is not None:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
         if stat is None:
-            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old.name)}")
         if self._tree.held:
             self._tree.held.check_moved(moved.path)
             self._tree.held.check_moved(goal.path)
-        target_fd = self._directories.writable_descriptor(target)
-        victim = self._directories.stat(target, new)
+        target_fd = self._directories.writable_descriptor(new.directory)
+        victim = self._directories.stat(new.directory, new.name)
         if victim is not None:
             self._directories.begin_removal(victim.st_ino)
-        await self._move(source, old, target_fd, new, flags & RENAME_NOREPLACE, None if moved.zone.sends else victim)
+        await self._move(old, new, target_fd, flags & RENAME_NOREPLACE, None if moved.zone.sends else victim)
         if victim is not None:
             self._marks.let_go(victim.st_ino)
-            self._directories.removed(target, new, victim.st_ino)
-        node = self._nodes.local(source, old, stat.st_ino, stat.st_mode)
-        self._nodes.drop_name(node, source, old)
-        self._nodes.add_name(node, target, new)
+            self._directories.removed(new.directory, new.name, victim.st_ino)
+        node = self._nodes.local(old.directory, old.name, stat.st_ino, stat.st_mode)
+        self._nodes.drop_name(node, old.directory, old.name)
+        self._nodes.add_name(node, new.directory, new.name)
         self._directories.renamed()
         self._marks.moved()
         if moved.zone.is_store:
@@ -86,17 +84,15 @@ class DirectoryRenames:
                 self._marks.white_out(moved.path)
             self._view.made_directory(goal)
 
-    async def _move(
-        self, source: Node, old: bytes, target_fd: int, new: bytes, flags: int, victim: os.stat_result | None
-    ) -> None:
+    async def _move(self, old: Name, new: Name, target_fd: int, flags: int, victim: os.stat_result | None) -> None:
         """Rename in the tree. Waits only if there is a ``victim``, and that is large."""
-        fds = os.dup(self._directories.descriptor(source)), os.dup(target_fd)
-        step = partial(rename_with_flags, fds[0], old, fds[1], new, flags)
+        fds = os.dup(self._directories.descriptor(old.directory)), os.dup(target_fd)
+        step = partial(rename_with_flags, fds[0], old.name, fds[1], new.name, flags)
         try:
             if victim is None:
                 step()
             else:
-                await self._large.removed_by(step, fds[1], new, victim)
+                await self._large.removed_by(step, fds[1], new.name, victim)
         finally:
             for fd in fds:
                 os.close(fd)

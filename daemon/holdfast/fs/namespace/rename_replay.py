@@ -41,18 +41,18 @@ class RenameReplay:
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
         """Repeat all steps of a rename but the first: the file has its new name."""
         self._directories.renamed()
-        here, there = self._directories.place(source), self._directories.place(target)
+        gone, there = self._policy.name(source, old), self._policy.name(target, new)
         stat = self._directories.stat(target, new)
         leaves = None
-        if here.zone.is_store and self._policy.sends(here, old):
-            leaves = self._versions.left_by_earlier_daemon(here, old, stat)
+        if gone.zone.is_store and gone.sends:
+            leaves = self._versions.left_by_earlier_daemon(gone, stat)
         entry = self._entries.get(stat.st_ino) if stat is not None else None
         if stat is not None and entry is not None:
-            entry.drop_name(here.child_path(old))
+            entry.drop_name(gone.path)
             self._entries.put(stat.st_ino, entry)
-        is_unsent = self._queue.takes(there) and self._policy.sends(there, new)
+        is_unsent = self._queue.takes(there) and there.sends
         if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
             node = self._nodes.local(target, new, stat.st_ino, stat.st_mode)
-            await self._completion.queue(node, there.child_path(new))
+            await self._completion.queue(node, there.path)
         if leaves is not None and self._directories.stat(source, old) is None:
-            self._retraction.delete_object(here, old, leaves)
+            self._retraction.delete_object(gone, leaves)

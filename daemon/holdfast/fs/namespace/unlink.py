@@ -12,6 +12,7 @@ import trio
 from holdfast.errors import HoldfastError, NoSuchEntryError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -44,38 +45,37 @@ class Unlinking:
 
     def unlink_nowait(self, directory: Node, name: bytes) -> None:
         """Unlink a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""
-        self._unlink(directory, name, FIRST, has_settled=False)
+        self._unlink(self._policy.name(directory, name), FIRST, has_settled=False)
 
     async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
         stat = self._directories.stat(directory, name)
         if stat is not None:
             await self._hot.settle(stat.st_ino)
-        self._unlink(directory, name, attempt, has_settled=True)
+        self._unlink(self._policy.name(directory, name), attempt, has_settled=True)
 
-    def _unlink(self, directory: Node, name: bytes, attempt: Attempt, *, has_settled: bool) -> None:
-        place = self._directories.place(directory)
-        stat = self._directories.stat(directory, name)
-        if stat is None and (place.zone.remote is None or self._nodes.of_path(place.child_path(name)) is None):
+    def _unlink(self, name: Name, attempt: Attempt, *, has_settled: bool) -> None:
+        stat = self._directories.stat(name.directory, name.name)
+        if stat is None and (name.zone.remote is None or self._nodes.of_path(name.path) is None):
             if attempt.resent:
                 return
-            raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name.name)}")
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         node = self._nodes.of_backing(stat.st_ino) if stat is not None else None
         hot = self._hot.of_node(node, stat.st_ino) if stat is not None else None
         if hot is not None and not has_settled:
             raise trio.WouldBlock
-        undo = self._retraction.retract(place, name, stat)
+        undo = self._retraction.retract(name, stat)
         if stat is not None:
-            retract_again = partial(self._retraction.retract, place, name, stat)
+            retract_again = partial(self._retraction.retract, name, stat)
             try:
-                self._lost_names.remove_name(directory, name, stat, node, hot, retract_again)
+                self._lost_names.remove_name(name, stat, node, hot, retract_again)
             except (OSError, HoldfastError):
                 undo()
                 raise
         else:
-            self._nodes.drop_path(place.child_path(name))
-            self._directories.touch(directory)
-        if place.zone.remote is not None and self._policy.of(place, name).awaits_rename:
-            self._hints.temporary_gone(place.path, name)
+            self._nodes.drop_path(name.path)
+            self._directories.touch(name.directory)
+        if name.zone.remote is not None and name.policy.awaits_rename:
+            self._hints.temporary_gone(name.place.path, name.name)

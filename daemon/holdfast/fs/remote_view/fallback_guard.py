@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import trio
 
 from holdfast.errors import AccessRefusedError, HoldsObjectsError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy, Names
+from holdfast.fs.inodes.name import Name
+from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.index import Index
 from holdfast.store import Tree, is_copy
 from holdfast.telemetry import RareEvents
 from holdfast.transfer import CachedCopies
-from holdfast.zones import ZonePath
+from holdfast.zones import ZoneName, ZonePath
 
 _MOST_LEVELS = 2048
 """The limit of levels of all directories that a file has names in, together: some milliseconds."""
@@ -53,14 +54,13 @@ class FallbackGuard:
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 
-    def hides(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> bool:
+    def hides(self, name: Name, stat: os.stat_result | None, caller: Caller) -> bool:
         """Say whether a name does not exist for the caller; ``stat`` is that of the local entry, if there is one."""
-        place = self._directories.place(directory)
-        if not _is_guarded(place, caller) or self._rights.may_search(place, caller):
+        if not _is_guarded(name.place, caller) or self._rights.may_search(name.place, caller):
             return False
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             return not self._marks.is_held(stat.st_ino)
-        return self._is_object(directory, place, name, 0 if stat is None else stat.st_ino)
+        return self._is_object(name, 0 if stat is None else stat.st_ino)
 
     def check_list(self, directory: Node, caller: Caller) -> None:
         """Check a caller that is about to list a directory, which shows what was fetched into it."""
@@ -86,60 +86,58 @@ class FallbackGuard:
             return
         levels = 0
         for parent, names in self._guarded_names(node, caller):
-            levels += self._directories.place(parent).path.count(b"/")
+            place = self._directories.place(parent)
+            levels += place.path.count(b"/")
             if levels > _MOST_LEVELS:
                 raise AccessRefusedError("the object has names in too many directories for its rights to be checked")
-            self._check_access(parent, names, node.backing, flags, caller)
+            self._check_access(parent, place, names, node.backing, flags, caller)
         if not node.is_named and node.opened is not None and is_copy(node.opened.fd):
             raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
-    def check_take(self, directory: Node, name: bytes, stat: os.stat_result | None, caller: Caller) -> None:
+    def check_take(self, name: Name, stat: os.stat_result | None, caller: Caller) -> None:
         """Check a caller that is about to give an entry another name, which may be anybody's: it must be able to read it.
 
         A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
         if stat is None or not stat_module.S_ISDIR(stat.st_mode):
-            self._check_access(directory, [name], 0 if stat is None else stat.st_ino, os.O_RDONLY, caller)
+            inode = 0 if stat is None else stat.st_ino
+            self._check_access(name.directory, name.place, [name.name], inode, os.O_RDONLY, caller)
             return
-        place = self._directories.place(directory)
-        if not _is_guarded(place, caller) or self._marks.is_held(stat.st_ino):
+        if not _is_guarded(name.place, caller) or self._marks.is_held(stat.st_ino):
             return
-        if not self._rights.may_list(ZonePath(place.zone, place.child_path(name)), caller):
-            raise HoldsObjectsError(f"{os.fsdecode(name)} may hold objects of the store; mv copies what it can read")
+        if not self._rights.may_list(ZonePath(name.zone, name.path), caller):
+            raise HoldsObjectsError(f"{os.fsdecode(name.name)} may hold objects of the store; mv copies what it can read")
 
-    async def check_take_below(self, names: Names, caller: Caller) -> None:
+    async def check_take_below(self, names: Iterable[Name], caller: Caller) -> None:
         """Do ``check_take`` for all files below local directories. Raises ``HoldsObjectsError``; waits for the disk.
 
         The answer holds until the next await: a directory into which a copy is placed meanwhile is refused as well.
         """
-        guarded = [
-            (place, name) for directory, name in names if _is_guarded(place := self._directories.place(directory), caller)
-        ]
+        guarded = [name for name in names if _is_guarded(name.place, caller)]
         with self._copies.placements() as placed:
-            for place, name in guarded:
-                if await trio.to_thread.run_sync(self._holds_closed, place, name, caller):
+            for name in guarded:
+                if await trio.to_thread.run_sync(self._holds_closed, name, caller):
                     raise HoldsObjectsError(
-                        f"{os.fsdecode(name)} holds objects that user {caller.uid} can't read; mv copies the others"
+                        f"{os.fsdecode(name.name)} holds objects that user {caller.uid} can't read; mv copies the others"
                     )
-        if any(path.startswith(place.child_path(name) + b"/") for place, name in guarded for path in placed):
+        if any(path.startswith(name.path + b"/") for name in guarded for path in placed):
             raise HoldsObjectsError("an object has just been fetched into it; mv copies what it can read")
 
-    def check_put(self, place: ZonePath, name: bytes, caller: Caller) -> None:
+    def check_put(self, name: ZoneName, caller: Caller) -> None:
         """Check a caller that is about to make or replace an entry. For an object, its directory must allow that."""
-        if not _is_guarded(place, caller) or not self._policy.sends(place, name):
+        if not _is_guarded(name.place, caller) or not name.sends:
             return
-        if not self._rights.may_put(place, name, caller):
-            raise self._refused(place, name, caller)
+        if not self._rights.may_put(name.place, name.name, caller):
+            raise self._refused(name.place, name.name, caller)
 
-    def check_create(self, directory: Node, name: bytes, caller: Caller) -> None:
+    def check_create(self, name: Name, caller: Caller) -> None:
         """Do ``check_put`` for a call that opens what is there already: a copy that the kernel does not know of."""
-        place = self._directories.place(directory)
-        if not _is_guarded(place, caller):
+        if not _is_guarded(name.place, caller):
             return
-        self.check_put(place, name, caller)
-        stat = self._directories.stat(directory, name)
+        self.check_put(name, caller)
+        stat = self._directories.stat(name.directory, name.name)
         if stat is not None:
-            self._check_access(directory, [name], stat.st_ino, os.O_RDWR, caller)
+            self._check_access(name.directory, name.place, [name.name], stat.st_ino, os.O_RDWR, caller)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -165,9 +163,13 @@ class FallbackGuard:
         """Say whether a local file is marked as a copy."""
         return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
 
-    def _check_access(self, directory: Node, names: list[bytes], inode: int, flags: int, caller: Caller) -> None:
-        """Raise an error if the caller may not open the objects of a file's names; ``inode`` is the local file's, or 0."""
-        place = self._directories.place(directory)
+    def _check_access(
+        self, directory: Node, place: ZonePath, names: list[bytes], inode: int, flags: int, caller: Caller
+    ) -> None:
+        """Raise an error if the caller may not open the objects of a file's names in a directory.
+
+        ``inode`` is that of the local file, or 0.
+        """
         if not _is_guarded(place, caller):
             return
         wanted = READ
@@ -175,14 +177,14 @@ class FallbackGuard:
             reads, writes = flags & os.O_ACCMODE != os.O_WRONLY, flags & (os.O_ACCMODE | os.O_TRUNC)
             wanted = (READ if reads else 0) | (WRITE if writes else 0)
         for name in self._rights.denied(place, names, wanted, caller):
-            if self._is_object(directory, place, name, inode):
+            if self._is_object(self._policy.name(directory, name), inode):
                 raise self._refused(place, name, caller)
 
-    def _holds_closed(self, place: ZonePath, name: bytes, caller: Caller) -> bool:
+    def _holds_closed(self, name: ZoneName, caller: Caller) -> bool:
         """Say whether a file below a directory is a copy that the caller can't read at its own path."""
-        for path, stat in self._tree.walk(place.child_path(name)):
+        for path, stat in self._tree.walk(name.path):
             parent, _, last = path.rpartition(b"/")
-            if self._rights.may_access(ZonePath(place.zone, parent), last, READ, caller):
+            if self._rights.may_access(ZonePath(name.zone, parent), last, READ, caller):
                 continue
             entry = self._entries.get(stat.st_ino)
             if entry is not None and entry.name_at(path) is not None:
@@ -191,16 +193,16 @@ class FallbackGuard:
                 return True
         return False
 
-    def _is_object(self, directory: Node, place: ZonePath, name: bytes, inode: int) -> bool:
+    def _is_object(self, name: Name, inode: int) -> bool:
         """Say whether a name is an object's, or will be; ``inode`` is that of the local file, or 0."""
-        if self._policy.of(place, name).stays_here:
+        if name.policy.stays_here:
             return False
-        if inode == 0 or place.zone.sends:
+        if inode == 0 or name.zone.sends:
             return True
         entry = self._entries.get(inode)
-        if entry is not None and entry.name_at(place.child_path(name)) is not None:
+        if entry is not None and entry.name_at(name.path) is not None:
             return True
-        return self._is_marked(directory, name)
+        return self._is_marked(name.directory, name.name)
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None

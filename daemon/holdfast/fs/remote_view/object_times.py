@@ -17,7 +17,6 @@ import trio
 
 from holdfast.errors import RemoteError
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.remote_view.store_view import StoreView
@@ -25,7 +24,7 @@ from holdfast.index import CachedName, Entries, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamp, Tree, stamp_of
 from holdfast.transfer import KnownObject
-from holdfast.zones import ZonePath
+from holdfast.zones import ZoneName
 
 _MOST_AWAITED = 100_000
 _MOST_GIVEN = 1000
@@ -36,8 +35,7 @@ _MANY = 16
 class _Awaited(NamedTuple):
     """A stored object whose time is not known here."""
 
-    place: ZonePath
-    name: bytes
+    name: ZoneName
     etag: str
 
 
@@ -47,14 +45,12 @@ class ObjectTimes:
     def __init__(
         self,
         view: StoreView,
-        policy: NamePolicy,
         nodes: NodeTable,
         entries: Entries,
         tree: Tree,
         invalidation: Invalidation,
     ) -> None:
         self._view = view
-        self._policy = policy
         self._nodes = nodes
         self._entries = entries
         self._tree = tree
@@ -67,24 +63,24 @@ class ObjectTimes:
         self.awaited: Container[int] = self._awaited
         """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
 
-    def stored(self, inode: int, entry: Entry, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
+    def stored(self, inode: int, entry: Entry, name: ZoneName, info: ObjectInfo) -> None:
         """Note that the file ``inode`` was stored as ``info``; the caller writes ``entry``, which says so, next.
 
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
         """
-        awaited, shown_ns = _Awaited(place, name, info.etag), entry.mtime_ns
+        awaited, shown_ns = _Awaited(name, info.etag), entry.mtime_ns
         node = self._nodes.of_backing(inode)
         if info.modified_ns:
             if not self._shown_by_open(node, inode, awaited, info.modified_ns):
                 self._give(inode, entry, awaited, info.modified_ns)
-        elif self._policy.of(place, name).revalidated:
+        elif name.policy.revalidated:
             self._await(inode, awaited)
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
             self._invalidation.attributes_changed(node.id)
 
-    def seen(self, inode: int, place: ZonePath, name: bytes, known: KnownObject) -> None:
+    def seen(self, inode: int, name: ZoneName, known: KnownObject) -> None:
         """Note that a listing has the object that the file ``inode`` is a copy of."""
-        self._learned(inode, _Awaited(place, name, known.etag), known.modified_ns)
+        self._learned(inode, _Awaited(name, known.etag), known.modified_ns)
 
     def is_unknown(self, node: Node) -> bool:
         """Say whether the store must be asked for the time of an awaited file."""
@@ -96,11 +92,11 @@ class ObjectTimes:
         awaited = self._awaited.get(node.backing)
         if awaited is None:
             return
-        listing = self._view.listing(awaited.place)
+        listing = self._view.listing(awaited.name.place)
         try:
             if len(self._awaited) < _MANY:
-                key = self._view.object_at(awaited.place, awaited.name).key
-                await listing.ask_about(awaited.name, key, retry=False)
+                key = self._view.object_of(awaited.name).key
+                await listing.ask_about(awaited.name.name, key, retry=False)
             else:
                 await listing.ask(trio.current_time(), retry=False)
         except RemoteError:
@@ -136,7 +132,7 @@ class ObjectTimes:
 
     def _learn_from_listing(self, inode: int, awaited: _Awaited) -> bool:
         """Take the time from the cached listing if that has it by now, and say whether it has."""
-        known = self._view.listing(awaited.place).object(awaited.name)
+        known = self._view.listing(awaited.name.place).object(awaited.name.name)
         if known is None or known.etag != awaited.etag or not known.modified_ns:
             return False
         self._learned(inode, awaited, known.modified_ns)
@@ -166,7 +162,7 @@ class ObjectTimes:
 
         With several names the file keeps the time of one of them.
         """
-        path = awaited.place.child_path(awaited.name)
+        path = awaited.name.path
         cached = entry.name_at(path)
         if cached is None or cached.etag != awaited.etag or not _may_be_set(entry):
             return False

@@ -17,12 +17,13 @@ import trio
 from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject
-from holdfast.zones import ZonePath
+from holdfast.zones import ZoneName, ZonePath
 
 _QUIET_SECONDS = 60.0
 """The time without writes after which a directory counts as quiet. A batch of a job in the same directory takes less."""
@@ -63,7 +64,7 @@ class Revalidation:
         """Say whether there are replaceable objects among the first ones, or nothing at all yet."""
         objects = (name for name, is_directory in listing.names() if not is_directory)
         looked_at = islice(objects, _LOOKED_AT)
-        return not len(listing) or any(self._policy.of(place, name).revalidated for name in looked_at)
+        return not len(listing) or any(self._policy.at(place, name).policy.revalidated for name in looked_at)
 
     async def renew(self, place: ZonePath) -> None:
         """Ask the store for the names in a directory if they are outdated. If it does not answer, they stay as they are."""
@@ -80,29 +81,27 @@ class Revalidation:
             raise trio.WouldBlock
         return listing
 
-    async def refreshed(self, place: ZonePath, name: bytes) -> CachedListing:
+    async def refreshed(self, name: ZoneName) -> CachedListing:
         """Return a listing that is fresh enough for ``name``. Asks the store at most once."""
-        listing = self._view.listing(place)
-        await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True, retry=False)
+        listing = self._view.listing(name.place)
+        await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True, retry=False)
         return listing
 
-    async def known_object(self, place: ZonePath, name: bytes) -> KnownObject | None:
+    async def known_object(self, name: ZoneName) -> KnownObject | None:
         """Return the store's current version of the object ``name``. Always asks the store."""
         try:
-            await self.ask(place, self._view.listing(place), name, trio.current_time(), for_others=False)
-            return self._view.listing(place).object(name)
+            await self.ask(name, self._view.listing(name.place), trio.current_time(), for_others=False)
+            return self._view.listing(name.place).object(name.name)
         except NameNotStorableError:
             return None
 
+    async def known_object_of(self, node: Node) -> KnownObject | None:
+        """Return the store's current version of the object of a node, which must have a name. Always asks the store."""
+        assert node.parent is not None
+        return await self.known_object(self._policy.name(node.parent, node.name))
+
     async def ask(
-        self,
-        place: ZonePath,
-        listing: CachedListing,
-        name: bytes,
-        not_before: float,
-        *,
-        for_others: bool,
-        retry: bool = True,
+        self, name: ZoneName, listing: CachedListing, not_before: float, *, for_others: bool, retry: bool = True
     ) -> None:
         """Make what is cached about ``name`` at least as new as ``not_before``.
 
@@ -113,40 +112,41 @@ class Revalidation:
         if listing.is_worth_listing(for_others=for_others):
             await listing.ask(not_before, retry=retry)
         else:
-            await listing.ask_about(name, self._view.object_at(place, name).key, retry=retry)
+            await listing.ask_about(name.name, self._view.object_of(name).key, retry=retry)
 
-    async def learn(self, place: ZonePath, name: bytes) -> None:
+    async def learn(self, name: ZoneName) -> None:
         """Make what is cached about a name that is not local as fresh as its kind requires."""
-        listing = self._view.listing(place)
-        if not place.zone.is_store:
-            await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
-        elif listing.object(name) is None and not listing.has_directory(name):
-            with self._asking(place, listing, name) as retry:
-                await self.ask(place, listing, name, trio.current_time(), for_others=False, retry=retry)
-        elif (known := listing.object(name)) is not None and not known.modified_ns:
-            await self.ask(place, listing, name, trio.current_time(), for_others=False, retry=False)
-        elif self._policy.of(place, name).revalidated and not listing.has_directory(name):
-            await self.ask(place, listing, name, self._ttl.oldest_listing(place), for_others=True)
+        listing = self._view.listing(name.place)
+        known, is_directory = listing.object(name.name), listing.has_directory(name.name)
+        if not name.zone.is_store:
+            await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
+        elif known is None and not is_directory:
+            with self._asking(name, listing) as retry:
+                await self.ask(name, listing, trio.current_time(), for_others=False, retry=retry)
+        elif known is not None and not known.modified_ns:
+            await self.ask(name, listing, trio.current_time(), for_others=False, retry=False)
+        elif name.policy.revalidated and not is_directory:
+            await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
 
-    async def is_removed_directory(self, place: ZonePath, name: bytes) -> bool:
+    async def is_removed_directory(self, name: ZoneName) -> bool:
         """Say whether the store has nothing of the name but an empty directory that was removed here."""
-        if not place.zone.is_store or not self._view.listing(place).has_directory(name):
+        if not name.zone.is_store or not self._view.listing(name.place).has_directory(name.name):
             return False
-        child = ZonePath(place.zone, place.child_path(name))
-        with self._asking(place, self._view.listing(child), name) as retry:
+        child = ZonePath(name.zone, name.path)
+        with self._asking(name, self._view.listing(child)) as retry:
             return await self._whiteouts.hides(child, trio.current_time(), retry=retry)
         return True  # the zone serves without the store
 
     @contextmanager
-    def _asking(self, place: ZonePath, listing: CachedListing, name: bytes) -> Iterator[bool]:
+    def _asking(self, name: ZoneName, listing: CachedListing) -> Iterator[bool]:
         """Provide a context for asking the store about an unknown name; yield whether an unavailable store is an error.
 
         An ``async`` zone serves without the store in directories that it has listed.
         """
-        goes_on = place.zone.durability is Durability.ASYNC and listing.is_known
+        goes_on = name.zone.durability is Durability.ASYNC and listing.is_known
         try:
             yield not goes_on
         except RemoteUnavailableError:
             if not goes_on:
                 raise
-            self._events.emit("served-unchecked", path=os.fsdecode(place.child_path(name)))
+            self._events.emit("served-unchecked", path=os.fsdecode(name.path))

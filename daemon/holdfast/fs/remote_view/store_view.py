@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.errors import NameNotStorableError
 from holdfast.index import NameMarks
 from holdfast.transfer import CachedListing, Deletions, ObjectPath, Ownership, Remote
-from holdfast.zones import Zone, ZonePath
+from holdfast.zones import Zone, ZoneName, ZonePath
 
 _CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
 
@@ -37,15 +37,13 @@ class StoreView:
         """Return the ownership of entries from the store behind a zone."""
         return self.remote_of(zone).ownership
 
-    def object_at(self, place: ZonePath, name: bytes) -> ObjectPath:
-        """Return the object of this name. Raises ``NameNotStorableError``."""
-        path = place.child_path(name)
-        return ObjectPath(path, self.remote_of(place.zone), key_text(place.zone.key_of(path)))
+    def object_of(self, name: ZoneName) -> ObjectPath:
+        """Return the object of a name. Raises ``NameNotStorableError``."""
+        return ObjectPath(name.path, self.remote_of(name.zone), key_text(name.key))
 
-    def check_name(self, place: ZonePath, name: bytes) -> None:
-        """Raise ``NameNotStorableError`` if the store behind ``place`` can't have an object of this name."""
-        key = key_text(place.zone.key_of(place.child_path(name)))
-        self.remote_of(place.zone).access.store.name_rules.check(key)
+    def check_name(self, name: ZoneName) -> None:
+        """Raise ``NameNotStorableError`` if the store behind its zone can't have an object of this name."""
+        self.remote_of(name.zone).access.store.name_rules.check(key_text(name.key))
 
     def listing(self, place: ZonePath) -> CachedListing:
         """Return the cached listing of the store's directory behind ``place``. Raises ``NameNotStorableError``."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.name import Name
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
 from holdfast.index import NameMarks
-from holdfast.zones import ZoneKind, ZonePath
+from holdfast.zones import ZoneKind, ZoneName, ZonePath
 
 RESERVED = b".holdfast"
 """The directory in the root of a store that holds uploads under way (``remote.keys``)."""
@@ -23,28 +23,27 @@ class Visibility:
         self._whiteouts = whiteouts
         self._top_names = frozenset(top_names)
 
-    def is_reserved(self, place: ZonePath, name: bytes) -> bool:
+    def is_reserved(self, name: ZoneName) -> bool:
         """Say whether a name is Holdfast's own, which users can neither see nor create."""
-        return name == RESERVED and place.zone.remote is not None and place.path == place.zone.prefix
+        return name.name == RESERVED and _has_reserved_name(name.place)
 
-    def hides_object(self, directory: Node, place: ZonePath, name: bytes) -> bool:
+    def hides_object(self, name: Name) -> bool:
         """Say whether an object of the store under a name that is not local is hidden.
 
         For directories that were removed in a store's zone only the store can tell (``may_hide_directory``).
         """
-        path = place.child_path(name)
-        if place.zone.is_store:
-            return self._view.deletions_of(place.zone).pending(path)
-        if directory.backing and self._marks.is_held(directory.backing):
+        if name.zone.is_store:
+            return self._view.deletions_of(name.zone).pending(name.path)
+        if name.directory.backing and self._marks.is_held(name.directory.backing):
             return True  # a directory made in a working directory has no fallback
-        return self._marks.is_whited_out(path)
+        return self._marks.is_whited_out(name.path)
 
-    def may_hide_directory(self, place: ZonePath, name: bytes) -> bool:
+    def may_hide_directory(self, name: ZoneName) -> bool:
         """Say whether a directory of a store's zone was removed here while the store kept it.
 
         It may have content by now: ask ``Whiteouts``.
         """
-        return place.zone.is_store and self._marks.is_whited_out(place.child_path(name))
+        return name.zone.is_store and self._marks.is_whited_out(name.path)
 
     async def hidden_names(self, place: ZonePath) -> list[bytes]:
         """Return the hidden names among those that the store has in a directory of its zone. Raises ``RemoteError``."""
@@ -54,6 +53,11 @@ class Visibility:
         """Return the visible part of the names found in a directory. May change ``files``."""
         if place.zone.kind is ZoneKind.ROOT:
             return {name: file for name, file in files.items() if name in self._top_names}
-        if self.is_reserved(place, RESERVED):
+        if _has_reserved_name(place):
             files.pop(RESERVED, None)
         return files
+
+
+def _has_reserved_name(place: ZonePath) -> bool:
+    """Say whether a directory is the root of a store, in which Holdfast has a name of its own."""
+    return place.zone.remote is not None and place.path == place.zone.prefix

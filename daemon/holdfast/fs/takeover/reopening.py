@@ -134,10 +134,9 @@ class Takeover:
         """Raise ``StaleNodeError`` if the store no longer has the version of which part was read."""
         if not version or node.parent is None:
             return
-        place = self._directories.place(node.parent)
-        known = await self._revalidation.known_object(place, node.name)
+        known = await self._revalidation.known_object_of(node)
         if known is None or version_mark(known.etag) != version:
-            self._nodes.drop_path(place.child_path(node.name))
+            self._nodes.drop_path(self._directories.place(node.parent).child_path(node.name))
             raise StaleNodeError("it was replaced or removed in the store while it was read")
 
     def _lost(self, record: OpenRecord) -> OpenFile:

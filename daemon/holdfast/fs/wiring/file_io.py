@@ -77,7 +77,7 @@ class FileParts:
         misses = CacheMiss(
             base.view,
             views.revalidation,
-            base.directories,
+            base.policy,
             base.nodes,
             base.fetcher,
             parts.counters,
@@ -97,7 +97,6 @@ class FileParts:
         separation = Separation(
             base.policy,
             base.directories,
-            parts.zones,
             base.locks,
             index,
             base.copies,

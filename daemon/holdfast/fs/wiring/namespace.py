@@ -86,12 +86,11 @@ class NameParts:
 
     def _make(self, base: Foundation, views: ViewParts, files: FileParts, rules: DirectoryRules) -> None:
         parts = base.parts
-        new = NewEntries(base.directories, base.view, views.visibility, base.ordinary_user, is_root=os.geteuid() == 0)
+        new = NewEntries(base.policy, base.view, views.visibility, base.ordinary_user, is_root=os.geteuid() == 0)
         self.creation = Creation(
             new,
             base.directories,
             base.nodes,
-            base.policy,
             base.view,
             views.revalidation,
             views.hints,
@@ -108,7 +107,6 @@ class NameParts:
             base.directories,
             base.nodes,
             parts.zones,
-            base.policy,
             base.view,
             parts.index,
             base.updates,

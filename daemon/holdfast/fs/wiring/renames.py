@@ -112,7 +112,6 @@ def _exchange(base: Foundation) -> Exchange:
         base.directories,
         base.nodes,
         parts.zones,
-        base.policy,
         base.updates,
         parts.session.records,
         parts.store.tree,

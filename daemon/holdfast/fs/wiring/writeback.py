@@ -20,11 +20,10 @@ class SendingParts:
     def __init__(self, base: Foundation, views: ViewParts) -> None:
         parts = base.parts
         store, index = parts.store, parts.index
-        self.versions = ObjectVersions(base.view, base.policy, index.entries)
-        self.retraction = Retraction(base.view, base.policy, self.versions, index.marks, store.tree, base.fetcher)
+        self.versions = ObjectVersions(base.view, index.entries)
+        self.retraction = Retraction(base.view, self.versions, index.marks, store.tree, base.fetcher)
         self.publisher = Publisher(
             base.view,
-            base.policy,
             self.retraction,
             views.hints,
             base.nodes,
@@ -37,7 +36,6 @@ class SendingParts:
             self.publisher,
             base.policy,
             base.nodes,
-            parts.zones,
             store.tree,
             index.entries,
             base.copies,
@@ -50,7 +48,6 @@ class SendingParts:
             base.policy,
             base.view,
             base.nodes,
-            parts.zones,
             store.tree,
             index,
             base.updates,
@@ -60,6 +57,4 @@ class SendingParts:
             on_first_open=integrity.verify_on_first_open,
         )
         self.scrubber = Scrubber(self.verifier, index.entries, parts.events, int(integrity.scrub_bytes_per_second))
-        self.rebuild = IndexRebuild(
-            self.verifier, self.queue, base.policy, base.updates, parts.zones, store.tree, index, parts.events
-        )
+        self.rebuild = IndexRebuild(self.verifier, self.queue, base.policy, base.updates, store.tree, index, parts.events)

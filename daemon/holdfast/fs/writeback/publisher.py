@@ -18,7 +18,6 @@ from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.create_hints import CreateHints
@@ -29,7 +28,7 @@ from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamps, stamp_of
 from holdfast.transfer import ObjectPath, Uploader
-from holdfast.zones import ZonePath
+from holdfast.zones import ZoneName, ZonePath
 
 _MOST_SENDS = 5
 
@@ -38,18 +37,12 @@ _MOST_SENDS = 5
 class Sent:
     """A stored object, and the state of the file when its bytes were read."""
 
-    place: ZonePath
-    name: bytes
+    name: ZoneName
     info: ObjectInfo
     fingerprint: Fingerprint
     stable: bool
     """True if the file did not change while it was read."""
     stamp: tuple[int, int]
-
-    @property
-    def path(self) -> bytes:
-        """The path of the name in the tree."""
-        return self.place.child_path(self.name)
 
     def holds(self, stat: os.stat_result) -> bool:
         """Say whether these are the bytes of the file ``stat``; only then is it clean."""
@@ -57,12 +50,11 @@ class Sent:
 
 
 class Publisher:
-    """Sends files by place and name."""
+    """Sends files by name."""
 
     def __init__(
         self,
         view: StoreView,
-        policy: NamePolicy,
         retraction: Retraction,
         hints: CreateHints,
         nodes: NodeTable,
@@ -72,7 +64,6 @@ class Publisher:
         times: ObjectTimes,
     ) -> None:
         self._view = view
-        self._policy = policy
         self._retraction = retraction
         self._hints = hints
         self._nodes = nodes
@@ -84,36 +75,34 @@ class Publisher:
         self._times = times
         self._under_way = NodeLocks()
 
-    async def send(self, fd: int, place: ZonePath, name: bytes, *, create_only: bool) -> Sent:
+    async def send(self, fd: int, name: ZoneName, *, create_only: bool) -> Sent:
         """Store the bytes behind ``fd`` as the object of ``name``, which is about to be created here.
 
         With ``create_only`` the object must not exist: raises ``WriteOnceError``. Raises ``RemoteError`` if the store
         refuses the object; nothing has changed here then.
         """
-        target = self._view.object_at(place, name)
+        target = self._view.object_of(name)
         async with self._under_way.of(target.path):
-            return await self._send(fd, place, name, target, create_only=create_only)
+            return await self._send(fd, name, target, create_only=create_only)
 
     async def send_named(
-        self, fd: int, place: ZonePath, name: bytes, *, create_only: bool, is_named: Callable[[], bool], replaces: str = ""
+        self, fd: int, name: ZoneName, *, create_only: bool, is_named: Callable[[], bool], replaces: str = ""
     ) -> Sent | None:
         """Send a file that may lose its name meanwhile. Returns None and leaves no object if not ``is_named``.
 
         With ``create_only`` it may replace the version of the object with the etag ``replaces``.
         """
-        target = self._view.object_at(place, name)
+        target = self._view.object_of(name)
         async with self._under_way.of(target.path):
             if not is_named():
                 return None
-            sent = await self._send(fd, place, name, target, create_only=create_only, replaces=replaces)
+            sent = await self._send(fd, name, target, create_only=create_only, replaces=replaces)
             if is_named():
                 return sent
-            self._retraction.retract(place, name, None)
+            self._retraction.retract(name, None)
             return None
 
-    async def _send(
-        self, fd: int, place: ZonePath, name: bytes, target: ObjectPath, *, create_only: bool, replaces: str = ""
-    ) -> Sent:
+    async def _send(self, fd: int, name: ZoneName, target: ObjectPath, *, create_only: bool, replaces: str = "") -> Sent:
         try:
             async with target.remote.deletions.replaced(target.store_path, by_version=create_only) as version:
                 for attempt in range(_MOST_SENDS):
@@ -126,18 +115,18 @@ class Publisher:
                     if stable:
                         break
         except ObjectExistsError:
-            await self._learn(place, name, target)
+            await self._learn(name, target)
             raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
-        self._appeared(place, name, info)
-        return Sent(place, name, info, fingerprint, stable, before)
+        self._appeared(name, info)
+        return Sent(name, info, fingerprint, stable, before)
 
-    def check_name(self, place: ZonePath, name: bytes) -> None:
+    def check_name(self, name: ZoneName) -> None:
         """Raise ``NameNotStorableError`` for a name that the store can't have, before anything is kept for a later send."""
-        self._view.check_name(place, name)
+        self._view.check_name(name)
 
-    def created_by(self, place: ZonePath, name: bytes, caller: Caller) -> None:
+    def created_by(self, name: ZoneName, caller: Caller) -> None:
         """Record that the caller's creation succeeded: its next lookups here are those of a writer."""
-        self._hints.created(place.path, self._policy.kind_of(place, name), caller.pid)
+        self._hints.created(name.place.path, name.kind, caller.pid)
 
     def record(
         self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
@@ -163,26 +152,26 @@ class Publisher:
             list(previous.names) if previous is not None else [],
             verified_run=self._run,
             used_ns=time.time_ns(),
-            path=previous.path if others_unsent and previous is not None else sents[-1].path,
+            path=previous.path if others_unsent and previous is not None else sents[-1].name.path,
         )
         entry.mtime_is_set = _is_mtime_set(stat, opened, previous)
         for sent in sents:
-            entry.set_name(CachedName(sent.path, sent.info.etag))
+            entry.set_name(CachedName(sent.name.path, sent.info.etag))
         if whole and not entry.mtime_is_set:
-            self._times.stored(stat.st_ino, entry, sents[-1].place, sents[-1].name, sents[-1].info)
+            self._times.stored(stat.st_ino, entry, sents[-1].name, sents[-1].info)
         self._entries.put(stat.st_ino, entry)
 
     def _holds(self, sent: Sent, stat: os.stat_result) -> bool:
         """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
         return sent.holds(stat) or (sent.stable and self._times.only_time_was_set(sent.stamp, stat))
 
-    def _appeared(self, place: ZonePath, name: bytes, info: ObjectInfo) -> None:
+    def _appeared(self, name: ZoneName, info: ObjectInfo) -> None:
         """Add a stored object, and the directories that it implies, to the cached listings."""
-        path = place.child_path(name)
-        if self._marks.is_whited_out(path):
-            self._marks.uncover(path)
+        if self._marks.is_whited_out(name.path):
+            self._marks.uncover(name.path)
+        place = name.place
         listing = self._view.listing(place)
-        listing.put(name, info)
+        listing.put(name.name, info)
         listing.note_writing()
         while place.zone.remote is not None:
             self._retraction.let_go(place)
@@ -192,12 +181,12 @@ class Publisher:
             place = ZonePath(place.zone, above)
             self._view.listing(place).put_directory(last)
 
-    async def _learn(self, place: ZonePath, name: bytes, target: ObjectPath) -> None:
+    async def _learn(self, name: ZoneName, target: ObjectPath) -> None:
         """Update the cached listing for a name that turned out to be taken."""
         try:
-            self._view.listing(place).put(name, await target.remote.access.head(target.key))
+            self._view.listing(name.place).put(name.name, await target.remote.access.head(target.key))
         except ObjectMissingError:
-            self._view.listing(place).remove(name)
+            self._view.listing(name.place).remove(name.name)
 
 
 def _is_mtime_set(stat: os.stat_result, opened: OpenFile | None, previous: Entry | None) -> bool:

@@ -10,13 +10,12 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.index import CachedName, NameMarks
 from holdfast.store import Tree
 from holdfast.transfer import Fetcher, KnownObject
-from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
+from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
 
 _MOST_LET_GO = 4096
 Undo = Callable[[], None]
@@ -24,19 +23,10 @@ Undo = Callable[[], None]
 
 
 class Retraction:
-    """Removes objects by place and name."""
+    """Removes objects by name."""
 
-    def __init__(
-        self,
-        view: StoreView,
-        policy: NamePolicy,
-        versions: ObjectVersions,
-        marks: NameMarks,
-        tree: Tree,
-        fetcher: Fetcher,
-    ) -> None:
+    def __init__(self, view: StoreView, versions: ObjectVersions, marks: NameMarks, tree: Tree, fetcher: Fetcher) -> None:
         self._view = view
-        self._policy = policy
         self._versions = versions
         self._marks = marks
         self._tree = tree
@@ -45,40 +35,40 @@ class Retraction:
         """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
         self._holds = 0
 
-    def retract(self, place: ZonePath, name: bytes, stat: os.stat_result | None) -> Undo:
+    def retract(self, name: ZoneName, stat: os.stat_result | None) -> Undo:
         """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,
         hide it.
 
         ``stat`` is that of the local file, if there is one.
         """
-        path = place.child_path(name)
-        self._fetcher.detach(path)
-        if place.zone.remote is None or self._policy.of(place, name).stays_here:
+        self._fetcher.detach(name.path)
+        zone = name.zone
+        if zone.remote is None or name.policy.stays_here:
             return do_nothing
-        if not (place.zone.is_store and place.zone.sends):
-            is_hidable = len(place.key_of(name)) <= LONGEST_KEY_BYTES and not self._is_held(place)
-            if is_hidable and self._marks.white_out(path):
-                return partial(self._marks.uncover, path)
-        elif (version := self._versions.to_delete(place, name, stat)) is not None:
-            return self.delete_object(place, name, version)
+        if not (zone.is_store and zone.sends):
+            is_hidable = len(name.key) <= LONGEST_KEY_BYTES and not self._is_held(name.place)
+            if is_hidable and self._marks.white_out(name.path):
+                return partial(self._marks.uncover, name.path)
+        elif (version := self._versions.to_delete(name, stat)) is not None:
+            return self.delete_object(name, version)
         return do_nothing
 
-    def delete_object(self, place: ZonePath, name: bytes, version: CachedName) -> Undo:
+    def delete_object(self, name: ZoneName, version: CachedName) -> Undo:
         """Schedule the deletion of this version of a name's object (``ObjectVersions``)."""
-        self._view.deletions_of(place.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
-        listing = self._view.listing(place)
-        known = listing.object(name)
-        listing.remove(name)
+        self._view.deletions_of(name.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
+        listing = self._view.listing(name.place)
+        known = listing.object(name.name)
+        listing.remove(name.name)
         listing.note_writing()
         if not len(listing):
-            self._hold(place)
-        return partial(self._keep_object, place, name, version, known)
+            self._hold(name.place)
+        return partial(self._keep_object, name, version, known)
 
-    def _keep_object(self, place: ZonePath, name: bytes, version: CachedName, known: KnownObject | None) -> None:
-        self._view.deletions_of(place.zone).withdraw(version)
+    def _keep_object(self, name: ZoneName, version: CachedName, known: KnownObject | None) -> None:
+        self._view.deletions_of(name.zone).withdraw(version)
         if known is not None:
-            self._view.listing(place).put(name, known)
-            self.let_go(place)
+            self._view.listing(name.place).put(name.name, known)
+            self.let_go(name.place)
 
     def _hold(self, place: ZonePath) -> None:
         """Keep the directory, which has lost its last object, until somebody removes it."""

@@ -40,7 +40,7 @@ from holdfast.store import (
 )
 from holdfast.telemetry import EventLog
 from holdfast.transfer import IN_BACKGROUND, CachedCopies, check_can_be_sent
-from holdfast.zones import ZoneMap, ZonePath
+from holdfast.zones import ZoneName
 
 _PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 600.0
@@ -55,7 +55,6 @@ class WritebackQueue:
         publisher: Publisher,
         policy: NamePolicy,
         nodes: NodeTable,
-        zones: ZoneMap,
         tree: Tree,
         entries: Entries,
         copies: CachedCopies,
@@ -66,7 +65,6 @@ class WritebackQueue:
         self._publisher = publisher
         self._policy = policy
         self._nodes = nodes
-        self._zones = zones
         self._tree = tree
         self._entries = entries
         self._copies = copies
@@ -102,9 +100,9 @@ class WritebackQueue:
             self.add(path)
             paths.move_to_end(path, last=False)
 
-    def takes(self, place: ZonePath) -> bool:
-        """Say whether files written at ``place`` are sent later."""
-        return place.zone.durability is Durability.ASYNC
+    def takes(self, name: ZoneName) -> bool:
+        """Say whether a file written under this name is sent later."""
+        return name.zone.durability is Durability.ASYNC
 
     async def keep(self, fd: int) -> None:
         """Make the bytes behind ``fd`` durable on this disk and mark them unsent.
@@ -260,18 +258,16 @@ class WritebackQueue:
 
     def _store_of(self, path: bytes) -> str | None:
         """Return the name of the store that the file at ``path`` is sent to; None if that is not configured."""
-        place = self._zones.place_of(path.rpartition(b"/")[0])
-        return place.zone.remote if place is not None else None
+        name = self._policy.of_path(path)
+        return name.zone.remote if name is not None else None
 
     async def _send_as(self, path: bytes, fd: int, inode: int, *, if_unchanged: bool) -> Sent | None:
-        parent, _, name = path.rpartition(b"/")
-        place = self._zones.place_of(parent)
-        assert place is not None
+        name = self._policy.of_path(path)
+        assert name is not None
         entry = self._entries.get(inode)
         known = entry.name_at(path) if entry is not None else None
         return await self._publisher.send_named(
             fd,
-            place,
             name,
             create_only=if_unchanged,
             is_named=lambda: self._tree.inode(path) == inode,
@@ -284,16 +280,16 @@ class WritebackQueue:
         paths = {path: None}
         for parent, name in node.names() if node is not None else []:
             directory = path_of(parent)
-            if directory is not None and self._may_be_sent(directory, name):
-                paths[b"%s/%s" % (directory, name)] = None
+            if directory is not None and self._may_be_sent(other := b"%s/%s" % (directory, name)):
+                paths[other] = None
         for cached in entry.names if entry is not None else []:
             paths[cached.path] = None
         return [name for name in paths if self._tree.inode(name) == inode]
 
-    def _may_be_sent(self, directory: bytes, name: bytes) -> bool:
-        """Say whether a file at this name is sent; of a store that is not configured nobody knows."""
-        place = self._zones.place_of(directory)
-        return place is None or self._policy.sends(place, name)
+    def _may_be_sent(self, path: bytes) -> bool:
+        """Say whether a file at this path is sent; of a store that is not configured nobody knows."""
+        name = self._policy.of_path(path)
+        return name is None or name.sends
 
     def _left_over(self) -> list[bytes]:
         dirty = [entry for _, entry in self._entries.scan({EntryState.DIRTY})]
