@@ -20,7 +20,7 @@ _OUTSIDE = 0
 @pytest.fixture
 def separation() -> Separation:
     nothing: Any = SimpleNamespace(entries=None, pins=None)
-    return Separation(*[nothing] * 10)
+    return Separation(*[nothing] * 9)
 
 
 async def is_told(separation: Separation, thread: int) -> bool:
