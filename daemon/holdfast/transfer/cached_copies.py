@@ -164,12 +164,19 @@ class CachedCopies:
         place = self._zones.place_of(directory)
         return keeping_mtime(directory_fd) if place is not None and place.zone.is_store else nullcontext()
 
-    def drop_sidecar(self, path: bytes) -> None:
-        """Drop Hadoop's checksum file of ``path``, whose content changes: without one, readers don't check."""
-        parent, _, name = path.rpartition(b"/")
-        sidecar = b"%s/%s" % (parent, sidecar_of(name))
+    def drop_sidecar(self, path: bytes, directory_fd: int | None = None) -> None:
+        """Drop Hadoop's checksum file of ``path``, whose content changes: without one, readers don't check.
+
+        ``directory_fd`` is a descriptor of its directory, if the caller has one.
+        """
+        parent, _, last = path.rpartition(b"/")
+        name = sidecar_of(last)
+        sidecar = b"%s/%s" % (parent, name)
         try:
-            stat = self._tree.stat(sidecar)
+            if directory_fd is None:
+                stat = self._tree.stat(sidecar)
+            else:
+                stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:

@@ -144,7 +144,7 @@ class Creation:
             return False
         self._fetcher.detach(name.path)
         self._updates.mark_dirty(stat, name.path)
-        self._copies.drop_sidecar(name.path)
+        self._copies.drop_sidecar(name.path, self._directories.descriptor(name.directory))
         return True
 
     def _open_new(self, name: Name, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:

@@ -76,20 +76,21 @@ class FileMoves:
         self._check = check
         self._hints = hints
 
-    def is_done(self, move: FileMove) -> bool:
-        """Say whether both names already lead to the same file: rename(2) does nothing then."""
-        victim = self._stat_of(move.new)
-        return victim is not None and _is_same(victim, move.stat)
-
     def _stat_of(self, name: Name) -> os.stat_result | None:
         return self._directories.stat(name.directory, name.name)
 
-    async def settle(self, move: FileMove) -> None:
-        """Wait for the locks of the file and of the one that has the new name so far, if users can hold them."""
-        await self._hot.settle(move.stat.st_ino)
+    async def settle(self, move: FileMove) -> bool:
+        """Wait for the locks of the file and of the one that has the new name so far, if users can hold them.
+
+        Returns False if both names already lead to the same file: rename(2) does nothing then.
+        """
         victim = self._stat_of(move.new)
+        if victim is not None and _is_same(victim, move.stat):
+            return False
+        await self._hot.settle(move.stat.st_ino)
         if victim is not None:
             await self._hot.settle(victim.st_ino)
+        return True
 
     def carry_out(
         self,
@@ -200,7 +201,7 @@ class FileMoves:
         self._nodes.add_name(node, new.directory, new.name)
         self._move_entry(node, move.stat, after, old.path)
         if sent is not None:
-            self._link_upload.record(node, new, sent, after)
+            self._link_upload.record(node, new, self._directories.descriptor(new.directory), sent, after)
         elif is_unsent:
             self._mark_unsent(after, new.path, replaced)
         elif stat_module.S_ISREG(after.st_mode):

@@ -136,7 +136,7 @@ class Linking:
     def _added(self, node: Node, name: Name, sent: Sent | None, before: os.stat_result, stat: os.stat_result) -> None:
         self._nodes.add_name(node, name.directory, name.name)
         if sent is not None:
-            self._link_upload.record(node, name, sent, stat)
+            self._link_upload.record(node, name, self._directories.descriptor(name.directory), sent, stat)
         else:
             self._updates.refresh(before, stat)
             if stat_module.S_ISREG(stat.st_mode):

@@ -69,10 +69,10 @@ class LinkUpload:
         self._publisher.created_by(name, caller)
         return sent
 
-    def record(self, node: Node, name: Name, sent: Sent, stat: os.stat_result) -> None:
+    def record(self, node: Node, name: Name, directory_fd: int, sent: Sent, stat: os.stat_result) -> None:
         """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""
         entry = self._entries.get(stat.st_ino)
         unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
         others = self._policy.sent_names([other for other in node.names() if other != (name.directory, name.name)])
         self._publisher.record([sent], stat, entry, others_unsent=unsent and bool(others))
-        self._copies.drop_sidecar(name.path)
+        self._copies.drop_sidecar(name.path, directory_fd)

@@ -72,10 +72,10 @@ class Renaming:
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
         """Rename a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
         here, there = self._resolved(source, old, target, new, flags)
-        stat = self._directories.stat(source, old)
-        if flags & RENAME_EXCHANGE or stat is None or stat_module.S_ISDIR(stat.st_mode):
+        if flags & RENAME_EXCHANGE or here.sends or there.sends:
             raise trio.WouldBlock
-        if here.sends or there.sends:
+        stat = self._directories.stat(source, old)
+        if stat is None or stat_module.S_ISDIR(stat.st_mode):
             raise trio.WouldBlock
         check_storable(there.zone, stat.st_mode)
         if caller.uid and here.zone.remote is not None:
@@ -88,7 +88,8 @@ class Renaming:
     ) -> None:
         """Rename the entry ``old`` in ``source``."""
         here, there = self._resolved(source, old, target, new, flags)
-        self._guard.check_take(here, self._directories.stat(source, old), caller)
+        stat = self._directories.stat(source, old)
+        self._guard.check_take(here, stat, caller)
         self._guard.check_put(there, caller)
         self._directories.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
@@ -97,7 +98,7 @@ class Renaming:
             await self._exchange.settle(here, there)
             self._exchange.exchange(here, there, attempt)
             return
-        node = self._node_of(here)
+        node = self._nodes.of_path(here.path) if stat is None else self._nodes.local(source, old, stat.st_ino, stat.st_mode)
         if node is None and attempt.resent and self._directories.stat(target, new) is not None:
             await self._replay.finish(source, old, target, new)
             return
@@ -110,18 +111,17 @@ class Renaming:
         if node.backing == 0 or here.sends:
             await self._local_files.make_local(node)
             here, there = self._policy.name(source, old), self._policy.name(target, new)
-        await self._rename_file(here, there, flags, caller)
-
-    async def _rename_file(self, old: Name, new: Name, flags: int, caller: Caller) -> None:
-        """Rename a file that is complete and local."""
-        stat = self._directories.stat(old.directory, old.name)
+            stat = self._directories.stat(source, old)
         if stat is None:
-            raise NoSuchEntryError(f"there is no {os.fsdecode(old.name)}")
+            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+        await self._rename_file(FileMove(here, there, flags, stat), caller)
+
+    async def _rename_file(self, move: FileMove, caller: Caller) -> None:
+        """Rename a file that is complete and local."""
+        old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
-        move = FileMove(old, new, flags, stat)
-        if self._moves.is_done(move):
+        if not await self._moves.settle(move):  # before anything is sent
             return
-        await self._moves.settle(move)  # before anything is sent
         sent = await self._send(move, caller)
         leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
         if leaves is not None:
@@ -140,12 +140,6 @@ class Renaming:
         others = [other for other in node.names() if other != (old.directory, old.name)]
         create_only = bool(move.flags & RENAME_NOREPLACE)
         return await self._link_upload.send(node, others, move.new, caller, create_only=create_only)
-
-    def _node_of(self, name: Name) -> Node | None:
-        stat = self._directories.stat(name.directory, name.name)
-        if stat is not None:
-            return self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode)
-        return self._nodes.of_path(name.path)
 
     def _resolved(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> tuple[Name, Name]:
         """Resolve both names. Raises for flags and places that are not allowed."""
