@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
 from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
@@ -14,14 +15,14 @@ from holdfast.telemetry import EventLog
 from holdfast.transfer import PartialFetch
 
 
+@dataclass(eq=False)
 class ArrivingFiles:
     """Waits for fetches. The caller must not hold the node's lock: if the object is replaced, it is fetched again here."""
 
-    def __init__(self, misses: CacheMiss, locks: NodeLocks, invalidation: Invalidation, events: EventLog) -> None:
-        self._misses = misses
-        self._locks = locks
-        self._invalidation = invalidation
-        self._events = events
+    _misses: CacheMiss
+    _locks: NodeLocks
+    _invalidation: Invalidation
+    _events: EventLog
 
     async def wait_for(self, opened: OpenFile, start: int, end: int) -> None:
         """Return when the bytes ``start`` to ``end`` may be read. Raises the error of the fetch (``HoldfastError``)."""

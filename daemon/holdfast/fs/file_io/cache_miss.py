@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from holdfast.errors import (
     CorruptEntryError,
@@ -30,29 +31,20 @@ from holdfast.transfer import Fetcher, KnownObject, PartialFetch
 TRIES = 3
 
 
+@dataclass(eq=False)
 class CacheMiss:
     """Fetches what an open needs. The caller holds the node's lock.
 
     Files of at least ``read_while_arriving_bytes`` can be read during the fetch.
     """
 
-    def __init__(
-        self,
-        view: StoreView,
-        revalidation: Revalidation,
-        policy: NamePolicy,
-        nodes: NodeTable,
-        fetcher: Fetcher,
-        counters: Counters,
-        read_while_arriving_bytes: int,
-    ) -> None:
-        self._view = view
-        self._revalidation = revalidation
-        self._policy = policy
-        self._nodes = nodes
-        self._fetcher = fetcher
-        self._counters = counters
-        self._read_while_arriving_bytes = read_while_arriving_bytes
+    _view: StoreView
+    _revalidation: Revalidation
+    _policy: NamePolicy
+    _nodes: NodeTable
+    _fetcher: Fetcher
+    _counters: Counters
+    _read_while_arriving_bytes: int
 
     async def open(self, node: Node, *, truncate: bool, was_corrupt: bool) -> bool:
         """Fetch a node that has no file. Returns True if it is open, or bound to its file; False if the caller must retry.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat as stat_module
+from dataclasses import dataclass
 
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.inodes.directories import Directories
@@ -13,13 +14,13 @@ from holdfast.fs.integrity.verifier import Verifier
 from holdfast.zones import ZonePath
 
 
+@dataclass(eq=False)
 class DigestCheck:
     """Checks nodes, where ``Verifier`` checks files. The caller of an async method holds the node's lock."""
 
-    def __init__(self, verifier: Verifier, policy: NamePolicy, directories: Directories) -> None:
-        self._verifier = verifier
-        self._policy = policy
-        self._directories = directories
+    _verifier: Verifier
+    _policy: NamePolicy
+    _directories: Directories
 
     def is_known_intact(self, node: Node, opened: OpenFile) -> bool:
         """Say whether the file may be served without reading its bytes."""

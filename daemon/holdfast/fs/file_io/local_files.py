@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.digest_check import DigestCheck
@@ -10,17 +12,15 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 
 
+@dataclass(eq=False)
 class LocalFiles:
     """Makes nodes local for links, renames, changes of attributes and prefetches."""
 
-    def __init__(
-        self, misses: CacheMiss, arriving: ArrivingFiles, check: DigestCheck, policy: NamePolicy, locks: NodeLocks
-    ) -> None:
-        self._misses = misses
-        self._arriving = arriving
-        self._check = check
-        self._policy = policy
-        self._locks = locks
+    _misses: CacheMiss
+    _arriving: ArrivingFiles
+    _check: DigestCheck
+    _policy: NamePolicy
+    _locks: NodeLocks
 
     async def make_local(self, node: Node) -> None:
         """Return when the node's bytes are whole, verified and in the tree. Raises ``HoldfastError``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.fs.file_io.commit import Committer
@@ -22,17 +23,15 @@ class Handle(NamedTuple):
     sends_flush: bool
 
 
+@dataclass(eq=False)
 class HandOut:
     """Hands open files to the kernel."""
 
-    def __init__(
-        self, files: OpenFiles, passthrough: Passthrough, handles: HandleTable, committer: Committer, limits: OpenLimits
-    ) -> None:
-        self._files = files
-        self._passthrough = passthrough
-        self._handles = handles
-        self._committer = committer
-        self._limits = limits
+    _files: OpenFiles
+    _passthrough: Passthrough
+    _handles: HandleTable
+    _committer: Committer
+    _limits: OpenLimits
 
     def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, changes: bool, executes: bool = False) -> Handle:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.

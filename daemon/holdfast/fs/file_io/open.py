@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -34,40 +35,24 @@ from holdfast.index import Entries, EntryState
 from holdfast.telemetry import Counters
 
 
+@dataclass(eq=False)
 class Opening:
     """Carries out open(2) of existing nodes."""
 
-    def __init__(
-        self,
-        files: OpenFiles,
-        handing_out: HandOut,
-        misses: CacheMiss,
-        arriving: ArrivingFiles,
-        check: DigestCheck,
-        prefetcher: Prefetcher,
-        policy: NamePolicy,
-        directories: Directories,
-        locks: NodeLocks,
-        entries: Entries,
-        counters: Counters,
-        guard: FallbackGuard,
-        drain: Drain,
-        separation: Separation,
-    ) -> None:
-        self._separation = separation
-        self._guard = guard
-        self._drain = drain
-        self._files = files
-        self._handing_out = handing_out
-        self._misses = misses
-        self._arriving = arriving
-        self._check = check
-        self._prefetcher = prefetcher
-        self._policy = policy
-        self._directories = directories
-        self._locks = locks
-        self._entries = entries
-        self._counters = counters
+    _files: OpenFiles
+    _handing_out: HandOut
+    _misses: CacheMiss
+    _arriving: ArrivingFiles
+    _check: DigestCheck
+    _prefetcher: Prefetcher
+    _policy: NamePolicy
+    _directories: Directories
+    _locks: NodeLocks
+    _entries: Entries
+    _counters: Counters
+    _guard: FallbackGuard
+    _drain: Drain
+    _separation: Separation
 
     # --- from top to bottom ------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import trio
 
@@ -29,36 +30,22 @@ from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.store import QUICKLY_FREED_BYTES, Freeing, Orphanage
 
 
+@dataclass(eq=False)
 class OpenFiles:
     """All open nodes. ``closed`` is called with each node after its last handle."""
 
-    def __init__(
-        self,
-        nodes: NodeTable,
-        directories: Directories,
-        updates: EntryUpdates,
-        passthrough: Passthrough,
-        writes: PassthroughWrites,
-        handles: HandleTable,
-        orphanage: Orphanage,
-        limits: OpenLimits,
-        hot: HotFiles,
-        freeing: Freeing,
-        times: ObjectTimes,
-        closed: Callable[[Node], None],
-    ) -> None:
-        self._hot = hot
-        self._freeing = freeing
-        self._nodes = nodes
-        self._directories = directories
-        self._updates = updates
-        self._passthrough = passthrough
-        self._writes = writes
-        self._handles = handles
-        self._orphanage = orphanage
-        self._limits = limits
-        self._times = times
-        self._closed = closed
+    _nodes: NodeTable
+    _directories: Directories
+    _updates: EntryUpdates
+    _passthrough: Passthrough
+    _writes: PassthroughWrites
+    _handles: HandleTable
+    _orphanage: Orphanage
+    _limits: OpenLimits
+    _hot: HotFiles
+    _freeing: Freeing
+    _times: ObjectTimes
+    _closed: Callable[[Node], None]
 
     def of_handle(self, node_id: int) -> OpenFile:
         """Return the open file for the kernel's handle ``node_id``. The kernel may have forgotten the node. Raises EBADF."""

@@ -14,6 +14,7 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.capacity import Room
@@ -46,24 +47,16 @@ class BackingFiles(Protocol):
         """Forget an id."""
 
 
+@dataclass(eq=False)
 class Passthrough:
     """Decides, with the first handle of an open file, how all of its handles are served."""
 
-    def __init__(
-        self,
-        backing_files: BackingFiles,
-        writes: PassthroughWrites,
-        policy: NamePolicy,
-        directories: Directories,
-        room: Room,
-        ordinary_user: OrdinaryUser,
-    ) -> None:
-        self._backing_files = backing_files
-        self._writes = writes
-        self._policy = policy
-        self._directories = directories
-        self._room = room
-        self._ordinary_user = ordinary_user
+    _backing_files: BackingFiles
+    _writes: PassthroughWrites
+    _policy: NamePolicy
+    _directories: Directories
+    _room: Room
+    _ordinary_user: OrdinaryUser
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
         """Decide for the handle that the user ``uid`` gets. The first one decides for all: passthrough if possible."""

@@ -9,6 +9,7 @@ again until the page is clean. So a file that was written through a mapping and 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import trio
 
@@ -26,26 +27,17 @@ _QUICK_BYTES = 64 * 1024
 _INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
 
+@dataclass(eq=False)
 class PassthroughWrites:
     """Detects writes that bypassed the daemon."""
 
-    def __init__(
-        self,
-        nodes: NodeTable,
-        entries: Entries,
-        updates: EntryUpdates,
-        stamps: Stamps,
-        tree: Tree,
-        hashing: HashingThreads,
-        disk: Disk,
-    ) -> None:
-        self._nodes = nodes
-        self._entries = entries
-        self._updates = updates
-        self._stamps = stamps
-        self._tree = tree
-        self._hashing = hashing
-        self._disk = disk
+    _nodes: NodeTable
+    _entries: Entries
+    _updates: EntryUpdates
+    _stamps: Stamps
+    _tree: Tree
+    _hashing: HashingThreads
+    _disk: Disk
 
     def expect(self, opened: OpenFile) -> None:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""

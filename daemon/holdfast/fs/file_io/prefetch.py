@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import trio
 
@@ -32,29 +33,19 @@ _MOST_FETCHES = 64
 """The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
 
+@dataclass(eq=False)
 class Prefetcher:
     """Fetches and lists ahead, while ``run`` runs."""
 
-    def __init__(
-        self,
-        view: StoreView,
-        policy: NamePolicy,
-        directories: Directories,
-        zones: ZoneMap,
-        tree: Tree,
-        fetcher: Fetcher,
-        ttl: TimeToLive,
-        formats: Formats = FORMATS,
-    ) -> None:
-        self._view = view
-        self._policy = policy
-        self._directories = directories
-        self._zones = zones
-        self._tree = tree
-        self._fetcher = fetcher
-        self._ttl = ttl
-        self._formats = formats
-        self._nursery: trio.Nursery | None = None
+    _view: StoreView
+    _policy: NamePolicy
+    _directories: Directories
+    _zones: ZoneMap
+    _tree: Tree
+    _fetcher: Fetcher
+    _ttl: TimeToLive
+    _formats: Formats = FORMATS
+    _nursery: trio.Nursery | None = field(init=False, default=None)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""

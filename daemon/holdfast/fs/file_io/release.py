@@ -7,6 +7,7 @@ it was sent (``passthrough_writes``) is hashed in the background too. The handle
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
 import trio
 
@@ -22,27 +23,18 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.telemetry import EventLog
 
 
+@dataclass(eq=False)
 class Releasing:
     """Releases the kernel's handles."""
 
-    def __init__(
-        self,
-        files: OpenFiles,
-        handles: HandleTable,
-        writes: PassthroughWrites,
-        committer: Committer,
-        background: Background,
-        invalidation: Invalidation,
-        events: EventLog,
-    ) -> None:
-        self._files = files
-        self._handles = handles
-        self._writes = writes
-        self._committer = committer
-        self._background = background
-        self._invalidation = invalidation
-        self._events = events
-        self._comparing: set[trio.Event] = set()
+    _files: OpenFiles
+    _handles: HandleTable
+    _writes: PassthroughWrites
+    _committer: Committer
+    _background: Background
+    _invalidation: Invalidation
+    _events: EventLog
+    _comparing: set[trio.Event] = field(init=False, default_factory=set)
 
     def release(self, opened: OpenFile, request: int, *, executes: bool | None = None) -> None:
         """Release a handle that the kernel drops by ``request``: a running program's if ``executes``; None if unknown."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import trio
 
@@ -28,13 +29,13 @@ starts it again."""
 _log = logging.getLogger("holdfast.kernel")
 
 
+@dataclass(eq=False)
 class NameDrops:
     """Drops names by ``invalidator``, which drops those of one directory in the order in which it is told of them."""
 
-    def __init__(self, invalidator: Invalidator) -> None:
-        self._invalidator = invalidator
-        self._late: dict[int, socket.socket] = {}
-        """The answers that did not come in time, by directory. Until one comes, nobody waits for its directory any more."""
+    _invalidator: Invalidator
+    _late: dict[int, socket.socket] = field(init=False, default_factory=dict)
+    """The answers that did not come in time, by directory. Until one comes, nobody waits for its directory any more."""
 
     async def drop(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Drop names, given with the node ids of their directories. Return those that are not known to be dropped."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.fs.inodes.caller import Asker
@@ -25,16 +26,14 @@ class _Rest(NamedTuple):
     groups: Container[int]
 
 
+@dataclass(eq=False)
 class CallerGroups:
     """Reads the groups of callers. ``clock`` is like ``time.monotonic``, ``processor_seconds`` like ``time.thread_time``."""
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, processor_seconds: Callable[[], float] = time.thread_time
-    ) -> None:
-        self._clock = clock
-        self._processor_seconds = processor_seconds
-        self._rests: dict[tuple[int, int], _Rest] = {}
-        """The rests, by owner of the process (``Asker.answerable``). Nearly always empty: then nobody asks who that is."""
+    _clock: Callable[[], float] = time.monotonic
+    _processor_seconds: Callable[[], float] = time.thread_time
+    _rests: dict[tuple[int, int], _Rest] = field(init=False, default_factory=dict)
+    """The rests, by owner of the process (``Asker.answerable``). Nearly always empty: then nobody asks who that is."""
 
     def of(self, caller: Asker) -> Container[int]:
         """Return the groups of a caller, as far as they may be read now."""

@@ -10,6 +10,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import trio
 
@@ -39,6 +40,7 @@ _LEVELS_KEPT_OPEN = 16
 _MOST_SERVED = 1024
 
 
+@dataclass(eq=False)
 class Directories:
     """Paths, descriptors and entries of directories. Call ``renamed`` whenever a directory gets another path.
 
@@ -46,34 +48,21 @@ class Directories:
     the times of a store's directories that only objects imply.
     """
 
-    def __init__(
-        self,
-        nodes: NodeTable,
-        tree: Tree,
-        zones: ZoneMap,
-        descriptors: DescriptorCache,
-        ttl: TimeToLive,
-        unlinks: PendingUnlinks,
-        drain: Drain,
-        quotas: Quotas,
-        owners: Mapping[str, Ownership],
-        implied_times: ImpliedTimes,
-    ) -> None:
-        self._nodes = nodes
-        self._tree = tree
-        self._zones = zones
-        self._descriptors = descriptors
-        self._ttl = ttl
-        self._unlinks = unlinks
-        self._drain = drain
-        self._quotas = quotas
-        self._owners = owners
-        self.implied_times = implied_times
-        self._served_until: dict[int, float] = {}
-        """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
-        self._epoch = 0
-        self._with_long_path: deque[Node] = deque()
-        self.growth = Growth()
+    _nodes: NodeTable
+    _tree: Tree
+    _zones: ZoneMap
+    _descriptors: DescriptorCache
+    _ttl: TimeToLive
+    _unlinks: PendingUnlinks
+    _drain: Drain
+    _quotas: Quotas
+    _owners: Mapping[str, Ownership]
+    implied_times: ImpliedTimes
+    _served_until: dict[int, float] = field(init=False, default_factory=dict)
+    """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
+    _epoch: int = field(init=False, default=0)
+    _with_long_path: deque[Node] = field(init=False, default_factory=deque)
+    growth: Growth = field(init=False, default_factory=Growth)
 
     def place(self, node: Node) -> ZonePath:
         """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import Entries, Entry, EntryState
 
 
+@dataclass(eq=False)
 class EntryUpdates:
     """Updates the entry of a file. No method awaits."""
 
-    def __init__(self, entries: Entries, policy: NamePolicy) -> None:
-        self._entries = entries
-        self._policy = policy
+    _entries: Entries
+    _policy: NamePolicy
 
     def refresh(self, before: os.stat_result, after: os.stat_result) -> Entry | None:
         """Copy a new ctime to the entry after a change that left the bytes alone (link, rename, mode); return the entry.

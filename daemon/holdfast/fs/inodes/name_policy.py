@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name import Name
@@ -13,13 +14,13 @@ Names = list[tuple[Node, bytes]]
 """Pairs of directory node and name."""
 
 
+@dataclass(eq=False)
 class NamePolicy:
     """Resolves names, and answers for all names of a node. No disk access."""
 
-    def __init__(self, names: NameTable, zones: ZoneMap, directories: Directories) -> None:
-        self._names = names
-        self._zones = zones
-        self._directories = directories
+    _names: NameTable
+    _zones: ZoneMap
+    _directories: Directories
 
     def name(self, directory: Node, name: bytes) -> Name:
         """Resolve the name of an entry. Raises ``NoSuchEntryError`` if the directory was removed."""

@@ -6,6 +6,8 @@ The kernel holds a reference to each name that it has in its cache, and while it
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import trio
 
 from holdfast.fs.inodes.invalidation import KernelNotifications
@@ -18,14 +20,14 @@ _NODES_AT_ONCE = 1000
 """The number of nodes looked at in one step of the loop: about a millisecond."""
 
 
+@dataclass(eq=False)
 class NodeLimit:
     """Keeps the table at about ``most`` nodes while ``run`` runs; those in use stay, however many they are."""
 
-    def __init__(self, nodes: NodeTable, kernel: KernelNotifications, most: int) -> None:
-        self._nodes = nodes
-        self._kernel = kernel
-        self._most = most
-        self._asked_for: list[int] = []
+    _nodes: NodeTable
+    _kernel: KernelNotifications
+    _most: int
+    _asked_for: list[int] = field(init=False, default_factory=list)
 
     async def run(self) -> None:
         """Shrink the table when it has too many, each second, or less often while the kernel forgets nothing."""

@@ -16,6 +16,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -158,12 +159,12 @@ class NodeRecovery:
         return node if node is not None and node.is_directory else None
 
 
+@dataclass(eq=False)
 class StatsInTree:
     """Lstats names in the tree, by directory node. Keeps the last directory open: nodes are found from the top down."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._last: tuple[Node, int] | None = None
+    _tree: Tree
+    _last: tuple[Node, int] | None = field(init=False, default=None)
 
     def __call__(self, directory: Node, name: bytes) -> os.stat_result | None:
         """Return the lstat of ``name``; None if the entry or its directory does not exist."""

@@ -14,6 +14,7 @@ import os
 import stat as stat_module
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ _BARRED = _Owned(0, 0, 0, is_local=True)
 """Stands for what can't be told, or has the wrong type, as a file in the place of a directory: it is for root alone."""
 
 
+@dataclass(eq=False)
 class ObjectRights:
     """Answers for places in working directories, about the paths that they fall back to. User 0 may do everything.
 
@@ -49,10 +51,9 @@ class ObjectRights:
     keys of more than ``LONGEST_KEY_BYTES``.
     """
 
-    def __init__(self, tree: Tree, owners: Mapping[str, Ownership]) -> None:
-        self._tree = tree
-        self._owners = owners
-        self._groups = CallerGroups()
+    _tree: Tree
+    _owners: Mapping[str, Ownership]
+    _groups: CallerGroups = field(init=False, default_factory=CallerGroups)
 
     def may_search(self, place: ZonePath, caller: Asker) -> bool:
         """Say whether the caller may look up names in the store's directory behind ``place``."""

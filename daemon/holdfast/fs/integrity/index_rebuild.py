@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 
@@ -22,26 +23,17 @@ from holdfast.store import Tree, is_unsent
 from holdfast.telemetry import EventLog
 
 
+@dataclass(eq=False)
 class IndexRebuild:
     """Fills a newly created index."""
 
-    def __init__(
-        self,
-        verifier: Verifier,
-        queue: WritebackQueue,
-        policy: NamePolicy,
-        updates: EntryUpdates,
-        tree: Tree,
-        index: Index,
-        events: EventLog,
-    ) -> None:
-        self._verifier = verifier
-        self._queue = queue
-        self._policy = policy
-        self._updates = updates
-        self._tree = tree
-        self._index = index
-        self._events = events
+    _verifier: Verifier
+    _queue: WritebackQueue
+    _policy: NamePolicy
+    _updates: EntryUpdates
+    _tree: Tree
+    _index: Index
+    _events: EventLog
 
     async def run(self) -> None:
         """Check all files, unless this or an earlier run has done so since the index was created."""

@@ -47,40 +47,24 @@ class Changes:
     mtime_ns: int | None = None
 
 
+@dataclass(eq=False)
 class AttrOps:
     """Attributes of nodes."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        view: StoreView,
-        revalidation: Revalidation,
-        times: ObjectTimes,
-        files: OpenFiles,
-        opening: Opening,
-        read_write: ReadWrite,
-        committer: Committer,
-        local_files: LocalFiles,
-        writes: PassthroughWrites,
-        updates: EntryUpdates,
-        store: StoreDirectory,
-        quotas: Quotas,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._directories = directories
-        self._view = view
-        self._revalidation = revalidation
-        self._times = times
-        self._files = files
-        self._opening = opening
-        self._read_write = read_write
-        self._committer = committer
-        self._local_files = local_files
-        self._writes = writes
-        self._updates = updates
-        self._store = store
-        self._quotas = quotas
+    _directories: Directories
+    _view: StoreView
+    _revalidation: Revalidation
+    _times: ObjectTimes
+    _files: OpenFiles
+    _opening: Opening
+    _read_write: ReadWrite
+    _committer: Committer
+    _local_files: LocalFiles
+    _writes: PassthroughWrites
+    _updates: EntryUpdates
+    _store: StoreDirectory
+    _quotas: Quotas
+    _hot: HotFiles
 
     def get(self, node: Node) -> Stat:
         """Return a node's attributes, from its file or from the cached listing."""

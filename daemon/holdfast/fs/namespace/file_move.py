@@ -6,6 +6,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -41,40 +42,24 @@ class FileMove(NamedTuple):
     stat: os.stat_result
 
 
+@dataclass(eq=False)
 class FileMoves:
     """Carries out moves. If the new name is an object's, the object has been stored before."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        entries: Entries,
-        updates: EntryUpdates,
-        lost_names: LostNames,
-        freeing: Freeing,
-        fetcher: Fetcher,
-        retraction: Retraction,
-        versions: ObjectVersions,
-        link_upload: LinkUpload,
-        check: DigestCheck,
-        hints: CreateHints,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._entries = entries
-        self._updates = updates
-        self._lost_names = lost_names
-        self._freeing = freeing
-        self._fetcher = fetcher
-        self._retraction = retraction
-        self._versions = versions
-        self._link_upload = link_upload
-        self._check = check
-        self._hints = hints
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _entries: Entries
+    _updates: EntryUpdates
+    _lost_names: LostNames
+    _freeing: Freeing
+    _fetcher: Fetcher
+    _retraction: Retraction
+    _versions: ObjectVersions
+    _link_upload: LinkUpload
+    _check: DigestCheck
+    _hints: CreateHints
+    _hot: HotFiles
 
     def _stat_of(self, name: Name) -> os.stat_result | None:
         return self._directories.stat(name.directory, name.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 
@@ -20,11 +21,11 @@ _LARGE_BYTES = 1 << 18
 """The size below which a removal takes less than a millisecond."""
 
 
+@dataclass(eq=False)
 class LargeDirectories:
     """Carries out steps that remove directories."""
 
-    def __init__(self, freeing: Freeing) -> None:
-        self._freeing = freeing
+    _freeing: Freeing
 
     async def removed_by(self, step: Callable[[], None], directory_fd: int, name: bytes, stat: os.stat_result) -> None:
         """Carry out ``step``, which removes the directory ``name``, in a thread if that is large. Raises as ``step`` does.

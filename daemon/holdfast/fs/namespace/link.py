@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -35,34 +36,21 @@ MOST_NAMES = 1000
 """The limit of names for one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
 
 
+@dataclass(eq=False)
 class Linking:
     """Makes hard links."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        locks: NodeLocks,
-        local_files: LocalFiles,
-        link_upload: LinkUpload,
-        updates: EntryUpdates,
-        check: DigestCheck,
-        marks: NameMarks,
-        guard: FallbackGuard,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._guard = guard
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._locks = locks
-        self._local_files = local_files
-        self._link_upload = link_upload
-        self._updates = updates
-        self._check = check
-        self._marks = marks
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _locks: NodeLocks
+    _local_files: LocalFiles
+    _link_upload: LinkUpload
+    _updates: EntryUpdates
+    _check: DigestCheck
+    _marks: NameMarks
+    _guard: FallbackGuard
+    _hot: HotFiles
 
     async def link(
         self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST

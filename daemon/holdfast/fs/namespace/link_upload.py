@@ -7,6 +7,7 @@ are unsent under other names.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
@@ -20,26 +21,17 @@ from holdfast.index import Entries, EntryState
 from holdfast.transfer import CachedCopies
 
 
+@dataclass(eq=False)
 class LinkUpload:
     """Sends files under names that they are about to get."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        queue: WritebackQueue,
-        policy: NamePolicy,
-        files: OpenFiles,
-        writes: PassthroughWrites,
-        entries: Entries,
-        copies: CachedCopies,
-    ) -> None:
-        self._publisher = publisher
-        self._queue = queue
-        self._policy = policy
-        self._files = files
-        self._writes = writes
-        self._entries = entries
-        self._copies = copies
+    _publisher: Publisher
+    _queue: WritebackQueue
+    _policy: NamePolicy
+    _files: OpenFiles
+    _writes: PassthroughWrites
+    _entries: Entries
+    _copies: CachedCopies
 
     async def send(self, node: Node, others: Names, name: Name, caller: Caller, *, create_only: bool) -> Sent | None:
         """Store the object of a name that is about to appear. Returns None if the writeback queue will send it.

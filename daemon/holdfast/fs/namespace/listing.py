@@ -13,6 +13,7 @@ import bisect
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import trio
 
@@ -59,33 +60,21 @@ class _Snapshot:
         self.positions, self.names = ordered
 
 
+@dataclass(eq=False)
 class Listings:
     """Open directories."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        view: StoreView,
-        visibility: Visibility,
-        lookup: Lookup,
-        object_copies: ObjectCopies,
-        cached_copies: CachedCopies,
-        marks: NameMarks,
-        ttl: TimeToLive,
-    ) -> None:
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._view = view
-        self._visibility = visibility
-        self._lookup = lookup
-        self._object_copies = object_copies
-        self._cached_copies = cached_copies
-        self._marks = marks
-        self._ttl = ttl
-        self._snapshots: dict[int, _Snapshot] = {}
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _view: StoreView
+    _visibility: Visibility
+    _lookup: Lookup
+    _object_copies: ObjectCopies
+    _cached_copies: CachedCopies
+    _marks: NameMarks
+    _ttl: TimeToLive
+    _snapshots: dict[int, _Snapshot] = field(init=False, default_factory=dict)
 
     def open(self, node: Node) -> None:
         """opendir(3): count a handle of the snapshot."""

@@ -8,6 +8,7 @@ than the metadata TTL.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
@@ -41,36 +42,22 @@ class Found(NamedTuple):
     seconds: float
 
 
+@dataclass(eq=False)
 class Lookup:
     """Finds entries. Does not count references; the code that replies to the kernel does."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        ttl: TimeToLive,
-        view: StoreView,
-        visibility: Visibility,
-        guard: FallbackGuard,
-        revalidation: Revalidation,
-        hints: CreateHints,
-        copies: ObjectCopies,
-        events: EventLog,
-        times: ObjectTimes,
-    ) -> None:
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._ttl = ttl
-        self._view = view
-        self._visibility = visibility
-        self._guard = guard
-        self._revalidation = revalidation
-        self._hints = hints
-        self._copies = copies
-        self._events = events
-        self._times = times
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _ttl: TimeToLive
+    _view: StoreView
+    _visibility: Visibility
+    _guard: FallbackGuard
+    _revalidation: Revalidation
+    _hints: CreateHints
+    _copies: ObjectCopies
+    _events: EventLog
+    _times: ObjectTimes
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from dataclasses import dataclass
 
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.index import Entries, Entry, EntryState
@@ -12,14 +13,14 @@ from holdfast.transfer import CachedCopies, KnownObject
 from holdfast.zones import ZoneName
 
 
+@dataclass(eq=False)
 class ObjectCopies:
     """Compares local files with the store's listing, for lookups and listings. ``stat`` is always that of the local file."""
 
-    def __init__(self, entries: Entries, copies: CachedCopies, tree: Tree, times: ObjectTimes) -> None:
-        self._entries = entries
-        self._copies = copies
-        self._tree = tree
-        self._times = times
+    _entries: Entries
+    _copies: CachedCopies
+    _tree: Tree
+    _times: ObjectTimes
 
     def may_be_old(self, name: ZoneName, stat: os.stat_result) -> bool:
         """Say whether the store may have a newer version of a local file."""

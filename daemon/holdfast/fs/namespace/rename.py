@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -38,36 +39,22 @@ from holdfast.fs.writeback.publisher import Sent
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 
 
+@dataclass(eq=False)
 class Renaming:
     """Carries out renameat2(2)."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        local_files: LocalFiles,
-        link_upload: LinkUpload,
-        moves: FileMoves,
-        versions: ObjectVersions,
-        completion: RenameCompletion,
-        directory_renames: DirectoryRenames,
-        exchange: Exchange,
-        replay: RenameReplay,
-        guard: FallbackGuard,
-    ) -> None:
-        self._guard = guard
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._local_files = local_files
-        self._link_upload = link_upload
-        self._moves = moves
-        self._versions = versions
-        self._completion = completion
-        self._directory_renames = directory_renames
-        self._exchange = exchange
-        self._replay = replay
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _local_files: LocalFiles
+    _link_upload: LinkUpload
+    _moves: FileMoves
+    _versions: ObjectVersions
+    _completion: RenameCompletion
+    _directory_renames: DirectoryRenames
+    _exchange: Exchange
+    _replay: RenameReplay
+    _guard: FallbackGuard
 
     def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
         """Rename a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""

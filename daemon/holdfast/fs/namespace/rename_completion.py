@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 
 import trio
 
@@ -25,24 +26,16 @@ from holdfast.index import CachedName
 _log = logging.getLogger("holdfast.fs")
 
 
+@dataclass(eq=False)
 class RenameCompletion:
     """Completes renames of files: now, late, or for an earlier daemon."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        files: OpenFiles,
-        queue: WritebackQueue,
-        retraction: Retraction,
-        background: Background,
-    ) -> None:
-        self._directories = directories
-        self._nodes = nodes
-        self._files = files
-        self._queue = queue
-        self._retraction = retraction
-        self._background = background
+    _directories: Directories
+    _nodes: NodeTable
+    _files: OpenFiles
+    _queue: WritebackQueue
+    _retraction: Retraction
+    _background: Background
 
     async def sync_file(self, move: FileMove) -> None:
         """Make the bytes of a file durable before it leaves the store."""

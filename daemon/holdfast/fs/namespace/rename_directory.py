@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -24,30 +25,19 @@ _WALKS = 5
 """The number of walks through a directory while files are being made in it."""
 
 
+@dataclass(eq=False)
 class DirectoryRenames:
     """Carries out renameat2(2) of directories."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        zones: ZoneMap,
-        names: NameTable,
-        tree: Tree,
-        view: StoreView,
-        whiteouts: Whiteouts,
-        marks: NameMarks,
-        large: LargeDirectories,
-    ) -> None:
-        self._large = large
-        self._directories = directories
-        self._nodes = nodes
-        self._zones = zones
-        self._names = names
-        self._tree = tree
-        self._view = view
-        self._whiteouts = whiteouts
-        self._marks = marks
+    _directories: Directories
+    _nodes: NodeTable
+    _zones: ZoneMap
+    _names: NameTable
+    _tree: Tree
+    _view: StoreView
+    _whiteouts: Whiteouts
+    _marks: NameMarks
+    _large: LargeDirectories
 
     async def rename(self, old: Name, new: Name, flags: int) -> None:
         """Move the directory ``old`` to ``new``. Raises ``HoldsObjectsError``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
@@ -21,26 +22,17 @@ from holdfast.store import RENAME_EXCHANGE, Tree, rename_with_flags
 from holdfast.zones import ZoneMap
 
 
+@dataclass(eq=False)
 class Exchange:
     """Exchanges names."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        zones: ZoneMap,
-        updates: EntryUpdates,
-        records: SessionRecords,
-        tree: Tree,
-        hot: HotFiles,
-    ) -> None:
-        self._tree = tree
-        self._hot = hot
-        self._directories = directories
-        self._nodes = nodes
-        self._zones = zones
-        self._updates = updates
-        self._records = records
+    _directories: Directories
+    _nodes: NodeTable
+    _zones: ZoneMap
+    _updates: EntryUpdates
+    _records: SessionRecords
+    _tree: Tree
+    _hot: HotFiles
 
     async def settle(self, one: Name, other: Name) -> None:
         """Wait for the locks of both files, if users can hold them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat as stat_module
+from dataclasses import dataclass
 
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -15,28 +16,18 @@ from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries
 
 
+@dataclass(eq=False)
 class RenameReplay:
     """Finishes renames that the kernel has resent."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        entries: Entries,
-        versions: ObjectVersions,
-        retraction: Retraction,
-        queue: WritebackQueue,
-        completion: RenameCompletion,
-    ) -> None:
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._entries = entries
-        self._versions = versions
-        self._retraction = retraction
-        self._queue = queue
-        self._completion = completion
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _entries: Entries
+    _versions: ObjectVersions
+    _retraction: Retraction
+    _queue: WritebackQueue
+    _completion: RenameCompletion
 
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
         """Repeat all steps of a rename but the first: the file has its new name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -23,32 +24,20 @@ from holdfast.store import Tree
 from holdfast.zones import ZoneKind, ZoneMap, ZonePath
 
 
+@dataclass(eq=False)
 class Rmdir:
     """Removes directories."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        zones: ZoneMap,
-        tree: Tree,
-        view: StoreView,
-        whiteouts: Whiteouts,
-        hints: CreateHints,
-        marks: NameMarks,
-        ttl: TimeToLive,
-        large: LargeDirectories,
-    ) -> None:
-        self._large = large
-        self._directories = directories
-        self._nodes = nodes
-        self._zones = zones
-        self._tree = tree
-        self._view = view
-        self._whiteouts = whiteouts
-        self._hints = hints
-        self._marks = marks
-        self._ttl = ttl
+    _directories: Directories
+    _nodes: NodeTable
+    _zones: ZoneMap
+    _tree: Tree
+    _view: StoreView
+    _whiteouts: Whiteouts
+    _hints: CreateHints
+    _marks: NameMarks
+    _ttl: TimeToLive
+    _large: LargeDirectories
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """rmdir(2). A directory of a store's zone is empty if a LIST within the metadata TTL shows no objects.

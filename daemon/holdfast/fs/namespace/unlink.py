@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -22,26 +23,17 @@ from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.writeback.retraction import Retraction
 
 
+@dataclass(eq=False)
 class Unlinking:
     """Removes names of files."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        policy: NamePolicy,
-        hints: CreateHints,
-        retraction: Retraction,
-        lost_names: LostNames,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._directories = directories
-        self._nodes = nodes
-        self._policy = policy
-        self._hints = hints
-        self._retraction = retraction
-        self._lost_names = lost_names
+    _directories: Directories
+    _nodes: NodeTable
+    _policy: NamePolicy
+    _hints: CreateHints
+    _retraction: Retraction
+    _lost_names: LostNames
+    _hot: HotFiles
 
     def unlink_nowait(self, directory: Node, name: bytes) -> None:
         """Unlink a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 
 from holdfast.errors import StaleNodeError
 from holdfast.fs.file_io.local_files import LocalFiles
@@ -21,24 +22,16 @@ _PRIVATE = b"user.holdfast."
 _TRUSTED = b"trusted."
 
 
+@dataclass(eq=False)
 class ExtendedAttributes:
     """Carries out getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        local_files: LocalFiles,
-        updates: EntryUpdates,
-        records: SessionRecords,
-        hot: HotFiles,
-        ordinary_user: OrdinaryUser,
-    ) -> None:
-        self._ordinary_user = ordinary_user
-        self._hot = hot
-        self._directories = directories
-        self._local_files = local_files
-        self._updates = updates
-        self._records = records
+    _directories: Directories
+    _local_files: LocalFiles
+    _updates: EntryUpdates
+    _records: SessionRecords
+    _hot: HotFiles
+    _ordinary_user: OrdinaryUser
 
     def get(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> bytes:
         """Return the value. Raises ``OSError`` with ENODATA if there is none.

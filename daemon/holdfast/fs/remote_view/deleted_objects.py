@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 
@@ -22,28 +23,18 @@ from holdfast.transfer import CachedCopies, Fetcher, Remote
 _IN_ONE_GO = 50
 
 
+@dataclass(eq=False)
 class DeletedObjects:
     """The local side of ``checkpoints.sweeps``. ``zone`` is the name of a store, ``key`` the key of one of its objects."""
 
-    def __init__(
-        self,
-        remotes: Mapping[str, Remote],
-        nodes: NodeTable,
-        tree: Tree,
-        index: Index,
-        copies: CachedCopies,
-        fetcher: Fetcher,
-        invalidation: Invalidation,
-        hints: CreateHints,
-    ) -> None:
-        self._remotes = remotes
-        self._nodes = nodes
-        self._tree = tree
-        self._index = index
-        self._copies = copies
-        self._fetcher = fetcher
-        self._invalidation = invalidation
-        self._hints = hints
+    _remotes: Mapping[str, Remote]
+    _nodes: NodeTable
+    _tree: Tree
+    _index: Index
+    _copies: CachedCopies
+    _fetcher: Fetcher
+    _invalidation: Invalidation
+    _hints: CreateHints
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 
 import trio
@@ -32,17 +33,17 @@ _SPARED_SECONDS = 10.0
 """The time for which a store that did not answer is not asked, so that not everybody who walks through a directory waits."""
 
 
+@dataclass(eq=False)
 class Revalidation:
     """Keeps cached names fresh in zones with a store. Raises ``RemoteError`` if a request to the store fails."""
 
-    def __init__(self, view: StoreView, policy: NamePolicy, whiteouts: Whiteouts, ttl: TimeToLive, events: EventLog) -> None:
-        self._view = view
-        self._policy = policy
-        self._whiteouts = whiteouts
-        self._events = events
-        self._ttl = ttl
-        self._spared_until: dict[str | None, float] = {}
-        """The trio times until which directories are shown as they were last seen, by store that did not answer."""
+    _view: StoreView
+    _policy: NamePolicy
+    _whiteouts: Whiteouts
+    _ttl: TimeToLive
+    _events: EventLog
+    _spared_until: dict[str | None, float] = field(init=False, default_factory=dict)
+    """The trio times until which directories are shown as they were last seen, by store that did not answer."""
 
     def is_outdated(self, place: ZonePath) -> bool:
         """Say whether the store is to be asked for the names in a directory before its times are told.

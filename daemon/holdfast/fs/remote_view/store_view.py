@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from holdfast.errors import NameNotStorableError
 from holdfast.index import NameMarks
@@ -13,12 +14,12 @@ from holdfast.zones import Zone, ZoneName, ZonePath
 _CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
 
 
+@dataclass(eq=False)
 class StoreView:
     """Looks stores and objects up by place, for zones that have a store."""
 
-    def __init__(self, remotes: Mapping[str, Remote], marks: NameMarks) -> None:
-        self._remotes = remotes
-        self._marks = marks
+    _remotes: Mapping[str, Remote]
+    _marks: NameMarks
 
     def remote_of(self, zone: Zone) -> Remote:
         """Return the store behind a zone. The zone must have one."""

@@ -7,6 +7,7 @@ there later is visible. The whiteout is removed once a LIST shows such content, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from holdfast.fs.inodes.time_to_live import TimeToLive
@@ -23,6 +24,7 @@ class Left(Enum):
     CONTENT = auto()
 
 
+@dataclass(eq=False)
 class Whiteouts:
     """Checks directories of stores' zones. Fallback zones are not its concern.
 
@@ -30,10 +32,9 @@ class Whiteouts:
     directories inside a directory are checked as the metadata TTL requires. All methods raise ``RemoteError``.
     """
 
-    def __init__(self, view: StoreView, marks: NameMarks, ttl: TimeToLive) -> None:
-        self._view = view
-        self._marks = marks
-        self._ttl = ttl
+    _view: StoreView
+    _marks: NameMarks
+    _ttl: TimeToLive
 
     async def left_of(self, directory: ZonePath, not_before: float, *, retry: bool = True) -> Left:
         """Say what the store has in a directory, without pending deletions and hidden directories."""

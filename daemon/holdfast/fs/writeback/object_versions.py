@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from dataclasses import dataclass
 
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entries, EntryState
@@ -13,12 +14,12 @@ _OWN = "own"
 """An etag that no object has. It stands for any object with this node's signature (``transfer.conditional_delete``)."""
 
 
+@dataclass(eq=False)
 class ObjectVersions:
     """Versions of names in zones over stores. ``stat`` is always that of the local file, or None without one."""
 
-    def __init__(self, view: StoreView, entries: Entries) -> None:
-        self._view = view
-        self._entries = entries
+    _view: StoreView
+    _entries: Entries
 
     def known(self, name: ZoneName, stat: os.stat_result | None) -> CachedName | None:
         """Return the version that the store has under this name, as far as it is known here; None if unknown."""

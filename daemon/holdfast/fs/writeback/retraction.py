@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from holdfast.fs.remote_view.store_view import StoreView
@@ -22,18 +23,18 @@ Undo = Callable[[], None]
 """Undoes a retraction whose name could not be removed. Call it before the next await."""
 
 
+@dataclass(eq=False)
 class Retraction:
     """Removes objects by name."""
 
-    def __init__(self, view: StoreView, versions: ObjectVersions, marks: NameMarks, tree: Tree, fetcher: Fetcher) -> None:
-        self._view = view
-        self._versions = versions
-        self._marks = marks
-        self._tree = tree
-        self._fetcher = fetcher
-        self._let_go: set[bytes] = set()
-        """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
-        self._holds = 0
+    _view: StoreView
+    _versions: ObjectVersions
+    _marks: NameMarks
+    _tree: Tree
+    _fetcher: Fetcher
+    _let_go: set[bytes] = field(init=False, default_factory=set)
+    """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
+    _holds: int = field(init=False, default=0)
 
     def retract(self, name: ZoneName, stat: os.stat_result | None) -> Undo:
         """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
@@ -32,18 +33,16 @@ class Unsent(NamedTuple):
     oldest_ns: int | None
 
 
+@dataclass(eq=False)
 class UnsentFiles:
     """Files in zones that send, whose bytes are only on this node, and deletions that are only noted here."""
 
-    def __init__(
-        self, entries: Entries, nodes: NodeTable, zones: ZoneMap, tree: Tree, view: StoreView, queue: WritebackQueue
-    ) -> None:
-        self._entries = entries
-        self._nodes = nodes
-        self._zones = zones
-        self._tree = tree
-        self._view = view
-        self._queue = queue
+    _entries: Entries
+    _nodes: NodeTable
+    _zones: ZoneMap
+    _tree: Tree
+    _view: StoreView
+    _queue: WritebackQueue
 
     def below(self, wanted: bytes) -> list[bytes]:
         """Return the paths of the files at or below ``wanted`` (``b""``: all).
