@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 
@@ -30,37 +31,22 @@ from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was
 from holdfast.transfer import CachedCopies
 
 
+@dataclass(eq=False)
 class Committer:
     """Commits open files."""
 
-    def __init__(
-        self,
-        policy: NamePolicy,
-        directories: Directories,
-        locks: NodeLocks,
-        writes: PassthroughWrites,
-        publisher: Publisher,
-        queue: WritebackQueue,
-        index: Index,
-        updates: EntryUpdates,
-        copies: CachedCopies,
-        check: DigestCheck,
-        invalidation: Invalidation,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._policy = policy
-        self._directories = directories
-        self._locks = locks
-        self._writes = writes
-        self._publisher = publisher
-        self._queue = queue
-        self._entries = index.entries
-        self._marks = index.marks
-        self._updates = updates
-        self._copies = copies
-        self._check = check
-        self._invalidation = invalidation
+    _policy: NamePolicy
+    _directories: Directories
+    _locks: NodeLocks
+    _writes: PassthroughWrites
+    _publisher: Publisher
+    _queue: WritebackQueue
+    _index: Index
+    _updates: EntryUpdates
+    _copies: CachedCopies
+    _check: DigestCheck
+    _invalidation: Invalidation
+    _hot: HotFiles
 
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.
@@ -126,7 +112,7 @@ class Committer:
         places = [self._directories.place(parent) for parent in opened.node.names_by_directory()]
         if not any(self._check.digests_later(place) for place in places):
             return
-        entry = self._entries.get(opened.inode)
+        entry = self._index.entries.get(opened.inode)
         if entry is None or not entry.digest:
             for place in places:
                 self._check.later(place, opened.node)
@@ -172,7 +158,7 @@ class Committer:
                 sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
         if sents:
             others_unsent = not self._unmark(opened, mark)
-            previous = self._entries.get(inode)
+            previous = self._index.entries.get(inode)
             self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
@@ -193,7 +179,7 @@ class Committer:
     async def _send(self, opened: OpenFile, name: Name, entry: Entry) -> Sent | None:
         ours = entry.name_at(name.path) is not None
         once = opened.exclusive or name.created_once
-        is_hidden = self._marks.is_whited_out(name.path)
+        is_hidden = self._index.marks.is_whited_out(name.path)
         return await self._publisher.send_named(
             opened.fd,
             name,
@@ -203,18 +189,18 @@ class Committer:
 
     def _begin(self, opened: OpenFile, inode: int) -> Entry:
         self._writes.before_send(opened)
-        entry = self._entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
+        entry = self._index.entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
         if entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
             entry.become(EntryState.UPLOADING)
-        self._entries.put(inode, entry)
+        self._index.entries.put(inode, entry)
         return entry
 
     def _put_state(self, inode: int, state: EntryState) -> None:
-        entry = self._entries.get(inode)
+        entry = self._index.entries.get(inode)
         if entry is not None:
             entry.become(state)
-            self._entries.put(inode, entry)
+            self._index.entries.put(inode, entry)
 
     def _lose(self, opened: OpenFile, name: Name) -> None:
         """Remove this file from a name for which another writer was first. It keeps its other names."""
@@ -226,4 +212,4 @@ class Committer:
             return
         self._copies.drop(path, stat.st_ino)
         if not self._policy.has_digest(opened.node):
-            self._entries.discard(stat.st_ino)
+            self._index.entries.discard(stat.st_ino)

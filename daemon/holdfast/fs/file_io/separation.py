@@ -12,6 +12,7 @@ Where that can't be, the open fails with EBUSY: the file is open, or the store d
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
@@ -46,33 +47,21 @@ class _Recent(NamedTuple):
     """The threads that were told to look its name up again."""
 
 
+@dataclass(eq=False)
 class Separation:
     """Keeps writes through private names from objects, and writes of objects from private files."""
 
-    def __init__(
-        self,
-        policy: NamePolicy,
-        directories: Directories,
-        locks: NodeLocks,
-        index: Index,
-        copies: CachedCopies,
-        tree: Tree,
-        nodes: NodeTable,
-        invalidation: Invalidation,
-        prefetcher: Prefetcher,
-    ) -> None:
-        self._prefetcher = prefetcher
-        self._nodes = nodes
-        self._invalidation = invalidation
-        self._tree = tree
-        self._policy = policy
-        self._directories = directories
-        self._locks = locks
-        self._entries = index.entries
-        self._pins = index.pins
-        self._copies = copies
-        self._recent: dict[int, _Recent] = {}
-        """The nodes that were separated a moment ago, by id."""
+    _policy: NamePolicy
+    _directories: Directories
+    _locks: NodeLocks
+    _index: Index
+    _copies: CachedCopies
+    _tree: Tree
+    _nodes: NodeTable
+    _invalidation: Invalidation
+    _prefetcher: Prefetcher
+    _recent: dict[int, _Recent] = field(init=False, default_factory=dict)
+    """The nodes that were separated a moment ago, by id."""
 
     def check_nowait(self, node: Node, fd: int) -> None:
         """Raise ``trio.WouldBlock`` if the file behind ``fd`` must be separated before it is opened for writing."""
@@ -164,7 +153,7 @@ class Separation:
         """Return the paths in the tree under which the file is, or will become, an object."""
         known = self._policy.sent_names(node.names())
         found = {self._policy.name(*name).path for name in known}
-        entry = self._entries.get(stat.st_ino)
+        entry = self._index.entries.get(stat.st_ino)
         if entry is not None:
             found |= {name.path for name in entry.names if self._is_object(name.path)}
             if (
@@ -181,7 +170,7 @@ class Separation:
 
     def _is_stored(self, node: Node, stat: os.stat_result) -> bool:
         """Say whether the store has these bytes under each of the names."""
-        entry = self._entries.get(stat.st_ino)
+        entry = self._index.entries.get(stat.st_ino)
         if entry is None or entry.state is not EntryState.CLEAN:
             return False
         return self._object_names(node, stat) <= {name.path for name in entry.names}
@@ -194,9 +183,9 @@ class Separation:
             parent, _, name = path.rpartition(b"/")
             dropped.append((self._nodes.id_of(self._tree.inode(parent)), name))
             self._copies.drop(path, stat.st_ino, same_object=True)
-        self._prefetcher.fetch_again(filter(self._pins.cover, paths))
+        self._prefetcher.fetch_again(filter(self._index.pins.cover, paths))
         if node.backing != stat.st_ino or not self._policy.has_digest(node):  # what is left is private
-            self._entries.discard(stat.st_ino)
+            self._index.entries.discard(stat.st_ino)
         return dropped
 
 

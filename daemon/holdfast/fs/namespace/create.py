@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
@@ -43,39 +44,23 @@ class MadeFile(NamedTuple):
     handle: Handle
 
 
+@dataclass(eq=False)
 class Creation:
     """Carries out open(2) with O_CREAT."""
 
-    def __init__(
-        self,
-        new: NewEntries,
-        directories: Directories,
-        nodes: NodeTable,
-        view: StoreView,
-        revalidation: Revalidation,
-        hints: CreateHints,
-        index: Index,
-        updates: EntryUpdates,
-        copies: CachedCopies,
-        fetcher: Fetcher,
-        handing_out: HandOut,
-        guard: FallbackGuard,
-        limits: OpenLimits,
-    ) -> None:
-        self._limits = limits
-        self._guard = guard
-        self._new = new
-        self._directories = directories
-        self._nodes = nodes
-        self._view = view
-        self._revalidation = revalidation
-        self._hints = hints
-        self._entries = index.entries
-        self._marks = index.marks
-        self._updates = updates
-        self._copies = copies
-        self._fetcher = fetcher
-        self._handing_out = handing_out
+    _new: NewEntries
+    _directories: Directories
+    _nodes: NodeTable
+    _view: StoreView
+    _revalidation: Revalidation
+    _hints: CreateHints
+    _index: Index
+    _updates: EntryUpdates
+    _copies: CachedCopies
+    _fetcher: Fetcher
+    _handing_out: HandOut
+    _guard: FallbackGuard
+    _limits: OpenLimits
 
     async def file(
         self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST
@@ -106,7 +91,7 @@ class Creation:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
             if is_new:
-                self._entries.begin(stat.st_ino)
+                self._index.entries.begin(stat.st_ino)
                 self._nodes.begin(stat.st_ino)
             is_sent = name.zone.sends and self._note_new_object(name, stat, caller)
             node = self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode)
@@ -130,7 +115,7 @@ class Creation:
 
     async def _check_free(self, name: Name) -> None:
         """Ask the store whether it has the name. Raises ``WriteOnceError`` if so, and ``RemoteError``."""
-        if self._marks.is_whited_out(name.path):
+        if self._index.marks.is_whited_out(name.path):
             return
         await self._view.deletions_of(name.zone).settle(name.path)
         if await self._revalidation.known_object(name) is not None:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import HoldfastError
@@ -22,27 +23,17 @@ from holdfast.store import StoreDirectory
 from holdfast.transfer import CachedCopies
 
 
+@dataclass(eq=False)
 class LostNames:
     """Removes names of files. An open file that loses its last name is kept as an orphan."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        nodes: NodeTable,
-        unlinks: PendingUnlinks,
-        updates: EntryUpdates,
-        copies: CachedCopies,
-        store: StoreDirectory,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._directories = directories
-        self._nodes = nodes
-        self._unlinks = unlinks
-        self._updates = updates
-        self._copies = copies
-        self._orphanage = store.orphanage
-        self._freeing = store.freeing
+    _directories: Directories
+    _nodes: NodeTable
+    _unlinks: PendingUnlinks
+    _updates: EntryUpdates
+    _copies: CachedCopies
+    _store: StoreDirectory
+    _hot: HotFiles
 
     def remove_name(
         self,
@@ -64,9 +55,9 @@ class LostNames:
             if hot is not None:
                 self._hot.unlink(hot, fd, name.name, then=partial(self._removed_late, name, stat, late))
             elif last and node is not None and node.opened is not None:
-                self._orphanage.take(fd, name.name, stat.st_ino)
+                self._store.orphanage.take(fd, name.name, stat.st_ino)
             else:
-                with self._freeing.later(name.name, fd, stat):
+                with self._store.freeing.later(name.name, fd, stat):
                     os.unlink(name.name, dir_fd=fd)
         except (OSError, HoldfastError):
             self._copies.remember(stat.st_ino, forgotten)
@@ -113,7 +104,7 @@ class LostNames:
             if self._hot.is_hot(opened):
                 self._hot.shelter(opened)
             else:
-                self._orphanage.shelter(directory_fd, name.name, victim.st_ino)
+                self._store.orphanage.shelter(directory_fd, name.name, victim.st_ino)
         forgotten = self._copies.forget_name(name.path, victim)
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)
         return forgotten

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -33,31 +34,19 @@ class DirectoryRules(Protocol):
         """Note that ``caller`` has made a directory at ``place``; the reply follows."""
 
 
+@dataclass(eq=False)
 class Making:
     """Makes entries that are not opened at the same time."""
 
-    def __init__(
-        self,
-        new: NewEntries,
-        directories: Directories,
-        nodes: NodeTable,
-        zones: ZoneMap,
-        view: StoreView,
-        index: Index,
-        updates: EntryUpdates,
-        rules: DirectoryRules,
-        guard: FallbackGuard,
-    ) -> None:
-        self._guard = guard
-        self._new = new
-        self._directories = directories
-        self._nodes = nodes
-        self._zones = zones
-        self._view = view
-        self._entries = index.entries
-        self._marks = index.marks
-        self._updates = updates
-        self._rules = rules
+    _new: NewEntries
+    _directories: Directories
+    _nodes: NodeTable
+    _zones: ZoneMap
+    _view: StoreView
+    _index: Index
+    _updates: EntryUpdates
+    _rules: DirectoryRules
+    _guard: FallbackGuard
 
     def directory(
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
@@ -78,7 +67,7 @@ class Making:
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
         if new.zone.remote is not None:
-            self._marks.hold(stat.st_ino)
+            self._index.marks.hold(stat.st_ino)
             with suppress(NameNotStorableError):  # localState takes any name
                 self._view.made_directory(child)
         self._rules.directory_made(child, caller)
@@ -111,7 +100,7 @@ class Making:
         if mode is not None:
             os.chmod(name.name, stat_module.S_IMODE(mode), dir_fd=fd)
         stat = os.stat(name.name, dir_fd=fd, follow_symlinks=False)
-        self._entries.begin(stat.st_ino)
+        self._index.entries.begin(stat.st_ino)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
         if stat_module.S_ISREG(stat.st_mode) and name.sends:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import trio
 
@@ -30,27 +31,17 @@ _MOST_LEVELS = 2048
 """The limit of levels of all directories that a file has names in, together: some milliseconds."""
 
 
+@dataclass(eq=False)
 class FallbackGuard:
     """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know."""
 
-    def __init__(
-        self,
-        rights: ObjectRights,
-        directories: Directories,
-        policy: NamePolicy,
-        tree: Tree,
-        index: Index,
-        copies: CachedCopies,
-        rare_events: RareEvents,
-    ) -> None:
-        self._copies = copies
-        self._tree = tree
-        self._rights = rights
-        self._directories = directories
-        self._policy = policy
-        self._entries = index.entries
-        self._marks = index.marks
-        self._events = rare_events
+    _rights: ObjectRights
+    _directories: Directories
+    _policy: NamePolicy
+    _tree: Tree
+    _index: Index
+    _copies: CachedCopies
+    _rare_events: RareEvents
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 
@@ -59,7 +50,7 @@ class FallbackGuard:
         if not _is_guarded(name.place, caller) or self._rights.may_search(name.place, caller):
             return False
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
-            return not self._marks.is_held(stat.st_ino)
+            return not self._index.marks.is_held(stat.st_ino)
         return self._is_object(name, 0 if stat is None else stat.st_ino)
 
     def check_list(self, directory: Node, caller: Caller) -> None:
@@ -70,7 +61,7 @@ class FallbackGuard:
         if directory.backing and place.path == place.zone.prefix:
             is_own = os.stat(self._directories.descriptor(directory)).st_uid == caller.uid
         else:
-            is_own = directory.backing != 0 and self._marks.is_held(directory.backing)
+            is_own = directory.backing != 0 and self._index.marks.is_held(directory.backing)
         if not is_own:
             raise self._refused(place, b"", caller)
 
@@ -103,7 +94,7 @@ class FallbackGuard:
             inode = 0 if stat is None else stat.st_ino
             self._check_access(name.directory, name.place, [name.name], inode, os.O_RDONLY, caller)
             return
-        if not _is_guarded(name.place, caller) or self._marks.is_held(stat.st_ino):
+        if not _is_guarded(name.place, caller) or self._index.marks.is_held(stat.st_ino):
             return
         if not self._rights.may_list(ZonePath(name.zone, name.path), caller):
             raise HoldsObjectsError(f"{os.fsdecode(name.name)} may hold objects of the store; mv copies what it can read")
@@ -156,7 +147,7 @@ class FallbackGuard:
             yield parent, names
 
     def _may_be_copy(self, directory: Node, name: bytes, inode: int) -> bool:
-        entry = self._entries.get(inode)
+        entry = self._index.entries.get(inode)
         return (entry is not None and bool(entry.names)) or self._is_marked(directory, name)
 
     def _is_marked(self, directory: Node, name: bytes) -> bool:
@@ -186,7 +177,7 @@ class FallbackGuard:
             parent, _, last = path.rpartition(b"/")
             if self._rights.may_access(ZonePath(name.zone, parent), last, READ, caller):
                 continue
-            entry = self._entries.get(stat.st_ino)
+            entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.name_at(path) is not None:
                 return True
             if is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):
@@ -199,14 +190,14 @@ class FallbackGuard:
             return False
         if inode == 0 or name.zone.sends:
             return True
-        entry = self._entries.get(inode)
+        entry = self._index.entries.get(inode)
         if entry is not None and entry.name_at(name.path) is not None:
             return True
         return self._is_marked(name.directory, name.name)
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None
-        self._events.emit("access-refused", store=place.zone.remote, uid=caller.uid)
+        self._rare_events.emit("access-refused", store=place.zone.remote, uid=caller.uid)
         return AccessRefusedError(
             f"user {caller.uid} has no right to {os.fsdecode(place.key_of(name))} in {place.zone.remote}"
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
@@ -49,31 +49,19 @@ class Sent:
         return self.stable and self.stamp == stamp_of(stat)
 
 
+@dataclass(eq=False)
 class Publisher:
     """Sends files by name."""
 
-    def __init__(
-        self,
-        view: StoreView,
-        retraction: Retraction,
-        hints: CreateHints,
-        nodes: NodeTable,
-        stamps: Stamps,
-        index: Index,
-        uploader: Uploader,
-        times: ObjectTimes,
-    ) -> None:
-        self._view = view
-        self._retraction = retraction
-        self._hints = hints
-        self._nodes = nodes
-        self._stamps = stamps
-        self._entries = index.entries
-        self._marks = index.marks
-        self._run = index.run
-        self._uploader = uploader
-        self._times = times
-        self._under_way = NodeLocks()
+    _view: StoreView
+    _retraction: Retraction
+    _hints: CreateHints
+    _nodes: NodeTable
+    _stamps: Stamps
+    _index: Index
+    _uploader: Uploader
+    _times: ObjectTimes
+    _under_way: NodeLocks = field(init=False, default_factory=NodeLocks)
 
     async def send(self, fd: int, name: ZoneName, *, create_only: bool) -> Sent:
         """Store the bytes behind ``fd`` as the object of ``name``, which is about to be created here.
@@ -150,7 +138,7 @@ class Publisher:
             stat.st_ctime_ns,
             sents[-1].fingerprint.digest if whole else b"",
             list(previous.names) if previous is not None else [],
-            verified_run=self._run,
+            verified_run=self._index.run,
             used_ns=time.time_ns(),
             path=previous.path if others_unsent and previous is not None else sents[-1].name.path,
         )
@@ -159,7 +147,7 @@ class Publisher:
             entry.set_name(CachedName(sent.name.path, sent.info.etag))
         if whole and not entry.mtime_is_set:
             self._times.stored(stat.st_ino, entry, sents[-1].name, sents[-1].info)
-        self._entries.put(stat.st_ino, entry)
+        self._index.entries.put(stat.st_ino, entry)
 
     def _holds(self, sent: Sent, stat: os.stat_result) -> bool:
         """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
@@ -167,8 +155,8 @@ class Publisher:
 
     def _appeared(self, name: ZoneName, info: ObjectInfo) -> None:
         """Add a stored object, and the directories that it implies, to the cached listings."""
-        if self._marks.is_whited_out(name.path):
-            self._marks.uncover(name.path)
+        if self._index.marks.is_whited_out(name.path):
+            self._index.marks.uncover(name.path)
         place = name.place
         listing = self._view.listing(place)
         listing.put(name.name, info)

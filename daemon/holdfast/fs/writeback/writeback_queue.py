@@ -16,6 +16,7 @@ import math
 import os
 import stat as stat_module
 from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
 
 import trio
 
@@ -47,39 +48,31 @@ _LONGEST_PAUSE_SECONDS = 600.0
 _DOUBLINGS = 10
 
 
+@dataclass(eq=False)
 class WritebackQueue:
     """Paths of the files to send, oldest first, by store. ``run`` sends them."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        policy: NamePolicy,
-        nodes: NodeTable,
-        tree: Tree,
-        entries: Entries,
-        copies: CachedCopies,
-        events: EventLog,
-        hot: HotFiles,
-    ) -> None:
-        self._hot = hot
-        self._publisher = publisher
-        self._policy = policy
-        self._nodes = nodes
-        self._tree = tree
-        self._entries = entries
-        self._copies = copies
-        self._events = events
-        self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
-        """The paths that wait, by the name of the store; None: one that is not configured."""
-        self._due: dict[bytes, float] = {}
-        """The trio time of the next try, by path, for the files whose last try failed."""
-        self._refusals: dict[bytes, int] = {}
-        """The number of times in a row that the store has refused a file, although it works, by path."""
-        self._problems: dict[bytes, str] = {}
-        """The reason why the last try of each of those failed."""
-        self._under_way: dict[str | None, bytes] = {}
-        """The path of the file that is being sent, by store."""
-        self._changed = trio.Event()
+    _publisher: Publisher
+    _policy: NamePolicy
+    _nodes: NodeTable
+    _tree: Tree
+    _entries: Entries
+    _copies: CachedCopies
+    _events: EventLog
+    _hot: HotFiles
+    _paths: defaultdict[str | None, OrderedDict[bytes, None]] = field(
+        init=False, default_factory=lambda: defaultdict(OrderedDict)
+    )
+    """The paths that wait, by the name of the store; None: one that is not configured."""
+    _due: dict[bytes, float] = field(init=False, default_factory=dict)
+    """The trio time of the next try, by path, for the files whose last try failed."""
+    _refusals: dict[bytes, int] = field(init=False, default_factory=dict)
+    """The number of times in a row that the store has refused a file, although it works, by path."""
+    _problems: dict[bytes, str] = field(init=False, default_factory=dict)
+    """The reason why the last try of each of those failed."""
+    _under_way: dict[str | None, bytes] = field(init=False, default_factory=dict)
+    """The path of the file that is being sent, by store."""
+    _changed: trio.Event = field(init=False, default_factory=trio.Event)
 
     def __len__(self) -> int:
         return sum(map(len, self._paths.values())) + len(self._due)
