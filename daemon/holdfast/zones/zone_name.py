@@ -8,14 +8,13 @@ from holdfast.zones.zone import LONGEST_KEY_BYTES, ZonePath
 
 
 class ZoneName:
-    """The entry ``name`` of the directory at ``place``.
+    """The entry ``name`` of the directory at ``place``; ``path`` is its path in the tree.
 
-    ``path`` is its path in the tree, ``key`` the part below the zone: the key of its object, if it has one. A file at this
-    name is, or will become, an object if the name ``sends``; one that may be created only once if it is ``created_once``.
+    A file at a name that ``sends`` is, or will become, an object; one that is ``created_once`` may be created only once.
     Names without a store, and those that are too long for any, are all of one kind, which is not looked for.
     """
 
-    __slots__ = ("created_once", "key", "kind", "name", "path", "place", "policy", "sends", "zone")
+    __slots__ = ("created_once", "kind", "name", "path", "place", "policy", "sends", "zone")
 
     def __init__(self, place: ZonePath, name: bytes, names: NameTable) -> None:
         zone = place.zone
@@ -28,8 +27,12 @@ class ZoneName:
         self.zone = zone
         self.name = name
         self.path = path
-        self.key = key
         self.kind = kind
         self.policy = policy
         self.sends = zone.sends and not policy.stays_here
         self.created_once = zone.sends and policy.created_once
+
+    @property
+    def key(self) -> bytes:
+        """The path below the zone: the key of the object, if there is one."""
+        return self.path[self.zone.key_start :]

@@ -102,14 +102,18 @@ class Prefetcher:
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         IN_BACKGROUND.set(True)
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
-        missing: dict[bytes, list[ZoneName]] = {}
+        missing: dict[bytes, list[bytes]] = {}
         for number, path in enumerate(_paths(place, names)):
             if number % _NAMES_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            if not self._is_here(path) and (name := self._policy.of_path(path)) is not None:
-                missing.setdefault(name.place.path, []).append(name)
-        for files in missing.values():
-            await self._fetch(files[0].place, [name for name in files if name.policy.fetched_ahead])
+            if not self._is_here(path):
+                directory, _, last = path.rpartition(b"/")
+                missing.setdefault(directory, []).append(last)
+        for directory, files in missing.items():
+            below = self._zones.place_of(directory)
+            if below is not None:
+                resolved = (self._policy.at(below, name) for name in files)
+                await self._fetch(below, [name for name in resolved if name.policy.fetched_ahead])
 
     def _is_here(self, path: bytes) -> bool:
         """Say whether there is nothing to fetch under a name that a manifest has: a file, or no name that one could have."""
