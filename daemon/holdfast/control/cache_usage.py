@@ -13,7 +13,7 @@ import trio
 
 from holdfast.control.messages import CacheUsage, UsagePart
 from holdfast.control.paths import Paths
-from holdfast.index import UNSENT, Entries, EntryState
+from holdfast.index import Entries, EntryState
 from holdfast.system.text import shown
 
 _STATES = (EntryState.CLEAN, EntryState.DIRTY, EntryState.UPLOADING)
@@ -85,7 +85,7 @@ class CacheSurvey:
             path = entry.names[0].path if entry.names else entry.path
             if path != wanted and not path.startswith(start):
                 continue
-            unsent = entry.size_bytes if entry.state in UNSENT and not entry.digest else 0
+            unsent = entry.size_bytes if entry.is_unsent else 0
             total.add(entry.size_bytes, unsent)
             into, names = total, path[len(start) :].split(b"/", len(_MOST_SHOWN))
             for at, name in enumerate(names[: len(_MOST_SHOWN)]):

@@ -179,7 +179,7 @@ class Entries:
             if entry is not None and entry.state is EntryState.UPLOADING:
                 entry.become(EntryState.DIRTY)
                 self.put(inode, entry)
-            elif entry is not None and entry.digest:
+            elif entry is not None and entry.is_open_copy:
                 self.were_open.append(inode)
 
     def count(self) -> int:

@@ -24,7 +24,7 @@ class EntryState(enum.IntEnum):
 
 
 UNSENT = frozenset({EntryState.DIRTY, EntryState.UPLOADING})
-"""The states of files that have bytes no store has, unless there is a digest: then the file was sent, and is only open."""
+"""The states of files whose bytes no store may have (``Entry.is_unsent``)."""
 
 TRANSITIONS: dict[EntryState | None, frozenset[EntryState]] = {
     None: frozenset(EntryState) - {EntryState.UPLOADING},
@@ -72,6 +72,20 @@ class Entry(msgspec.Struct, array_like=True):
     def describes(self, stat: os.stat_result) -> bool:
         """Say whether the entry matches the file as it is now: then its bytes are those that were hashed."""
         return (self.size_bytes, self.ctime_ns) == (stat.st_size, stat.st_ctime_ns)
+
+    @property
+    def is_unsent(self) -> bool:
+        """True if no store has the bytes, as far as is known."""
+        return not self.digest and self.state in UNSENT
+
+    @property
+    def is_open_copy(self) -> bool:
+        """True if the bytes were known when the file was opened, by their digest, and may change as long as it is open.
+
+        They were sent, or are never sent. The next look at the file, at the latest by the next daemon, tells whether they
+        have changed.
+        """
+        return bool(self.digest) and self.state is EntryState.DIRTY
 
     def become(self, state: EntryState) -> None:
         """Change the state. Raises ``ValueError`` if the table does not allow it."""

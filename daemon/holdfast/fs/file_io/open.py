@@ -237,13 +237,13 @@ class Opening:
             if once is None:
                 continue
             entry = self._entries.get(node.backing) if node.backing else None
-            if entry is None or entry.state is EntryState.CLEAN or entry.digest:  # a digest means it was sent and is open
+            if entry is None or not entry.is_unsent:
                 raise WriteOnceError(f"{os.fsdecode(once.path)} exists already and is written once only")
 
     def _is_dirty(self, node: Node) -> bool:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""
         entry = self._entries.get(node.backing) if node.backing else None
-        return entry is not None and entry.state is EntryState.DIRTY and not entry.digest
+        return entry is not None and entry.state is EntryState.DIRTY and entry.is_unsent
 
 
 def _changes(flags: int) -> bool:

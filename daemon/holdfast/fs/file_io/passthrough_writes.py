@@ -157,10 +157,10 @@ class PassthroughWrites:
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty if the bytes are known to differ."""
         entry = self._entries.get(opened.inode)
-        return entry.digest if entry is not None and entry.state is EntryState.DIRTY else b""
+        return entry.digest if entry is not None and entry.is_open_copy else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:
-        if entry is not None and entry.state is EntryState.DIRTY and entry.digest:
+        if entry is not None and entry.is_open_copy:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
             self._entries.put_if_room(inode, entry)
 

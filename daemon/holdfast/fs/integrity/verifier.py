@@ -27,7 +27,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.index import UNSENT, CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies, HashingThreads
@@ -90,7 +90,7 @@ class Verifier:
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
             return False
-        if entry.state in (EntryState.DIRTY, EntryState.UPLOADING) or not entry.digest:
+        if entry.state in UNSENT or not entry.digest:
             return True
         return entry.describes(stat) and entry.verified_run >= self._since_run
 

@@ -17,7 +17,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy, Names
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entries, EntryState
+from holdfast.index import Entries
 from holdfast.transfer import CachedCopies
 
 
@@ -64,7 +64,7 @@ class LinkUpload:
     def record(self, node: Node, name: Name, directory_fd: int, sent: Sent, stat: os.stat_result) -> None:
         """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""
         entry = self._entries.get(stat.st_ino)
-        unsent = entry is not None and entry.state in (EntryState.DIRTY, EntryState.UPLOADING) and not entry.digest
+        unsent = entry is not None and entry.is_unsent
         others = self._policy.sent_names([other for other in node.names() if other != (name.directory, name.name)])
         self._publisher.record([sent], stat, entry, others_unsent=unsent and bool(others))
         self._copies.drop_sidecar(name.path, directory_fd)

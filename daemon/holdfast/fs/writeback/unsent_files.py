@@ -49,7 +49,7 @@ class UnsentFiles:
 
         Reads the whole index, so call it in a thread.
         """
-        found = (entry.path for _, entry in self._entries.scan(UNSENT) if _is_unsent(entry))
+        found = (entry.path for _, entry in self._entries.scan(UNSENT) if entry.is_unsent)
         return [path for path in found if is_at_or_below(path, wanted) and self._is_to_be_sent(path)]
 
     def totals(self) -> Unsent:
@@ -57,7 +57,7 @@ class UnsentFiles:
         files, size_bytes = 0, 0
         oldest_ns: int | None = None
         for _, entry in self._entries.scan(UNSENT):
-            if _is_unsent(entry) and self._is_to_be_sent(entry.path):
+            if entry.is_unsent and self._is_to_be_sent(entry.path):
                 with suppress(OSError):  # it was sent or removed meanwhile
                     stat = self._tree.stat(entry.path)  # the entry is as old as the first change
                     files, size_bytes = files + 1, size_bytes + stat.st_size
@@ -74,7 +74,7 @@ class UnsentFiles:
         while True:
             inode = self._tree.inode(path)
             entry = self._entries.get(inode) if inode else None
-            if entry is None or not _is_unsent(entry):
+            if entry is None or not entry.is_unsent:
                 return None
             problem = self._problem(path, inode, entry)
             waits = problem is None or (waits_for_writers and problem is _OPEN)
@@ -107,8 +107,3 @@ class UnsentFiles:
     def _is_to_be_sent(self, path: bytes) -> bool:
         place = self._zones.place_of(path.rpartition(b"/")[0])
         return place is None or place.zone.sends
-
-
-def _is_unsent(entry: Entry) -> bool:
-    """Say whether no store has the bytes; with a digest, the file was sent and is only open."""
-    return entry.state in UNSENT and not entry.digest
