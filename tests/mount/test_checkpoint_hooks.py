@@ -236,7 +236,7 @@ def test_a_daemon_that_is_told_to_sweeps_by_itself(make_node: NodeFactory, remot
 def test_a_daemon_that_is_not_told_to_never_sweeps(make_node: NodeFactory, remote_files: Path) -> None:
     garbage = job(remote_files / JOB)
     node = make_node().start()
-    with node.client() as client:  # a sweep of the daemon's own would have made its claim by then
+    with node.client() as client:  # a sweep of the daemon's own would have taken its lease by then
         plan = client.plan_sweep(SweepRequest(path=str(node.checkpoints)))
     node.stop()
     assert relative(node, plan) == garbage <= below(remote_files / JOB)

@@ -22,7 +22,7 @@ from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.namespace.file_move import FileMoves
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.writeback.publisher import Publisher
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
@@ -52,11 +52,11 @@ POINTS = {
     "send: before the request": Point(RemoteAccess, "write_once"),
     "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
     "send: recorded, not answered": Point(Publisher, "record", after=True),
-    "rename: stored, not renamed": Point(Retraction, "retract"),
+    "rename: stored, not renamed": Point(RemoteDeletes, "delete"),
     "rename: renamed, entry not moved": Point(FileMoves, "_move_entry"),
     "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
-    "rename: out of the store, object not deleted": Point(Retraction, "delete_object"),
-    "unlink: deletion noted, file there": Point(Retraction, "retract", after=True),
+    "rename: out of the store, object not deleted": Point(RemoteDeletes, "delete_object"),
+    "unlink: deletion noted, file there": Point(RemoteDeletes, "delete", after=True),
     "unlink: file gone, nodes not told": Point(LostNames, "name_removed"),
     "unlink: before the store is told": Point(RemoteAccess, "delete"),
     "unlink: the store was told": Point(RemoteAccess, "delete", after=True),

@@ -210,7 +210,7 @@ class RemoteStore(abc.ABC):
         self.write_private("clock", b"now", create_only=False)
         return self.head(f"{PRIVATE}/clock").modified_ns
 
-    def claim(self, name: str, data: bytes) -> bool:
+    def take_lease(self, name: str, data: bytes) -> bool:
         """Create ``.holdfast/NAME``; False if it exists. Of several nodes one succeeds (given ``conditional_create``)."""
         try:
             self.write_private(name, data, create_only=True)

@@ -126,9 +126,9 @@ class RemoteAccess:
         """Call ``RemoteStore.now_ns`` with retries."""
         return await self._with_retries("CLOCK", self._questions, self.store.now_ns)
 
-    async def claim(self, name: str, data: bytes) -> bool:
-        """Call ``RemoteStore.claim`` once: the request behind a lost answer may have succeeded."""
-        return await self._once("PUT", self._questions, self.store.claim, name, data)
+    async def take_lease(self, name: str, data: bytes) -> bool:
+        """Call ``RemoteStore.take_lease`` once: the request behind a lost answer may have succeeded."""
+        return await self._once("PUT", self._questions, self.store.take_lease, name, data)
 
     async def tell(self, name: str, data: bytes) -> None:
         """Create ``.holdfast/NAME`` or replace it, tried once."""

@@ -70,7 +70,7 @@ async def test_a_leader_that_dies_is_succeeded_in_the_next_period(
     assert not GARBAGE & names(root)
 
 
-async def test_several_roots_take_one_claim(nodes: list[SweepsOver], store: RootStore) -> None:
+async def test_several_roots_take_one_lease(nodes: list[SweepsOver], store: RootStore) -> None:
     periodic = sweeps(nodes[0], roots=[("checkpoints", "flink"), ("checkpoints", "elsewhere")])
     assert await periodic.sweep_zone("checkpoints")
     assert len(store.private) == 1

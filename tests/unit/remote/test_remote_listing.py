@@ -230,7 +230,7 @@ def test_a_survey_has_every_object_and_those_directories_that_are_real(implement
     real = {info.key for info in found if isinstance(info, DirectoryInfo)}
     assert real == ({"job/chk-1", "job/shared"} if "file" in implementation.name else set())
     assert all(info.modified_ns > 0 for info in found)
-    store.claim("leader", b"who")
+    store.take_lease("leader", b"who")
     assert {info.key for info in store.list_all("")} >= {".holdfast/leader", "job/shared/a", "other/x"}
 
 
@@ -247,8 +247,8 @@ def test_one_of_many_claims_a_name(implementation: Implementation) -> None:
     if not implementation.store.capabilities.conditional_create or implementation.racers == 1:
         nodes = nodes[:1]
     with ThreadPoolExecutor(len(nodes)) as pool:
-        won = list(pool.map(lambda node: node.claim("leader-1", b"who"), nodes))
+        won = list(pool.map(lambda node: node.take_lease("leader-1", b"who"), nodes))
     assert won.count(True) == 1
-    assert not implementation.store.claim("leader-1", b"who")
-    assert implementation.store.claim("leader-2", b"who")
+    assert not implementation.store.take_lease("leader-1", b"who")
+    assert implementation.store.take_lease("leader-2", b"who")
     assert {info.key for info in implementation.store.list_tree(".holdfast")} == {".holdfast/leader-1", ".holdfast/leader-2"}

@@ -18,7 +18,7 @@ from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
 _STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+|nodes/[^/]+)", re.DOTALL)
-"""The names of staged uploads, of the claims by which nodes led past sweeps, and of what nodes that are gone have told of
+"""The names of staged uploads, of the leases by which nodes led past sweeps, and of what nodes that are gone have told of
 their holdings."""
 
 

@@ -1,8 +1,8 @@
 """Sweeps that the daemon makes by itself, one node of all for each store.
 
 Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<period>`` leads:
-it sweeps the store, and the others do not. The claim expires with its period, for the next one has another name; so a leader
-that dies is succeeded without anyone having to judge whether it is dead, and no claim is ever taken over. Old claims are
+it sweeps the store, and the others do not. The lease expires with its period, for the next one has another name; so a leader
+that dies is succeeded without anyone having to judge whether it is dead, and no lease is ever taken over. Old leases are
 swept like everything else. Working directories are each node's own.
 
 Were there two leaders, as on a store that can't create conditionally, they would only do the same work twice.
@@ -90,11 +90,11 @@ class PeriodicSweeps:
     async def _leads(self, access: RemoteAccess) -> bool:
         period = await access.now_ns() // self._every_ns
         until = (period + 1) * self._every_ns // _SECOND_NS
-        claim = json.dumps({"node": self._node, "until": until}).encode()
+        lease = json.dumps({"node": self._node, "until": until}).encode()
         try:
-            return await access.claim(f"sweep-{period}", claim)
+            return await access.take_lease(f"sweep-{period}", lease)
         except RemoteError:
-            return False  # the claim may have been created all the same: no node sweeps in this period
+            return False  # the lease may have been created all the same: no node sweeps in this period
 
     async def _until_the_next_period(self, zone: str) -> int:
         if zone not in self._stores:

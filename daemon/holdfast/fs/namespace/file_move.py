@@ -27,7 +27,7 @@ from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
-from holdfast.fs.writeback.retraction import Retraction, do_nothing
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes, do_nothing
 from holdfast.index import CachedName, Entries, Entry
 from holdfast.store import RENAME_NOREPLACE, Freeing
 from holdfast.transfer import Fetcher
@@ -54,7 +54,7 @@ class FileMoves:
     _lost_names: LostNames
     _freeing: Freeing
     _fetcher: Fetcher
-    _retraction: Retraction
+    _remote_deletes: RemoteDeletes
     _versions: ObjectVersions
     _link_upload: LinkUpload
     _check: DigestCheck
@@ -88,7 +88,7 @@ class FileMoves:
     ) -> None:
         """Rename a file in the tree, and update its node and entry.
 
-        ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller retracts the
+        ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller deletes the
         old name's object later. ``late`` is called if the file moves after ``FileBusyError``. A move that has not
         ``settled`` is of names that are not sent; it raises ``trio.WouldBlock`` if users can hold a lock that it needs.
         """
@@ -107,7 +107,7 @@ class FileMoves:
         follow_late = partial(self._follow_late, move, victim, follow, late, keeps_object=keeps_object)
         try:
             if not keeps_object:
-                undo = self._retraction.retract(move.old, move.stat)
+                undo = self._remote_deletes.delete(move.old, move.stat)
             if victim is None:
                 self._rename(move, target_fd, hot, follow_late)
             else:
@@ -143,7 +143,7 @@ class FileMoves:
         if after is None or not _is_same(after, move.stat):
             return
         if not keeps_object:
-            self._retraction.retract(move.old, move.stat)
+            self._remote_deletes.delete(move.old, move.stat)
         if victim is not None:
             self._lost_names.was_renamed_over_late(move.new, victim)
         follow(after)

@@ -19,7 +19,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.file_move import FileMove
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import CachedName
 
@@ -34,7 +34,7 @@ class RenameCompletion:
     _nodes: NodeTable
     _files: OpenFiles
     _queue: WritebackQueue
-    _retraction: Retraction
+    _remote_deletes: RemoteDeletes
     _background: Background
 
     async def sync_file(self, move: FileMove) -> None:
@@ -54,7 +54,7 @@ class RenameCompletion:
         if leaves is not None or is_unsent:
             await self._directories.sync(move.new.directory)
         if leaves is not None and self._directories.stat(move.old.directory, move.old.name) is None:
-            self._retraction.delete_object(move.old, leaves)
+            self._remote_deletes.delete_object(move.old, leaves)
 
     async def queue(self, node: Node, path: bytes) -> None:
         """Mark a file unsent and queue it for its new name. It may have been unmarked under its old one."""

@@ -11,7 +11,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.writeback.object_versions import ObjectVersions
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries
 
@@ -25,7 +25,7 @@ class RenameReplay:
     _policy: NamePolicy
     _entries: Entries
     _versions: ObjectVersions
-    _retraction: Retraction
+    _remote_deletes: RemoteDeletes
     _queue: WritebackQueue
     _completion: RenameCompletion
 
@@ -46,4 +46,4 @@ class RenameReplay:
             node = self._nodes.local(target, new, stat.st_ino, stat.st_mode)
             await self._completion.queue(node, there.path)
         if leaves is not None and self._directories.stat(source, old) is None:
-            self._retraction.delete_object(gone, leaves)
+            self._remote_deletes.delete_object(gone, leaves)

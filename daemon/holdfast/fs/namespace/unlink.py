@@ -20,7 +20,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Unlinking:
     _nodes: NodeTable
     _policy: NamePolicy
     _hints: CreateHints
-    _retraction: Retraction
+    _remote_deletes: RemoteDeletes
     _lost_names: LostNames
     _hot: HotFiles
 
@@ -58,11 +58,11 @@ class Unlinking:
         hot = self._hot.of_node(node, stat.st_ino) if stat is not None else None
         if hot is not None and not has_settled:
             raise trio.WouldBlock
-        undo = self._retraction.retract(name, stat)
+        undo = self._remote_deletes.delete(name, stat)
         if stat is not None:
-            retract_again = partial(self._retraction.retract, name, stat)
+            delete_again = partial(self._remote_deletes.delete, name, stat)
             try:
-                self._lost_names.remove_name(name, stat, node, hot, retract_again)
+                self._lost_names.remove_name(name, stat, node, hot, delete_again)
             except (OSError, HoldfastError):
                 undo()
                 raise

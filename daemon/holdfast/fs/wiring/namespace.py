@@ -120,7 +120,7 @@ class NameParts:
             base.directories, base.nodes, base.unlinks, base.updates, base.copies, parts.store, base.hot
         )
         self.unlinking = Unlinking(
-            base.directories, base.nodes, base.policy, views.hints, sending.retraction, self._lost_names, base.hot
+            base.directories, base.nodes, base.policy, views.hints, sending.remote_deletes, self._lost_names, base.hot
         )
         self.removing = Rmdir(
             base.directories,

@@ -47,7 +47,7 @@ class RenameParts:
             base.hot,
         )
         completion = RenameCompletion(
-            base.directories, base.nodes, files.files, sending.queue, sending.retraction, files.background
+            base.directories, base.nodes, files.files, sending.queue, sending.remote_deletes, files.background
         )
         self.renaming = Renaming(
             base.directories,
@@ -82,7 +82,7 @@ def _moves(
         lost_names,
         base.parts.store.freeing,
         base.fetcher,
-        sending.retraction,
+        sending.remote_deletes,
         sending.versions,
         link_upload,
         files.check,
@@ -126,7 +126,7 @@ def _replay(base: Foundation, sending: SendingParts, completion: RenameCompletio
         base.policy,
         base.parts.index.entries,
         sending.versions,
-        sending.retraction,
+        sending.remote_deletes,
         sending.queue,
         completion,
     )

@@ -9,7 +9,7 @@ from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.wiring.remote_view import ViewParts
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Publisher
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 
@@ -21,10 +21,10 @@ class SendingParts:
         parts = base.parts
         store, index = parts.store, parts.index
         self.versions = ObjectVersions(base.view, index.entries)
-        self.retraction = Retraction(base.view, self.versions, index.marks, store.tree, base.fetcher)
+        self.remote_deletes = RemoteDeletes(base.view, self.versions, index.marks, store.tree, base.fetcher)
         self.publisher = Publisher(
             base.view,
-            self.retraction,
+            self.remote_deletes,
             views.hints,
             base.nodes,
             store.stamps,

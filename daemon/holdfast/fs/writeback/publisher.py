@@ -23,7 +23,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamps, stamp_of
@@ -54,7 +54,7 @@ class Publisher:
     """Sends files by name."""
 
     _view: StoreView
-    _retraction: Retraction
+    _remote_deletes: RemoteDeletes
     _hints: CreateHints
     _nodes: NodeTable
     _stamps: Stamps
@@ -87,7 +87,7 @@ class Publisher:
             sent = await self._send(fd, name, target, create_only=create_only, replaces=replaces)
             if is_named():
                 return sent
-            self._retraction.retract(name, None)
+            self._remote_deletes.delete(name, None)
             return None
 
     async def _send(self, fd: int, name: ZoneName, target: ObjectPath, *, create_only: bool, replaces: str = "") -> Sent:
@@ -162,7 +162,7 @@ class Publisher:
         listing.put(name.name, info)
         listing.note_writing()
         while place.zone.remote is not None:
-            self._retraction.let_go(place)
+            self._remote_deletes.let_go(place)
             if place.path == place.zone.prefix:
                 break
             above, _, last = place.path.rpartition(b"/")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.fs.writeback.retraction import Retraction
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import Index
 from holdfast.store import Tree
 from holdfast.zones import ZonePath
@@ -37,12 +37,12 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
     index: Index, tree: LookedAt, tmp_path: Path
 ) -> None:
     nothing: Any = None
-    retraction = Retraction(nothing, nothing, index.marks, tree, nothing)
+    remote_deletes = RemoteDeletes(nothing, nothing, index.marks, tree, nothing)
     directory = tmp_path / "tree/d"
     place = ZonePath(nothing, b"d")
 
     def held_after_an_object() -> bool:
-        retraction.let_go(place)
+        remote_deletes.let_go(place)
         return index.marks.is_held(directory.stat().st_ino)
 
     directory.mkdir()

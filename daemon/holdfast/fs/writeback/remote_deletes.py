@@ -1,7 +1,7 @@
-"""Retraction: when a name is removed, the deletion of its object is recorded, or the fallback object is hidden.
+"""Remote deletes: when a name is removed, the deletion of its object is recorded, or the fallback object is hidden.
 
-The local change of the name follows without an await in between, and if it fails, the retraction is undone: so both happen
-or neither does within this process.
+The local change of the name follows without an await in between, and if it fails, the remote delete is undone: so both
+happen or neither does within this process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
 
 _MOST_LET_GO = 4096
 Undo = Callable[[], None]
-"""Undoes a retraction whose name could not be removed. Call it before the next await."""
+"""Undoes a remote delete whose name could not be removed. Call it before the next await."""
 
 
 @dataclass(eq=False)
-class Retraction:
-    """Removes objects by name."""
+class RemoteDeletes:
+    """Deletes objects by name."""
 
     _view: StoreView
     _versions: ObjectVersions
@@ -36,7 +36,7 @@ class Retraction:
     """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
     _holds: int = field(init=False, default=0)
 
-    def retract(self, name: ZoneName, stat: os.stat_result | None) -> Undo:
+    def delete(self, name: ZoneName, stat: os.stat_result | None) -> Undo:
         """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,
         hide it.
 
