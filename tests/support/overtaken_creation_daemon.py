@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from holdfast import daemon
-from holdfast.fs.inodes.name import Name
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.namespace.create import Creation
 
 CONTENT = b"root's alone"

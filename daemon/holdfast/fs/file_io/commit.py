@@ -20,8 +20,7 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name import Name
-from holdfast.fs.inodes.name_policy import NamePolicy, Names
+from holdfast.fs.inodes.name_policy import Name, NamePolicy, Names
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Publisher, Sent

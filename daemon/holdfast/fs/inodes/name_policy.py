@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.zones import NameTable, ZoneMap, ZoneName, ZonePath
 
 Names = list[tuple[Node, bytes]]
 """Pairs of directory node and name."""
+
+
+class Name(ZoneName):
+    """The entry ``name`` of ``directory``. A request makes one of each of its names, and hands it on."""
+
+    __slots__ = ("directory",)
+
+    def __init__(self, directory: Node, place: ZonePath, name: bytes, names: NameTable) -> None:
+        super().__init__(place, name, names)
+        self.directory = directory
 
 
 @dataclass(eq=False)

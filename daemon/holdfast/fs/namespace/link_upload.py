@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name import Name
-from holdfast.fs.inodes.name_policy import NamePolicy, Names
+from holdfast.fs.inodes.name_policy import Name, NamePolicy, Names
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue

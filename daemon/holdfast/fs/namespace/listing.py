@@ -19,8 +19,7 @@ import trio
 
 from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name import Name
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.time_to_live import TimeToLive

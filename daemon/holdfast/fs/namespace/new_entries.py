@@ -6,16 +6,15 @@ import os
 import stat as stat_module
 from collections.abc import Callable
 
-from holdfast.errors import ZoneNotPermittedError
+from holdfast.errors import ZoneNotPermittedError, ZoneRootBusyError
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name import Name
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
 from holdfast.store import OrdinaryUser
-from holdfast.zones import Zone, ZoneKind
+from holdfast.zones import Zone, ZoneKind, ZonePath
 
 
 class NewEntries:
@@ -61,6 +60,12 @@ class NewEntries:
         """Give the new file open as ``fd`` to ``caller``. Files of root have the right owner already."""
         if self._is_root and (caller.uid or caller.gid):
             os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
+
+
+def check_not_root(place: ZonePath) -> None:
+    """Raise ``ZoneRootBusyError`` if ``place`` is the root of the mount, whose entries are the zones."""
+    if place.zone.kind is ZoneKind.ROOT:
+        raise ZoneRootBusyError("the zones of the mount can't be renamed")
 
 
 def check_storable(zone: Zone, mode: int) -> None:

@@ -12,7 +12,7 @@ import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name import Name
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.large_directories import LargeDirectories
 from holdfast.fs.remote_view.store_view import StoreView

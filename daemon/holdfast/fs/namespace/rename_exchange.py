@@ -12,7 +12,7 @@ from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, Z
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.name import Name
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import Attempt

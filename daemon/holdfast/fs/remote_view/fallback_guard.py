@@ -17,8 +17,7 @@ import trio
 from holdfast.errors import AccessRefusedError, HoldsObjectsError
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name import Name
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.index import Index
