@@ -172,11 +172,14 @@ class Listings:
 
     def entry(self, node: Node, name: bytes) -> Found | None:
         """Return the entry for a name from ``names``; None if it is gone."""
-        found = self._policy.name(node, name)
+        zone = self._directories.place(node).zone
         stat = self._directories.stat(node, name)
-        if found.zone.is_store:
-            return self._entry_of_store(found, stat)
-        if stat is None or (self._nodes.of_backing(stat.st_ino) is None and self._is_spoilt(found, stat)):
+        if zone.is_store:
+            return self._entry_of_store(self._policy.name(node, name), stat)
+        if stat is None:
+            return None
+        may_be_spoilt = zone.remote is not None and self._nodes.of_backing(stat.st_ino) is None
+        if may_be_spoilt and self._object_copies.is_spoilt(self._policy.name(node, name).path, stat):
             return None
         return self._lookup.local(node, name, stat, self._directories.seconds(node))
 
@@ -191,9 +194,6 @@ class Listings:
         if known is None and (not listing.has_directory(name.name) or self._visibility.may_hide_directory(name)):
             return None
         return self._lookup.remote(name, known)
-
-    def _is_spoilt(self, name: Name, stat: os.stat_result) -> bool:
-        return name.zone.remote is not None and self._object_copies.is_spoilt(name.path, stat)
 
     def _still_here(self, name: Name, stat: os.stat_result) -> bool:
         """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""

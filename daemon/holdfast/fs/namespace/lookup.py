@@ -75,7 +75,7 @@ class Lookup:
 
     def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Do what ``find`` does if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
-        found = self._find_nowait(self._policy.name(directory, name), caller)
+        found = self._find_nowait(directory, name, caller)
         if found is None or directory is self._nodes.root:
             return found
         if not found.node.is_directory:
@@ -86,14 +86,20 @@ class Lookup:
             raise trio.WouldBlock
         return found
 
-    def _find_nowait(self, name: Name, caller: Caller) -> Found | None:
-        zone = name.zone
+    def _find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
+        place = self._directories.place(directory)
+        if place.zone.remote is not None:
+            return self._find_over_store(self._policy.name(directory, name), caller)
+        stat = self._directories.stat(directory, name)
+        if stat is None:
+            return None
+        return self.local(directory, name, stat, self._ttl.of_name_in_kernel(place, None, stat.st_mode))
+
+    def _find_over_store(self, name: Name, caller: Caller) -> Found | None:
         stat = self._directories.stat(name.directory, name.name)
-        if zone.remote is None:
-            return None if stat is None else self._local(name, stat)
         if self._visibility.is_reserved(name):
             return None
-        if caller.uid and not zone.is_store and self._guard.hides(name, stat, caller):
+        if caller.uid and not name.zone.is_store and self._guard.hides(name, stat, caller):
             return None
         if stat is None:
             if name.policy.stays_here or self._visibility.hides_object(name):
