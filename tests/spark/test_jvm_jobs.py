@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import NodeFactory
 from tests.support import spark_programs
 from tests.support.node import Node, wait_until
 from tests.support.spark_properties import documented_properties
@@ -50,6 +52,29 @@ def test_a_java_job_finds_its_state_again_and_sql_reads_it(workspace: Path, node
     query = STATE_OF_A_QUERY.format(location=node.checkpoints / "counts")
     said = spark_programs.run(workspace, "bin/spark-sql", "--properties-file", str(properties), "-e", query)
     assert said.split()[-1] == "20"
+
+
+def test_a_java_job_goes_on_while_the_daemon_is_killed(workspace: Path, make_node: NodeFactory, jar: Path) -> None:
+    node = make_node()
+    node.supervised = True
+    node.start()
+    properties = spark_programs.properties_file(workspace, documented_properties(node.mountpoint))
+    job = ["--properties-file", str(properties), "--name", "killed", "--class", "Counts", str(jar), "counts", "12"]
+    companion = spark_programs.with_companion(workspace, node.socket)
+    commits = node.checkpoints / "counts/commits"
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(spark_programs.run, workspace, "bin/spark-submit", *job, variables=companion)
+        for batches in (2, 5, 8):
+            awaited = commits / str(batches)
+            wait_until(lambda: said.done() or awaited.exists(), 300)  # noqa: B023 it is called in this turn
+            assert not said.done(), said.result()
+            node.kill_daemon()
+        assert said.result().split()[-1] == str(node.work / "driver_killed/tmp/spark")
+    done = len(list(commits.glob("[0-9]*")))
+    assert done >= 12
+    query = STATE_OF_A_QUERY.format(location=node.checkpoints / "counts")
+    found = spark_programs.run(workspace, "bin/spark-sql", "--properties-file", str(properties), "-e", query)
+    assert found.split()[-1] == str(10 * done), "each batch has ten rows, each of a value of its own"
 
 
 def test_a_client_of_spark_connect_has_its_state_on_the_servers_mount(
